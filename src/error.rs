@@ -1,0 +1,149 @@
+//! The one error type: which step failed, on what, why, and the way out.
+//!
+//! A sentence is made of it once, at the door. The steps are shared by the parent, which names the object, and the child,
+//! which can only send numbers.
+
+use serde::{Deserialize, Serialize};
+
+/// What failed, on what, why on this host, and what to do about it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub struct Error {
+    /// The step of the start-up sequence (or of the intake before it).
+    pub step: Step,
+    /// The file, field, flag, path or limit it was about; may be empty.
+    pub object: String,
+    /// Why.
+    pub cause: Cause,
+    /// The way out, when there is one to name.
+    pub hint: Option<String>,
+}
+
+/// Why a step failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// The kernel said no.
+    Errno(nix::errno::Errno),
+    /// The input or the host is not as it must be: a reason in words.
+    Reason(String),
+}
+
+/// Result of everything that can fail with an [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+macro_rules! steps {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $text:literal;)+) => {
+        /// The steps of a run, in order. The child sends one as a number; reports and errors show its name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+        #[repr(u16)]
+        pub enum Step { $(#[doc = $text] #[serde(rename = $name)] $variant,)+ }
+        impl Step {
+            /// Every step, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// Its name in reports.
+            pub const fn name(self) -> &'static str { match self { $(Self::$variant => $name,)+ } }
+            /// What was being done, for people.
+            pub const fn doing(self) -> &'static str { match self { $(Self::$variant => $text,)+ } }
+            /// The step with this number, if there is one.
+            pub fn from_number(number: u16) -> Option<Self> { Self::ALL.get(usize::from(number)).copied() }
+        }
+    };
+}
+
+steps! {
+    Usage = "usage", "reading the command line";
+    Policy = "policy", "reading the policy";
+    Plan = "plan", "planning the run";
+    Host = "host", "looking at this host";
+    Source = "source", "opening a mount source";
+    Identity = "identity", "choosing the user ids";
+    Cgroup = "cgroup", "setting up the cgroup";
+    Streams = "streams", "preparing the standard streams";
+    Clone = "clone", "creating the namespaces";
+    IdMap = "id_map", "writing the user id maps";
+    Wait = "wait", "waiting for the supervisor";
+    SetIds = "set_ids", "taking the sandbox's user id";
+    Lifeline = "lifeline", "tying the sandbox to its supervisor";
+    MountRoot = "mount_root", "mounting the root";
+    MountPoint = "mount_point", "creating a mount point";
+    Mount = "mount", "mounting";
+    Device = "device", "providing a device node";
+    Mask = "mask", "masking a path";
+    ReadOnly = "read_only", "making a path read-only";
+    NamespaceLimits = "namespace_limits", "forbidding nested namespaces";
+    OomScore = "oom_score", "setting the OOM score";
+    Loopback = "loopback", "bringing up the loopback interface";
+    Hostname = "hostname", "setting the host name";
+    Terminal = "terminal", "opening the terminal";
+    Pivot = "pivot", "changing the root";
+    Cwd = "cwd", "entering the working directory";
+    Rlimit = "rlimit", "setting a resource limit";
+    Keyring = "keyring", "joining a new session keyring";
+    Groups = "groups", "dropping the supplementary groups";
+    Capabilities = "capabilities", "dropping capabilities";
+    NoNewPrivs = "no_new_privs", "forbidding new privileges";
+    Verify = "verify", "verifying the confinement";
+    Fork = "fork", "starting the workload's process";
+    Session = "session", "starting a new session";
+    Descriptors = "descriptors", "closing file descriptors";
+    Signals = "signals", "resetting signals";
+    Exec = "exec", "executing the command";
+    Interpreter = "interpreter", "executing the command's interpreter";
+    Supervise = "supervise", "supervising the run";
+    Output = "output", "copying output";
+    Report = "report", "writing the report";
+}
+
+impl Error {
+    /// An error whose reason is in words.
+    pub fn new(step: Step, object: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { step, object: object.into(), cause: Cause::Reason(reason.into()), hint: None }
+    }
+
+    /// An error whose reason is the kernel's.
+    pub fn errno(step: Step, object: impl Into<String>, errno: nix::errno::Errno) -> Self {
+        Self { step, object: object.into(), cause: Cause::Errno(errno), hint: None }
+    }
+
+    /// With a way out.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The exit code of a run that ended with this error: 127 not found, 126 found but not runnable, 125 everything else.
+    pub fn exit_code(&self) -> u8 {
+        use nix::errno::Errno::{ENOENT, ENOTDIR};
+        match (self.step, &self.cause) {
+            (Step::Exec, Cause::Errno(ENOENT | ENOTDIR)) => 127,
+            (Step::Exec | Step::Interpreter, _) => 126,
+            _ => 125,
+        }
+    }
+}
+
+/// `doing: object: reason`, without the hint, control characters escaped.
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.step.doing())?;
+        if !self.object.is_empty() {
+            write!(f, ": {}", printable(&self.object))?;
+        }
+        match &self.cause {
+            Cause::Errno(errno) => write!(f, ": {} ({errno:?})", errno.desc()),
+            Cause::Reason(reason) => write!(f, ": {}", printable(reason)),
+        }
+    }
+}
+
+/// The text with control characters escaped, so that it cannot drive the terminal it is shown on.
+pub fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        if c.is_control() && c != '\n' {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        out
+    })
+}

@@ -1,0 +1,7 @@
+//! Stockade runs code that is not trusted: contained, bounded and accounted for.
+//!
+//! (theory of operation: to be written with the sandbox)
+
+pub mod error;
+pub mod plan;
+pub mod report;

@@ -1,0 +1,3 @@
+//! The door `stockade`.
+
+fn main() {}
