@@ -5,3 +5,4 @@
 pub mod error;
 pub mod plan;
 pub mod report;
+mod sys;

@@ -281,7 +281,10 @@ pub enum MountKind {
         mode: u32,
     },
     /// A fresh procfs of the new pid namespace.
-    Proc,
+    Proc {
+        /// Whether only processes are shown, and nothing of the host (`subset=pid`).
+        pid_only: bool,
+    },
     /// The caller's sysfs, read-only.
     Sysfs,
     /// A fresh devtmpfs stand-in: a tmpfs with the harmless nodes, `pts`, `shm`, `fd` and the standard streams.
