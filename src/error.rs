@@ -70,6 +70,7 @@ steps! {
     Mask = "mask", "masking a path";
     ReadOnly = "read_only", "making a path read-only";
     NamespaceLimits = "namespace_limits", "forbidding nested namespaces";
+    TimeNamespace = "time_namespace", "setting up the time namespace";
     OomScore = "oom_score", "setting the OOM score";
     Loopback = "loopback", "bringing up the loopback interface";
     Hostname = "hostname", "setting the host name";

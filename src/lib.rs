@@ -3,6 +3,7 @@
 //! (theory of operation: to be written with the sandbox)
 
 pub mod error;
+mod layers;
 pub mod plan;
 pub mod report;
 mod sys;

@@ -22,6 +22,9 @@ pub enum Cloned {
     },
 }
 
+/// `CLONE_INTO_CGROUP`, which libc has in a type too small for it.
+const INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// Makes a child process with a copy of this one's memory, as `fork(2)` does, in new namespaces (`CLONE_NEW*` flags) and,
 /// if asked for, in a cgroup from its first instruction on.
 ///
@@ -34,7 +37,7 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     args.pidfd = (&raw mut pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
     if let Some(cgroup) = cgroup {
-        args.flags |= libc::CLONE_INTO_CGROUP as u64;
+        args.flags |= INTO_CGROUP;
         args.cgroup = cgroup.as_raw_fd() as u64;
     }
     // SAFETY: without CLONE_VM the child runs on a copy of this stack, so returning twice is as sound as fork; `args` has
