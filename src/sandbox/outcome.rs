@@ -61,6 +61,7 @@ pub fn finished(plan: &Plan, begun: Beginning, outcome: &Outcome, findings: Find
     };
     report.usage = findings.usage;
     report.usage.wall_us = report.timings_us.run;
+    report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| plan.scratch.size_bytes);
     fill_rusage(&mut report.usage, outcome);
     report.output = findings.output;
     if let Some(error) = error {
@@ -126,8 +127,6 @@ fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
 
 fn blank(plan: &Plan, begun: Beginning) -> Report {
     let timestamp = |time| humantime::format_rfc3339_micros(time).to_string();
-    let mut usage = Usage::default();
-    usage.disk.scratch_limit_bytes = Some(plan.scratch.size_bytes);
     Report {
         schema: SCHEMA.to_owned(),
         id: plan.id.clone(),
@@ -140,7 +139,7 @@ fn blank(plan: &Plan, begun: Beginning) -> Report {
         core_dumped: false,
         error: None,
         timings_us: Timings::default(),
-        usage,
+        usage: Usage::default(),
         output: None,
         network: None,
         denials: None,
