@@ -272,6 +272,8 @@ fn overlay(
     }
     let context = FsContext::open(c"overlay")?;
     context.set(c"lowerdir", lower_directories(upper.as_fd(), rootfs).as_c_str())?;
+    context.set(c"redirect_dir", c"nofollow")?; // the layers may hold hostile redirects
+    context.set(c"metacopy", c"off")?;
     context.mount(NOSUID | NODEV | RDONLY)
 }
 
