@@ -2,8 +2,11 @@
 //!
 //! (theory of operation: to be written with the sandbox)
 
+pub mod cli;
 pub mod error;
 mod layers;
 pub mod plan;
+pub mod policy;
 pub mod report;
+pub mod sandbox;
 mod sys;
