@@ -40,7 +40,7 @@ fn start(prepared: &Prepared, ends: &ChildEnds) -> Applied<Infallible> {
     process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     ends.send_missing(missing).during(Step::Fork, 0)?;
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
-    process::set_not_dumpable().during(Step::Fork, 0)?;
+    process::set_dumpable(false).during(Step::Fork, 0)?;
     if prepared.init {
         fork_from_init(prepared, &root, ends)?;
     }

@@ -203,6 +203,11 @@ impl PreparedRoot {
     }
 
     fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
+        if self.oom_score.is_none() && self.clock.is_none() {
+            return Ok(());
+        }
+        // The change of ids took our own files in /proc away from us. Nothing else runs inside yet.
+        process::set_dumpable(true).during(Step::OomScore, 0)?;
         if let Some(text) = &self.oom_score {
             proc::set_oom_score(proc, text)?;
         }
