@@ -66,6 +66,9 @@ fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<Owned
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
     prepared.process.take_streams(streams(prepared, terminal.as_ref(), &null), terminal.is_some())?;
     prepared.root.enter_cwd(root)?;
+    if let Some(landlock) = &prepared.landlock {
+        landlock.apply(root.fd(), root.scratch.as_fd())?;
+    }
     prepared.process.settle()?;
     verify(prepared)?;
     prepared.process.exec()
