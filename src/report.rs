@@ -7,10 +7,9 @@ use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use crate::error::{Cause, Error, Step};
-use crate::plan::{Bytes, Plan, hex};
+use crate::plan::Bytes;
 
 /// The value of [`Report::schema`].
 pub const SCHEMA: &str = "stockade/report/v1";
@@ -57,14 +56,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a run that never ran: `plan` is `None` when it did not even come to a plan.
-    pub fn not_started(id: &str, plan: Option<&Plan>, started: SystemTime, error: &Error) -> Self {
+    /// The report of a run that did not come to a plan: the command line or a policy was wrong.
+    pub fn unplanned(id: &str, began: SystemTime, error: &Error) -> Self {
+        let time = |time| humantime::format_rfc3339_micros(time).to_string();
         Self {
             schema: SCHEMA.into(),
             id: id.into(),
-            started_at: timestamp(started),
-            finished_at: timestamp(SystemTime::now()),
-            command: plan.map(Command::of),
+            started_at: time(began),
+            finished_at: time(SystemTime::now()),
+            command: None,
             status: Status::SetupError,
             exit_code: error.exit_code(),
             signal: None,
@@ -76,35 +76,9 @@ impl Report {
             network: None,
             denials: None,
             enforced: None,
-            policy_sha256: plan.map(|plan| plan.policy_sha256.clone()),
-            runtime: Runtime::this(),
+            policy_sha256: None,
+            runtime: Runtime::current(),
         }
-    }
-}
-
-/// RFC 3339 in UTC, to the microsecond.
-pub fn timestamp(time: SystemTime) -> String {
-    humantime::format_rfc3339_micros(time).to_string()
-}
-
-impl Command {
-    /// The command of a plan, before anything is known about its executable.
-    pub fn of(plan: &Plan) -> Self {
-        let argv = plan.command.argv.clone();
-        let mut hash = Sha256::new();
-        for word in &argv {
-            hash.update(word.as_bytes());
-            hash.update([0]);
-        }
-        Self { argv_sha256: hex(&hash.finalize()), argv, cwd: plan.command.cwd.clone(), exe_sha256: None }
-    }
-}
-
-impl Runtime {
-    /// This program on this kernel.
-    pub fn this() -> Self {
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-        Self { name: env!("CARGO_PKG_NAME").into(), version: env!("CARGO_PKG_VERSION").into(), kernel }
     }
 }
 
@@ -423,4 +397,13 @@ pub struct Runtime {
     pub name: String,
     pub version: String,
     pub kernel: String,
+}
+
+impl Runtime {
+    /// This program on this kernel.
+    pub fn current() -> Self {
+        let kernel = nix::sys::utsname::uname()
+            .map_or_else(|_| String::new(), |name| name.release().to_string_lossy().into_owned());
+        Self { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), kernel }
+    }
 }

@@ -1,18 +1,13 @@
 //! `stockade run`: words → plan → run → report.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::SystemTime;
-
-use nix::errno::Errno;
 
 use super::report_file::ReportFile;
 use super::words::Words;
 use super::{grammar, intake, warn};
-use crate::error::{Error, Result, Step};
-use crate::plan::{MountKind, Plan, Root};
+use crate::error::{Error, Result};
 use crate::report::Report;
 use crate::sandbox;
 
@@ -34,7 +29,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
             for warning in &resolved.warnings {
                 warn(warning);
             }
-            finish(sandbox::run(&resolved.plan), &resolved.plan, file)
+            finish(&sandbox::run(&resolved.plan), file)
         }
     }
 }
@@ -42,7 +37,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
 /// Writes the report of a run that never came to be, and hands the error on.
 fn refuse(file: Option<ReportFile>, id: &str, started: SystemTime, error: Error) -> Error {
     let Some(file) = file else { return error };
-    match file.write(&Report::not_started(id, None, started, &error)) {
+    match file.write(&Report::unplanned(id, started, &error)) {
         Ok(()) => error,
         // The first error is the one to tell; the second is added to it.
         Err(second) => Error { hint: Some(format!("also: {second}")), ..error },
@@ -50,11 +45,8 @@ fn refuse(file: Option<ReportFile>, id: &str, started: SystemTime, error: Error)
 }
 
 /// Writes the report and turns it into an exit code.
-fn finish(mut report: Report, plan: &Plan, file: Option<ReportFile>) -> Result<ExitCode> {
-    if let Some(record) = report.error.as_mut().filter(|record| record.step == Step::Exec && record.hint.is_none()) {
-        record.hint = outside_the_view(plan, record.errno);
-    }
-    let written = file.map_or(Ok(()), |file| file.write(&report));
+fn finish(report: &Report, file: Option<ReportFile>) -> Result<ExitCode> {
+    let written = file.map_or(Ok(()), |file| file.write(report));
     match (&report.error, written) {
         (Some(record), written) => {
             let mut error = Error::from(record);
@@ -72,42 +64,4 @@ fn finish(mut report: Report, plan: &Plan, file: Option<ReportFile>) -> Result<E
         }
         (None, Err(error)) => Err(error),
     }
-}
-
-/// For a command that is not in the sandbox but on the caller's PATH: the flag that would bring it in.
-fn outside_the_view(plan: &Plan, errno: Option<i32>) -> Option<String> {
-    if errno != Some(Errno::ENOENT as i32) || plan.root != Root::Synthetic {
-        return None;
-    }
-    let name = Path::new(OsStr::from_bytes(plan.command.argv.first()?.as_bytes()));
-    let found = match name.components().count() {
-        1 => std::env::split_paths(&std::env::var_os("PATH")?)
-            .map(|directory| directory.join(name))
-            .find(|path| is_program(path))?,
-        _ => Some(name.to_path_buf()).filter(|path| path.is_absolute() && is_program(path))?,
-    };
-    let seen = |path: &Path| {
-        plan.mounts.iter().any(|mount| {
-            matches!(mount.kind, MountKind::Bind { .. } | MountKind::AsHost)
-                && path.starts_with(mount.destination.as_path())
-        })
-    };
-    // What is behind a symlink has to be there too.
-    let real = found.canonicalize().ok()?;
-    if seen(&found) && seen(&real) {
-        return None;
-    }
-    let directory = |path: &Path| path.parent().map(Path::to_path_buf).filter(|directory| directory != Path::new("/"));
-    let mut missing: Vec<PathBuf> =
-        [&found, &real].into_iter().filter(|path| !seen(path)).filter_map(|path| directory(path)).collect();
-    missing.dedup();
-    let flags: Vec<String> = missing.iter().map(|path| format!("--ro {}", path.display())).collect();
-    let first = missing.first()?.display().to_string();
-    let path = if name.components().count() == 1 { format!(" -e PATH={first}:/usr/bin:/bin") } else { String::new() };
-    Some(format!("{} is on this host but outside the sandbox's view: {}{path}", found.display(), flags.join(" ")))
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
