@@ -37,7 +37,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
 /// Writes the report of a run that never came to be, and hands the error on.
 fn refuse(file: Option<ReportFile>, id: &str, started: SystemTime, error: Error) -> Error {
     let Some(file) = file else { return error };
-    match file.write(&Report::unplanned(id, started, &error)) {
+    match file.write(&Report::not_started(id, None, started, &error)) {
         Ok(()) => error,
         // The first error is the one to tell; the second is added to it.
         Err(second) => Error { hint: Some(format!("also: {second}")), ..error },
