@@ -3,5 +3,6 @@
 //! (theory of operation: to be written with the sandbox)
 
 pub mod error;
+pub mod layers;
 pub mod plan;
 pub mod report;

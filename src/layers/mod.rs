@@ -1,0 +1,2 @@
+//! The layers of confinement, one room each.
+pub mod seccomp;
