@@ -53,7 +53,7 @@ impl Program {
                 bytes.len()
             )));
         };
-        let instructions: Vec<Instruction> = chunks.iter().map(|chunk| decode(*chunk)).collect();
+        let instructions: Vec<Instruction> = chunks.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect();
         validate(&instructions).map_err(|(at, reason)| ProfileError {
             path: format!("instruction {at}"),
             value: None,
@@ -70,24 +70,14 @@ impl Program {
 
     /// The bytes of an array of `struct sock_filter`.
     pub fn to_binary(&self) -> Vec<u8> {
-        self.instructions.iter().flat_map(|instruction| encode(*instruction)).collect()
+        self.instructions.iter().flat_map(|instruction| instruction.to_bytes()).collect()
     }
-}
-
-fn encode(instruction: Instruction) -> [u8; 8] {
-    let Instruction { code, jt, jf, k } = instruction;
-    let ([c0, c1], [k0, k1, k2, k3]) = (code.to_ne_bytes(), k.to_ne_bytes());
-    [c0, c1, jt, jf, k0, k1, k2, k3]
-}
-
-fn decode([c0, c1, jt, jf, k0, k1, k2, k3]: [u8; 8]) -> Instruction {
-    Instruction { code: u16::from_ne_bytes([c0, c1]), jt, jf, k: u32::from_ne_bytes([k0, k1, k2, k3]) }
 }
 
 fn sha256(instructions: &[Instruction]) -> String {
     let mut hash = Sha256::new();
     for instruction in instructions {
-        hash.update(encode(*instruction));
+        hash.update(instruction.to_bytes());
     }
     hex(&hash.finalize())
 }

@@ -20,6 +20,19 @@ pub struct Instruction {
     pub k: u32,
 }
 
+impl Instruction {
+    /// As the kernel reads it.
+    pub fn to_bytes(self) -> [u8; 8] {
+        let ([c0, c1], [k0, k1, k2, k3]) = (self.code.to_ne_bytes(), self.k.to_ne_bytes());
+        [c0, c1, self.jt, self.jf, k0, k1, k2, k3]
+    }
+
+    /// From what [`Self::to_bytes`] gives.
+    pub fn from_bytes([c0, c1, jt, jf, k0, k1, k2, k3]: [u8; 8]) -> Self {
+        Self { code: u16::from_ne_bytes([c0, c1]), jt, jf, k: u32::from_ne_bytes([k0, k1, k2, k3]) }
+    }
+}
+
 /// The most instructions the kernel takes, `BPF_MAXINSNS`.
 pub const MAX_INSTRUCTIONS: usize = 4096;
 

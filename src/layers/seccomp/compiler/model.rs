@@ -152,22 +152,48 @@ pub const X32_BIT: u32 = 0x4000_0000;
 /// The number a tracer sets to skip a call; no entry of any table.
 pub const SKIPPED: u32 = u32::MAX;
 
+/// Name of the stage of a profile's own `otherwise`.
+pub const OTHERWISE: &str = "otherwise";
+
 /// What happens to calls of another architecture and of the x32 table.
 pub const FOREIGN: Action = Action::KillProcess;
 
 impl Profile {
     /// What happens to a call. This is the meaning of a profile; the compiler is held against it.
     pub fn decide(&self, call: &Call) -> Action {
-        if call.arch != self.arch.audit() || self.is_x32(call.number) {
-            return FOREIGN;
+        if self.is_foreign(call) {
+            FOREIGN
+        } else if let Some((_, rule)) = self.deciding(call) {
+            rule.action
+        } else if call.number > self.highest() {
+            self.beyond
+        } else {
+            self.default
         }
-        for stage in &self.stages {
+    }
+
+    /// The rule that decides a call of the native table, and its stage.
+    pub fn deciding(&self, call: &Call) -> Option<(&Stage, &Rule)> {
+        self.stages.iter().find_map(|stage| {
             let matching = stage.rules.iter().filter(|rule| rule.matches(call));
-            if let Some(rule) = matching.min_by_key(|rule| rule.action.leniency()) {
-                return rule.action;
-            }
+            Some((stage, matching.min_by_key(|rule| rule.action.leniency())?))
+        })
+    }
+
+    /// Whether a call is of another architecture, or of the x32 table.
+    pub fn is_foreign(&self, call: &Call) -> bool {
+        call.arch != self.arch.audit() || self.is_x32(call.number)
+    }
+
+    /// Puts the rules of a group before all others: what it decides is decided.
+    pub fn prefer(&mut self, group: [Stage; 2]) {
+        let [rules, otherwise] = group;
+        self.stages.insert(0, rules);
+        if !otherwise.rules.is_empty() {
+            // Behind the rules of every group and profile, before what the profile itself says of refused calls.
+            let at = self.stages.iter().position(|stage| stage.name == OTHERWISE).unwrap_or(self.stages.len());
+            self.stages.insert(at, otherwise);
         }
-        if call.number > self.highest() { self.beyond } else { self.default }
     }
 
     /// Whether this is an x32 number of x86_64.

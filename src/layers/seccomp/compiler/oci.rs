@@ -8,7 +8,7 @@
 
 use super::action::{Action, ENOSYS, MAX_ERRNO, errno_number};
 use super::json::{At, Json, ProfileError, parse};
-use super::model::{Condition, Flags, Listener, Operator, Origin, Profile, Rule, Stage};
+use super::model::{Condition, Flags, Listener, OTHERWISE, Operator, Origin, Profile, Rule, Stage};
 use super::names::{Arch, Width, exists_somewhere};
 
 /// What the conditions of a profile (`includes`, `excludes`) are about.
@@ -55,13 +55,14 @@ pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning
     Ok((profile, reader.warnings))
 }
 
-/// Reads the fragment of a profile that a group is: only `syscalls`.
-pub fn read_stage(bytes: &[u8], name: &str, context: &Context) -> Result<Stage, ProfileError> {
+/// Reads the fragment of a profile that a group is: its `syscalls` and its `otherwise`.
+pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage; 2], ProfileError> {
     let json = parse(bytes)?;
     let root = At::root(&json);
-    let mut stage = Reader { context, warnings: Vec::new() }.stage(&root, "syscalls")?;
-    name.clone_into(&mut stage.name);
-    Ok(stage)
+    let mut reader = Reader { context, warnings: Vec::new() };
+    let rules = Stage { name: name.to_owned(), ..reader.stage(&root, "syscalls")? };
+    let otherwise = Stage { name: format!("{name} otherwise"), ..reader.stage(&root, OTHERWISE)? };
+    Ok([rules, otherwise])
 }
 
 struct Reader<'c> {
@@ -79,8 +80,8 @@ impl Reader<'_> {
         }
         self.architectures(root)?;
         let mut stages = vec![self.stage(root, "syscalls")?];
-        if root.get("otherwise")?.is_some() {
-            stages.push(Stage { name: "otherwise".to_owned(), ..self.stage(root, "otherwise")? });
+        if root.get(OTHERWISE)?.is_some() {
+            stages.push(Stage { name: OTHERWISE.to_owned(), ..self.stage(root, OTHERWISE)? });
         }
         // As runc does it: a C library that tries a new call falls back to the old one on ENOSYS, and gives up on EPERM.
         // Actions that let the call be made, or leave it to a tracer, let the kernel say that itself.
