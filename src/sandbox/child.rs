@@ -71,6 +71,9 @@ fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<Owned
     }
     prepared.process.settle()?;
     verify(prepared)?;
+    if let Some(seccomp) = &prepared.seccomp {
+        seccomp.apply()?;
+    }
     prepared.process.exec()
 }
 
