@@ -18,6 +18,7 @@ use super::terminal::{RawMode, follow_size};
 use crate::cgroup::Leaf;
 use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
+use crate::layers::Missing;
 use crate::plan::Plan;
 use crate::sys::process;
 
@@ -49,6 +50,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// What failed in the supervisor.
     pub error: Option<Error>,
+    /// What the child had to do without, of what it may.
+    pub missing: Vec<Missing>,
     /// What init saw of the scratch tmpfs.
     pub scratch: Option<Exited>,
     /// What the tree used, as far as it was waited for.
@@ -78,6 +81,8 @@ pub struct Supervisor<'a> {
     cloned_at: Instant,
     workload: Option<i32>,
     starting: bool,
+    listening: bool,
+    ending: bool,
     verified: bool,
     last_output: Instant,
     next_sample: Option<Instant>,
@@ -133,6 +138,8 @@ impl<'a> Supervisor<'a> {
             cloned_at: now,
             workload: (!plan.init).then_some(pid.as_raw()),
             starting: true,
+            listening: true,
+            ending: false,
             verified: false,
             last_output: now,
             next_sample: None,
@@ -187,7 +194,8 @@ impl<'a> Supervisor<'a> {
             if events.contains(&Event::Dead) {
                 return Ok(());
             }
-            if self.outcome.scratch.is_some() || self.outcome.failure.is_some() {
+            if !self.ending && (self.outcome.scratch.is_some() || self.outcome.failure.is_some()) {
+                self.ending = true;
                 self.kill(); // the workload is over: so is everything it left
             }
         }
@@ -199,8 +207,12 @@ impl<'a> Supervisor<'a> {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut polled = vec![readable(self.signals.as_fd()), readable(self.timer.as_fd())];
         if alive {
-            events.extend([Event::Dead, Event::Message]);
-            polled.extend([readable(self.pidfd.as_fd()), readable(self.ends.control.as_fd())]);
+            events.push(Event::Dead);
+            polled.push(readable(self.pidfd.as_fd()));
+            if self.listening {
+                events.push(Event::Message);
+                polled.push(readable(self.ends.control.as_fd()));
+            }
             if self.starting {
                 events.push(Event::Started);
                 polled.push(readable(self.ends.failure.as_fd()));
@@ -235,7 +247,11 @@ impl<'a> Supervisor<'a> {
     fn receive(&mut self) -> Result<()> {
         loop {
             match self.ends.receive() {
-                Ok(None) | Err(Errno::EPIPE | Errno::ECONNRESET) => return Ok(()),
+                Ok(None) => return Ok(()),
+                Err(Errno::EPIPE | Errno::ECONNRESET) => {
+                    self.listening = false; // only its death is still to come
+                    return Ok(());
+                }
                 Err(errno) => return Err(Error::errno(Step::Supervise, "message from the sandbox", errno)),
                 Ok(Some(Message::Terminal(master))) => {
                     self.pumps.attach_terminal(master)?;
@@ -243,6 +259,7 @@ impl<'a> Supervisor<'a> {
                         self.raw = RawMode::enter();
                     }
                 }
+                Ok(Some(Message::Missing(missing))) => self.outcome.missing = missing,
                 Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
@@ -259,7 +276,9 @@ impl<'a> Supervisor<'a> {
             let Some(info) = info else { return Ok(()) };
             match info.ssi_signo as libc::c_int {
                 libc::SIGWINCH if self.pumps.terminal => {
-                    self.pumps.output.as_ref().and_then(|pump| pump.source_fd()).map_or((), follow_size);
+                    if let Some(master) = self.pumps.output.as_ref().and_then(Pump::source_fd) {
+                        follow_size(master);
+                    }
                 }
                 libc::SIGINT if self.outcome.relayed == Some(libc::SIGINT) => {
                     self.outcome.reason.get_or_insert(Reason::User);

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::{Result, check, check_fd};
+use super::{Result, check};
 
 /// Which side of a [`clone3`] this is.
 #[derive(Debug)]
@@ -49,12 +49,6 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     // SAFETY: the kernel has just made this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
-}
-
-/// `pidfd_open(2)`.
-pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
-    // SAFETY: plain numbers.
-    check_fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })
 }
 
 /// Sends a signal to the process a pidfd refers to, `pidfd_send_signal(2)`.
@@ -143,9 +137,9 @@ pub fn set_parent_death_signal(signal: libc::c_int) -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0).map(drop)
 }
 
-/// Makes this process unreadable and untraceable for its own user, `PR_SET_DUMPABLE` 0.
-pub fn set_not_dumpable() -> Result<()> {
-    prctl(libc::PR_SET_DUMPABLE, 0, 0).map(drop)
+/// Whether this process can be read and traced by its own user, and owns its files in /proc, `PR_SET_DUMPABLE`.
+pub fn set_dumpable(dumpable: bool) -> Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, dumpable.into(), 0).map(drop)
 }
 
 /// No execve will grant privileges any more, `PR_SET_NO_NEW_PRIVS`.
@@ -166,11 +160,6 @@ pub fn drop_bounding(capability: u32) -> Result<()> {
 /// Whether a capability, by number, is in the bounding set. `EINVAL` if the kernel has no such capability.
 pub fn in_bounding(capability: u32) -> Result<bool> {
     prctl(libc::PR_CAPBSET_READ, capability.into(), 0).map(|value| value == 1)
-}
-
-/// Empties the ambient set.
-pub fn clear_ambient() -> Result<()> {
-    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0).map(drop)
 }
 
 /// Adds a capability, by number, to the ambient set.
