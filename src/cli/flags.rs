@@ -21,12 +21,12 @@ pub struct Flags {
     pub files: Vec<PathBuf>,
 }
 
-/// The flags as settings. Relative paths of environment files start in `cwd`; those of mounts are anchored later.
+/// The flags as settings. Relative paths start in `cwd`; `None` when it is gone.
 pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
     let mut settings = Settings {
         rootfs: one(words, "rootfs")?,
         workspace: one(words, "workspace")?,
-        mounts: mounts(words)?,
+        mounts: mounts(words, cwd)?,
         sysfs: on(words, "sysfs"),
         devices: many(words, "device")?,
         cwd: one(words, "workdir")?,
@@ -84,7 +84,7 @@ fn shown(word: &OsStr) -> String {
     format!("\"{}\"", Bytes::from(word))
 }
 
-fn mounts(words: &Words<'_>) -> Result<Vec<MountRequest>> {
+fn mounts(words: &Words<'_>, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
     type Parse = fn(&[u8]) -> std::result::Result<MountRequest, String>;
     let kinds: [(&str, Parse); 5] = [
         ("volume", MountRequest::volume),
@@ -96,7 +96,8 @@ fn mounts(words: &Words<'_>) -> Result<Vec<MountRequest>> {
     let mut mounts = Vec::new();
     for (flag, parse) in kinds {
         for word in words.all(flag) {
-            let mount = parse(word.as_bytes());
+            // Made absolute here, where the flag that it came by can still be named.
+            let mount = parse(word.as_bytes()).and_then(|mut mount| mount.anchor(cwd).map(|()| mount));
             mounts.push(mount.map_err(|reason| wrong(flag, format!("{}: {reason}", shown(word))))?);
         }
     }

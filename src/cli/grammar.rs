@@ -3,7 +3,9 @@
 //! Parsing reads the table directly ([`super::words`]); clap turns it into prose only when somebody asks for that. Building
 //! and running clap's parser for one verb took 130 µs of every start, a third of the intake.
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, Command, ValueHint};
+
+use super::words::Help;
 
 /// A verb.
 #[derive(Debug)]
@@ -227,7 +229,11 @@ pub fn command() -> Command {
 impl Verb {
     /// The verb, as clap knows it.
     pub fn command(&self) -> Command {
-        let command = Command::new(self.name).bin_name(format!("stockade {}", self.name)).about(self.about);
+        let command = Command::new(self.name)
+            .bin_name(format!("stockade {}", self.name))
+            .about(self.about)
+            .override_usage(self.usage())
+            .disable_help_flag(true);
         let command = match self.more {
             "" => command,
             more => command.long_about(format!("{}.\n\n{more}", self.about)),
@@ -235,11 +241,16 @@ impl Verb {
         let command = self.options.iter().fold(command, |command, (heading, flags)| {
             command.args(flags.iter().map(|flag| flag.arg().help_heading(*heading)))
         });
+        let help = "Print help; --help says more than -h";
+        let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help(help).help_heading("Options");
+        let command = command.arg(help);
         match self.operand {
             Operand::None => command,
             Operand::Command => command.arg(
                 Arg::new("command")
                     .value_name("COMMAND")
+                    .hide(true)
+                    .value_hint(ValueHint::CommandWithArguments)
                     .help("The command and its arguments")
                     .num_args(0..)
                     .trailing_var_arg(true),
@@ -252,10 +263,40 @@ impl Verb {
     }
 }
 
+impl Verb {
+    /// What is printed for `-h` and `--help`.
+    pub fn help(&self, help: Help) -> String {
+        let mut command = self.command();
+        match help {
+            Help::Short => command.render_help().to_string(),
+            Help::Long => command.render_long_help().to_string(),
+        }
+    }
+
+    /// How it is typed, in one line.
+    pub fn usage(&self) -> String {
+        let options = if self.options.is_empty() { "" } else { " [OPTIONS]" };
+        let operand = match self.operand {
+            Operand::None => String::new(),
+            Operand::Command => " [--] COMMAND [ARG]...".into(),
+            Operand::Word(name, _) => format!(" [{name}]"),
+            Operand::Choice(_, _, known) => format!(" {}", known.join("|")),
+        };
+        format!("stockade {}{options}{operand}", self.name)
+    }
+}
+
 impl Flag {
     fn arg(&self) -> Arg {
         let arg = Arg::new(self.long).long(self.long).help(self.help);
         let arg = self.short.into_iter().fold(arg, Arg::short);
+        let hint = match self.value {
+            Some("DIR") => ValueHint::DirPath,
+            Some("PATH") => ValueHint::AnyPath,
+            Some(value) if value.contains("FILE") || value.contains("SRC") => ValueHint::AnyPath,
+            _ => ValueHint::Unknown,
+        };
+        let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };
         match (self.value, self.many) {
             (Some(value), true) => arg.value_name(value).action(ArgAction::Append),
             (Some(value), false) => arg.value_name(value),

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use words::Words;
+use words::{Help, Words};
 
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Bytes;
@@ -53,7 +53,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
 fn help(verb: Option<&OsString>) -> Result<ExitCode> {
     let Some(verb) = verb else { return say(&grammar::command().render_help().to_string()) };
     let found = verb.to_str().and_then(grammar::verb).ok_or_else(|| unknown_verb(verb))?;
-    say(&found.command().render_long_help().to_string())
+    say(&found.help(Help::Long))
 }
 
 /// The words of a verb; `None` when they asked for help, which is then printed.
@@ -61,8 +61,8 @@ fn read<'a>(verb: &str, words: &'a [OsString]) -> Result<Option<Words<'a>>> {
     let verb = grammar::verb(verb).ok_or_else(|| unknown_verb(&verb.into()))?;
     let (words, result) = Words::read(verb, words);
     match words.help {
-        true => say(&verb.command().render_long_help().to_string()).map(|_| None),
-        false => result.map(|()| Some(words)),
+        Some(help) => say(&verb.help(help)).map(|_| None),
+        None => result.map(|()| Some(words)),
     }
 }
 

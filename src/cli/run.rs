@@ -16,8 +16,8 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
     let started = SystemTime::now();
     let Some(verb) = grammar::verb("run") else { return super::help(None) };
     let (words, readable) = Words::read(verb, words);
-    if words.help {
-        return super::help(Some(&verb.name.into()));
+    if let Some(help) = words.help {
+        return super::say(&verb.help(help));
     }
     // Before anything else is looked at: a run whose report cannot be written does not start.
     let file = words.one("report").map(ReportFile::open).transpose()?;

@@ -12,10 +12,19 @@ use crate::policy;
 #[derive(Debug, Default)]
 pub struct Words<'a> {
     given: Vec<(&'static str, &'a OsStr)>,
-    /// Whether help was asked for.
-    pub help: bool,
+    /// Whether help was asked for, and how much.
+    pub help: Option<Help>,
     /// What follows the options.
     pub operands: &'a [OsString],
+}
+
+/// How much help was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// `-h`: a line for each option.
+    Short,
+    /// `--help`: everything.
+    Long,
 }
 
 impl<'a> Words<'a> {
@@ -52,7 +61,7 @@ impl<'a> Words<'a> {
         let (name, attached) =
             equals.map_or((text, None), |at| (&text[..at], Some(OsStr::from_bytes(&text[at + 1..]))));
         if name == b"help" && attached.is_none() {
-            self.help = true;
+            self.help = Some(Help::Long);
             return Ok(());
         }
         let flag = verb.flags().find(|flag| flag.long.as_bytes() == name).ok_or_else(|| unknown(verb, name))?;
@@ -71,7 +80,7 @@ impl<'a> Words<'a> {
         while let Some((letter, after)) = text.split_first() {
             text = after;
             if *letter == b'h' {
-                self.help = true;
+                self.help.get_or_insert(Help::Short);
                 continue;
             }
             let flag = verb.flags().find(|flag| flag.short == Some(char::from(*letter)));
@@ -102,7 +111,7 @@ impl<'a> Words<'a> {
         if let Operand::Choice(name, _, known) = verb.operand {
             let known_names = known.join(", ");
             return match self.operands.first() {
-                None if self.help => Ok(()),
+                None if self.help.is_some() => Ok(()),
                 None => Err(Error::new(Step::Usage, name, format!("is missing: one of {known_names}"))),
                 Some(word) if known.iter().any(|name| word == name) => Ok(()),
                 Some(word) => {
@@ -166,7 +175,7 @@ mod tests {
         text.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect()
     }
 
-    fn read<'a>(words: &'a [OsString]) -> (Vec<(&'static str, String)>, Vec<String>, Option<String>) {
+    fn read(words: &[OsString]) -> (Vec<(&'static str, String)>, Vec<String>, Option<String>) {
         let (read, result) = Words::read(verb("run").unwrap(), words);
         let given = read.given.iter().map(|(name, value)| (*name, value.to_string_lossy().into_owned())).collect();
         let operands = read.operands.iter().map(|word| word.to_string_lossy().into_owned()).collect();

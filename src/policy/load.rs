@@ -114,11 +114,12 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     }
     let mut destinations = HashSet::new();
     for (index, mount) in settings.mounts.iter_mut().enumerate() {
-        let field = || if name.is_empty() { "mount".to_owned() } else { format!("mounts[{index}]") };
+        let field = || format!("mounts[{index}]");
         mount.anchor(base).map_err(|reason| fail(&field())(reason))?;
         let destination = mount.destination.as_ref().map(|path| path.0.clone()).unwrap_or_default();
         if destinations.contains(&destination) {
-            return Err(fail(&field())(format!("\"{destination}\" is mounted twice")));
+            let what = if name.is_empty() { "volume" } else { &field() };
+            return Err(fail(what)(format!("\"{destination}\" is mounted twice")));
         }
         destinations.insert(destination);
     }
