@@ -2,6 +2,8 @@
 //!
 //! (theory of operation: to be written with the sandbox)
 
+pub mod cli;
+pub mod doctor;
 pub mod error;
 mod layers;
 pub mod plan;

@@ -5,9 +5,12 @@
 
 #![allow(unsafe_code)]
 
+pub mod file;
+pub mod landlock;
 pub mod mount;
 pub mod net;
 pub mod process;
+pub mod seccomp;
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
