@@ -299,6 +299,26 @@ fn a_root_without_ids_to_spare_is_told_so() {
 }
 
 #[test]
+fn a_root_without_capabilities_is_told_what_it_lacks() {
+    let place = Place::new("setfcap");
+    skip_unless!(is_root(), "only root can have less than root");
+    let seen = place.examine("exec setpriv --bounding-set -all --inh-caps -all $DOCTOR");
+    seen.must_refuse();
+    assert_eq!(seen.json["privileged"], false);
+    assert!(seen.text("user_namespace", "detail").contains("CAP_SETFCAP"), "{}", seen.finding("user_namespace"));
+}
+
+#[test]
+fn groups_that_cannot_be_dropped_are_listed() {
+    let place = Place::new("groups");
+    skip_unless!(is_root(), "joining groups takes root");
+    let seen = place.examine("exec setpriv --reuid 65534 --regid 65534 --groups 4,24 $DOCTOR");
+    assert_eq!(seen.state("supplementary_groups"), "degraded");
+    assert!(seen.text("supplementary_groups", "detail").contains("4, 24"), "{}", seen.finding("supplementary_groups"));
+    assert_eq!(place.examine("exec $NOBODY $DOCTOR").state("supplementary_groups"), "ok");
+}
+
+#[test]
 fn a_covered_proc_is_seen() {
     let place = Place::new("proc");
     skip_unless!(is_root(), "covering parts of /proc takes root");
@@ -341,6 +361,59 @@ fn a_chroot_is_named_as_the_cause() {
     assert!(seen.text("user_namespace", "detail").contains("chroot"), "{}", seen.finding("user_namespace"));
     assert_eq!(seen.state("devices"), "missing");
     assert_eq!(seen.state("programs"), "missing");
+}
+
+/// Installs a filter as container engines do, then becomes the program: `FILTER call=errno… -- program…`, numbers all.
+const FILTER: &str = r#"
+import ctypes, os, struct, sys
+end = sys.argv.index("--")
+steps = [struct.pack("HBBI", 0x20, 0, 0, 0)]
+for rule in sys.argv[1:end]:
+    call, errno = map(int, rule.split("="))
+    steps += [struct.pack("HBBI", 0x15, 0, 1, call), struct.pack("HBBI", 6, 0, 0, 0x50000 | errno)]
+steps.append(struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+program = ctypes.create_string_buffer(b"".join(steps))
+fprog = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(program)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, fprog) == 0
+os.execv(sys.argv[end + 1], sys.argv[end + 1:])
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_filter_of_an_enclosing_container_is_named_as_the_cause() {
+    let place = Place::new("filter");
+    skip_unless!(succeeds("/usr/bin/python3 -c 'import ctypes'"), "no python3 with ctypes");
+    place.script("filter.py", FILTER, 0o644);
+    for caller in callers() {
+        let filtered =
+            |rules| place.examine(&format!("exec {caller} /usr/bin/python3 $PLACE/filter.py {rules} -- $DOCTOR"));
+        let seen = filtered("1000=1");
+        assert_eq!(seen.code, place.examine(&format!("{caller} $DOCTOR")).code, "a filter that denies nothing");
+        // Docker's profile has clone3 fail with ENOSYS, as if the kernel were old.
+        let seen = filtered("435=38");
+        seen.must_refuse();
+        assert!(seen.text("clone3", "detail").contains("system call filter"), "{}", seen.finding("clone3"));
+        assert_eq!(seen.state("user_namespace"), "unknown");
+        assert_eq!(seen.state("openat2"), "ok");
+        // keyctl, fsopen and pivot_root with EPERM, one by one.
+        for (rule, name) in
+            [("250=1", "keyring"), ("430=1", "mount_api"), ("155=1", "mount_api"), ("444=1", "landlock")]
+        {
+            let seen = filtered(rule);
+            seen.must_refuse();
+            assert_eq!(seen.state(name), "missing", "{rule}: {}", seen.finding(name));
+            assert!(seen.text(name, "detail").contains("filter this runs under"), "{}", seen.finding(name));
+            assert_eq!(seen.state("user_namespace"), "ok", "{rule}");
+        }
+        // Each system call of the first group.
+        for (rule, name) in [("434=38", "pidfd"), ("437=38", "openat2"), ("436=38", "close_range")] {
+            let seen = filtered(rule);
+            seen.must_refuse();
+            assert_eq!(seen.state(name), "missing", "{rule}: {}", seen.finding(name));
+        }
+    }
 }
 
 #[test]
@@ -421,7 +494,7 @@ fn the_named_command_makes_budgets_possible() {
     assert_eq!(before.state("budget_memory"), "missing");
     let remedy = before.text("budget_memory", "remedy").replace("PID", "$$");
     let (command, _who) = remedy.split_once("  # ").unwrap();
-    let seen = place.examine(&format!("({command}; exec $NOBODY $DOCTOR)"));
+    let seen = place.examine(&format!("{command}; exec $NOBODY $DOCTOR"));
     let removed = fs::remove_dir("/sys/fs/cgroup/stockade");
     for name in ["cgroup_delegation", "budget_memory", "budget_cpu", "budget_pids"] {
         assert_eq!(seen.state(name), "ok", "{command}: {}", seen.finding(name));

@@ -59,7 +59,11 @@ const STATE_WIDTH: usize = 10;
 const TITLE_WIDTH: usize = 33;
 
 fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> std::io::Result<()> {
-    let who = if examination.privileged { "root" } else { "an unprivileged user" };
+    let who = match (examination.privileged, examination.uid) {
+        (true, _) => "root",
+        (false, 0) => "a root without the capabilities of one",
+        (false, _) => "an unprivileged user",
+    };
     let head = format!(
         "stockade {} on Linux {} ({}), as {who} (uid {})",
         examination.version, examination.kernel, examination.architecture, examination.uid
@@ -117,8 +121,10 @@ fn write_finding(out: &mut impl Write, finding: &Finding, look: Look) -> std::io
     let indent = 2 + STATE_WIDTH + TITLE_WIDTH;
     let start = format!("  {word}{:TITLE_WIDTH$}", finding.title);
     write_wrapped(out, &start, &finding.detail, indent, look.width)?;
-    for (label, text) in [("so: ", &finding.consequence), ("fix: ", &finding.remedy)] {
-        if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
+    // What could not be tried has its cause, and that its consequence, in another finding.
+    let consequence = finding.consequence.as_ref().filter(|_| finding.state != State::Unknown);
+    for (label, text) in [("so: ", consequence), ("fix: ", finding.remedy.as_ref())] {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
             let start = format!("{:1$}{label}", "", 2 + STATE_WIDTH);
             // Wrapped without a break inside words, so that a command can still be copied.
             write_wrapped(out, &start, text, 2 + STATE_WIDTH + label.len(), look.width)?;

@@ -13,6 +13,8 @@ pub(super) struct Blockers {
     unprivileged_userns_clone: Option<u64>,
     /// `kernel.apparmor_restrict_unprivileged_userns`, Ubuntu's since 23.10.
     apparmor_restrict: Option<u64>,
+    /// The AppArmor profile this process is under, unless unconfined.
+    apparmor_profile: Option<String>,
     /// Whether SELinux enforces a policy.
     selinux: bool,
     /// Whether this process is already under a system call filter.
@@ -31,6 +33,7 @@ impl Blockers {
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+            apparmor_profile: apparmor_profile(),
             selinux: kernel_text("/sys/fs/selinux/enforce").as_deref() == Some("1"),
             filtered: status_field("Seccomp").as_deref() == Some("2"),
             chrooted: kernel_text("/proc/self/mountinfo").is_some_and(|text| is_chrooted(&text)),
@@ -43,10 +46,17 @@ impl Blockers {
         let (why, remedy): (String, Option<String>) = match errno {
             Some(Errno::ENOSPC | Errno::EUSERS) => self.used_up(),
             Some(Errno::EPERM | Errno::EACCES) => self.forbidden(privileged),
+            Some(Errno::EAGAIN) => {
+                let why = "a limit on processes is reached";
+                (
+                    why.into(),
+                    Some("ulimit -u; cat /sys/fs/cgroup/$(sed -n s/^0:://p /proc/self/cgroup)/pids.max".into()),
+                )
+            }
             Some(Errno::ENOSYS) if self.filtered => {
                 let why =
                     "the system call filter of the enclosing sandbox does not know this call, or the kernel does not";
-                (why.into(), Some(self.unfiltered()))
+                (why.into(), Some(self.unconfined()))
             }
             Some(Errno::ENOSYS) => ("this kernel does not have it".into(), Some("install a newer kernel".into())),
             Some(Errno::EINVAL | Errno::ENODEV) => {
@@ -83,13 +93,15 @@ impl Blockers {
         }
         if self.apparmor_restrict == Some(1) && !privileged {
             let why = "kernel.apparmor_restrict_unprivileged_userns is 1, and no AppArmor profile lets stockade make user namespaces";
-            let profile = self.apparmor_profile();
+            let profile = own_apparmor_profile();
             return (why.into(), Some(profile));
         }
-        if self.filtered {
-            let inside = self.container.map_or(String::new(), |engine| format!(" ({engine})"));
-            let why = format!("a system call filter of an enclosing container{inside} probably denies it");
-            return (why, Some(self.unfiltered()));
+        let profile = self.apparmor_profile.as_ref().map(|name| format!("the AppArmor profile {name}"));
+        let filter = self.filtered.then(|| "the system call filter this runs under".to_owned());
+        let suspects: Vec<_> = filter.into_iter().chain(profile).collect();
+        if !suspects.is_empty() {
+            let engine = self.container.map_or(String::new(), |engine| format!(" (by {engine})"));
+            return (format!("{}{engine} may deny it", suspects.join(" or ")), Some(self.unconfined()));
         }
         if self.chrooted {
             let why = "this is a chroot, where the kernel forbids user namespaces";
@@ -103,25 +115,26 @@ impl Blockers {
             return (why.into(), Some("ausearch -m avc -ts recent  # as root; shows what was denied".into()));
         }
         if let Some(engine) = self.container {
-            return (format!("the enclosing container ({engine}) may forbid it"), Some(self.unfiltered()));
+            return (format!("the enclosing container ({engine}) may forbid it"), Some(self.unconfined()));
         }
         (String::new(), None)
     }
 
-    /// A profile that allows what Ubuntu forbids everyone by default, for this very binary.
-    fn apparmor_profile(&self) -> String {
-        let program = std::env::current_exe().map_or("/usr/bin/stockade".into(), |path| path.display().to_string());
-        format!(
-            "printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile stockade {program} flags=(unconfined) {{ userns, }}\\n' \
-             | sudo tee /etc/apparmor.d/stockade && sudo apparmor_parser -r /etc/apparmor.d/stockade"
-        )
-    }
-
-    fn unfiltered(&self) -> String {
+    fn unconfined(&self) -> String {
         match self.container {
-            Some("podman") => "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL …".into(),
-            Some("kubernetes") => "set securityContext.seccompProfile.type: Unconfined and procMount: Unmasked".into(),
-            _ => "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined …".into(),
+            Some("podman") => {
+                let options = ["seccomp=unconfined", "apparmor=unconfined", "unmask=ALL"];
+                format!("podman run --security-opt {} …", options.join(" --security-opt "))
+            }
+            Some("kubernetes") => {
+                "set seccompProfile and appArmorProfile of the securityContext to type: Unconfined, procMount: Unmasked"
+                    .into()
+            }
+            Some("docker") => {
+                let options = ["seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"];
+                format!("docker run --security-opt {} …", options.join(" --security-opt "))
+            }
+            _ => "start stockade outside of what confines this process  # grep Seccomp /proc/self/status".into(),
         }
     }
 
@@ -134,6 +147,22 @@ impl Blockers {
             None => "umount what is mounted below /proc  # findmnt -R /proc lists it".into(),
         }
     }
+}
+
+/// A profile that allows this very binary what Ubuntu forbids everyone by default.
+fn own_apparmor_profile() -> String {
+    let program = std::env::current_exe().map_or("/usr/bin/stockade".into(), |path| path.display().to_string());
+    format!(
+        "printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile stockade {program} flags=(unconfined) {{ userns, }}\\n' \
+         | sudo tee /etc/apparmor.d/stockade && sudo apparmor_parser -r /etc/apparmor.d/stockade"
+    )
+}
+
+fn apparmor_profile() -> Option<String> {
+    let enabled = kernel_text("/sys/module/apparmor/parameters/enabled")? == "Y";
+    let name = kernel_text("/proc/self/attr/current").filter(|_| enabled)?;
+    let name = name.trim_end_matches('\0');
+    (!name.is_empty() && name != "unconfined").then(|| name.to_owned())
 }
 
 /// A field of `/proc/self/status`.
@@ -182,7 +211,7 @@ mod tests {
         assert!(why.contains("AppArmor") && remedy.contains("/etc/apparmor.d/stockade"), "{why} {remedy}");
         let docker = Blockers { filtered: true, container: Some("docker"), ..Blockers::default() };
         let (why, remedy) = says(docker, Errno::EPERM);
-        assert!(why.contains("(docker)") && remedy.contains("seccomp=unconfined"), "{why} {remedy}");
+        assert!(why.contains("(by docker)") && remedy.contains("seccomp=unconfined"), "{why} {remedy}");
         assert_eq!(says(Blockers::default(), Errno::EPERM), (String::new(), String::new()), "nothing is made up");
     }
 

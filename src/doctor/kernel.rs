@@ -7,7 +7,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::trial::{self, Setup, words};
-use super::{Finding, Group, Subject};
+use super::{Finding, Group, Patient, Subject};
 use crate::sys::{mount, process};
 
 const fn subject(name: &'static str, title: &'static str) -> Subject {
@@ -24,18 +24,19 @@ const CLOSE_RANGE: Subject = subject("close_range", "close_range, close-on-exec"
 const OLDEST: (u32, u32) = (5, 12);
 const UPGRADE: &str = "install a newer kernel: Debian 12, Ubuntu 22.04, RHEL 9.2 and later have one";
 
-pub(super) fn examine() -> Vec<Finding> {
+pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     vec![
         version(),
         call(
+            patient,
             &CLONE3,
             "5.3",
-            trial::attempt(Setup::default(), || Ok(0)).map(drop).map_err(|stumble| stumble.describe(&[])),
+            trial::attempt(Setup::default(), || Ok(0)).map_or_else(|stumble| Err(stumble.errno()), |_| Ok(())),
         ),
-        call(&PIDFD, "5.3", pidfd().map_err(words)),
-        call(&OPENAT2, "5.6", openat2().map_err(words)),
+        call(patient, &PIDFD, "5.3", pidfd().map_err(Some)),
+        call(patient, &OPENAT2, "5.6", openat2().map_err(Some)),
         // Marks descriptors that do not exist.
-        call(&CLOSE_RANGE, "5.11", process::cloexec_from(i32::MAX).map_err(words)),
+        call(patient, &CLOSE_RANGE, "5.11", process::cloexec_from(i32::MAX).map_err(Some)),
     ]
 }
 
@@ -62,11 +63,12 @@ fn parse(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn call(subject: &Subject, since: &str, tried: Result<(), String>) -> Finding {
-    match tried {
-        Ok(()) => subject.ok("works"),
-        Err(reason) => subject.missing(format!("{reason}; Linux has it since {since}")).remedy(UPGRADE),
-    }
+fn call(patient: &Patient, subject: &Subject, since: &str, tried: Result<(), Option<Errno>>) -> Finding {
+    let Err(errno) = tried else { return subject.ok("works") };
+    let said = errno.map_or("no answer".into(), words);
+    let (why, remedy) = patient.blockers.explain(errno, patient.privileged);
+    let why = if why.is_empty() { format!("Linux has it since {since}") } else { why };
+    Finding { remedy: remedy.or(Some(UPGRADE.into())), ..subject.missing(format!("{said}: {why}")) }
 }
 
 fn pidfd() -> Result<(), Errno> {

@@ -193,7 +193,9 @@ impl Patient {
         let (why, remedy) = self.blockers.explain(stumble.errno(), self.privileged);
         let seen = stumble.describe(steps);
         let detail = if why.is_empty() { seen } else { format!("{seen}: {why}") };
-        Finding { remedy, ..subject.missing(detail) }
+        // Without any child there was no trial.
+        let state = if stumble.is_no_child() { State::Unknown } else { State::Missing };
+        Finding { remedy, ..subject.finding(state, detail) }
     }
 }
 
@@ -203,7 +205,7 @@ impl Patient {
 pub fn examine() -> Examination {
     let privileged = user::is_privileged();
     let mut patient = Patient { privileged, users: None, blockers: Blockers::look() };
-    let mut findings = kernel::examine();
+    let mut findings = kernel::examine(&patient);
     findings.extend(users::examine(&mut patient));
     findings.extend(namespaces::examine(&patient));
     findings.extend(mounts::examine(&patient));

@@ -42,6 +42,11 @@ impl Stumble {
         }
     }
 
+    /// Whether no child of any kind could be made.
+    pub(super) fn is_no_child(&self) -> bool {
+        matches!(self, Self::Clone(Errno::EAGAIN | Errno::ENOMEM | Errno::ENOSYS))
+    }
+
     /// In words, with the name of the step that failed.
     pub(super) fn describe(&self, steps: &[&str]) -> String {
         match self {

@@ -12,7 +12,7 @@ use super::trial::{self, At, Setup, Stumble};
 use super::{Finding, Group, Patient, State, Subject};
 use crate::error::{Cause, Error};
 use crate::layers::user::{self, Users};
-use crate::plan::{Bytes, IdMapping, Identity};
+use crate::plan::{Bytes, Capability, IdMapping, Identity};
 use crate::sys::{file, process};
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
@@ -70,11 +70,20 @@ fn namespace(patient: &Patient) -> Finding {
     });
     match tried {
         Ok(_) => NAMESPACE.ok("made, one id mapped and taken, a capability used"),
+        Err(Stumble::Parent(said, Some(Errno::EPERM))) if root_without_setfcap() => NAMESPACE
+            .missing(format!("{said}: uid 0 can only be mapped with CAP_SETFCAP, which this root lacks"))
+            .remedy("setpriv --reuid 1000 --regid 1000 --clear-groups stockade …  # or give root CAP_SETFCAP"),
         Err(stumble) => patient.stumbled(&NAMESPACE, &stumble, &["taking the mapped id", "using a capability in it"]),
     }
 }
 
-const A_CAPABILITY: u32 = crate::plan::Capability::WakeAlarm.number();
+/// Since Linux 5.12 a mapped uid 0 could write file capabilities that count outside.
+fn root_without_setfcap() -> bool {
+    let setfcap = 1 << Capability::Setfcap.number();
+    geteuid().is_root() && process::capabilities().is_ok_and(|sets| sets.effective & setfcap == 0)
+}
+
+const A_CAPABILITY: u32 = Capability::WakeAlarm.number();
 
 fn use_it() -> trial::Tried {
     match process::has_ids(1000, 1000).at(0)? {
