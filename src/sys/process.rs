@@ -51,6 +51,12 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
 }
 
+/// Refers to a process, which the caller knows to be that one, `pidfd_open(2)`.
+pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    super::check_fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })
+}
+
 /// Sends a signal to the process a pidfd refers to, `pidfd_send_signal(2)`.
 pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> Result<()> {
     let no_info: *const libc::siginfo_t = std::ptr::null();
