@@ -48,13 +48,22 @@ pub fn fingerprint(path: &Path) -> Vec<String> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return lines };
     let content = match meta.file_type() {
         kind if kind.is_symlink() => format!("{:?}", std::fs::read_link(path)),
-        kind if kind.is_file() => format!("{:?}", std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),
+        kind if kind.is_file() => {
+            format!("{:?}", std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        }
         _ => String::new(),
     };
     let owner = (meta.uid(), meta.gid(), meta.mode());
-    lines.push(format!("{} {owner:?} {} {} {} {content}", path.display(), meta.mtime(), meta.mtime_nsec(), meta.nlink()));
+    lines.push(format!(
+        "{} {owner:?} {} {} {} {content}",
+        path.display(),
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.nlink()
+    ));
     if meta.is_dir() {
-        let mut entries: Vec<_> = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let mut entries: Vec<_> =
+            std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         entries.sort();
         lines.extend(entries.iter().flat_map(|entry| fingerprint(entry)));
     }

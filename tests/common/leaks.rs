@@ -144,8 +144,10 @@ pub fn stat(pid: i32) -> Option<(char, i32)> {
 fn orphans(adopted: Adopted) -> Vec<i32> {
     let me = std::process::id() as i32;
     let known = children();
-    let mut orphans: Vec<_> =
-        pids().into_iter().filter(|pid| !known.contains(pid) && stat(*pid).is_some_and(|(_, parent)| parent == me)).collect();
+    let mut orphans: Vec<_> = pids()
+        .into_iter()
+        .filter(|pid| !known.contains(pid) && stat(*pid).is_some_and(|(_, parent)| parent == me))
+        .collect();
     if adopted == Adopted::Expected {
         orphans.retain(|&pid| {
             let dead = stat(pid).is_none_or(|(state, _)| state == 'Z');

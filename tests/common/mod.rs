@@ -7,11 +7,13 @@
 
 pub mod host;
 pub mod leaks;
+pub mod python;
 pub mod run;
 pub mod schema;
 pub mod terminal;
 
-pub use run::{Live, Outcome, Run};
+pub use python::attack;
+pub use run::{Live, Outcome, Run, outside, python_outside};
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -54,7 +56,12 @@ impl Caller {
         }
         let (uid, gid) = self.ids();
         let mut command = Command::new("setpriv");
-        command.arg(format!("--reuid={uid}")).arg(format!("--regid={gid}")).arg("--clear-groups").arg("--").arg(program);
+        command
+            .arg(format!("--reuid={uid}"))
+            .arg(format!("--regid={gid}"))
+            .arg("--clear-groups")
+            .arg("--")
+            .arg(program);
         command
     }
 }
@@ -100,7 +107,9 @@ pub fn skip_part(part: &str, reason: &str) {
     let line = format!("{suite}::{test}{part}\t{reason}\n");
     use std::io::Write as _;
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
-    opened.and_then(|mut file| file.write_all(line.as_bytes())).expect("STOCKADE_SKIPS names a file that can be written");
+    opened
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .expect("STOCKADE_SKIPS names a file that can be written");
 }
 
 /// Whether a program is installed; says so as a skip when it is not.

@@ -409,8 +409,17 @@ impl Outcome {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shorten = |text: String| if text.len() > 4000 { format!("{}…", text.chars().take(4000).collect::<String>()) } else { text };
-        write!(f, "{} after {:?}\nstandard output:\n{}\nstandard error:\n{}", self.status, self.wall, shorten(self.text()), shorten(self.stderr.clone()))?;
+        let shorten = |text: String| {
+            if text.len() > 4000 { format!("{}…", text.chars().take(4000).collect::<String>()) } else { text }
+        };
+        write!(
+            f,
+            "{} after {:?}\nstandard output:\n{}\nstandard error:\n{}",
+            self.status,
+            self.wall,
+            shorten(self.text()),
+            shorten(self.stderr.clone())
+        )?;
         match &self.report {
             Some(report) => write!(f, "\nstatus: {}, error: {}", report["status"], report["error"]),
             None => write!(f, "\nno report"),

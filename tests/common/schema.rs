@@ -30,7 +30,9 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                 }
             }
             "const" if value != rule => fail(format!("{value} is not {rule}")),
-            "enum" if !rule.as_array().expect("enum is a list").contains(value) => fail(format!("{value} is none of {rule}")),
+            "enum" if !rule.as_array().expect("enum is a list").contains(value) => {
+                fail(format!("{value} is none of {rule}"))
+            }
             "const" | "enum" => {}
             "required" => {
                 for name in rule.as_array().expect("required is a list") {
