@@ -359,3 +359,11 @@ pub struct Runtime {
     pub version: String,
     pub kernel: String,
 }
+
+impl Runtime {
+    /// This program on this kernel.
+    pub fn current() -> Self {
+        let kernel = nix::sys::utsname::uname().map_or_else(|_| String::new(), |name| name.release().to_string_lossy().into_owned());
+        Self { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), kernel }
+    }
+}

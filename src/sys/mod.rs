@@ -8,6 +8,8 @@
 pub mod mount;
 pub mod net;
 pub mod process;
+pub mod socket;
+pub mod terminal;
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 

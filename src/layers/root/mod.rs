@@ -94,8 +94,7 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
 
 fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Source)> {
     let failed = |errno| {
-        Error::errno(Step::Source, path.display().to_string(), errno)
-            .hint("--rootfs takes a directory that you can enter")
+        Error::errno(Step::Source, path.display().to_string(), errno).hint("--rootfs takes a directory that you can enter")
     };
     let source = Source::open(path, privileged).map_err(failed)?;
     if !source.is_dir() {
