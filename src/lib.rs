@@ -12,9 +12,11 @@
 //! - `sys`: system calls, and the only `unsafe`.
 
 mod cgroup;
+pub mod cli;
 pub mod error;
 mod layers;
 pub mod plan;
+pub mod policy;
 pub mod report;
 pub mod sandbox;
 mod sys;

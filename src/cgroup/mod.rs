@@ -137,9 +137,9 @@ impl Leaf {
     fn read(&self, name: &str) -> Result<String> {
         let file = openat(&self.dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         let mut text = String::new();
-        File::from(file.map_err(|errno| failed(&self.path.join(name), errno))?)
-            .read_to_string(&mut text)
-            .map_err(|error| failed(&self.path.join(name), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
+        File::from(file.map_err(|errno| failed(&self.path.join(name), errno))?).read_to_string(&mut text).map_err(
+            |error| failed(&self.path.join(name), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
+        )?;
         Ok(text)
     }
 
@@ -230,8 +230,9 @@ fn enable(dir: &Path, controllers: &[&str]) -> Result<()> {
             continue;
         }
         std::fs::write(&file, format!("+{controller}")).map_err(|error| {
-            failed(&file, Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
-                .hint(format!("the {controller} controller cannot be had here; --allow-degraded {controller} does without"))
+            failed(&file, Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))).hint(format!(
+                "the {controller} controller cannot be had here; --allow-degraded {controller} does without"
+            ))
         })?;
     }
     Ok(())

@@ -53,7 +53,8 @@ pub fn prepare(plan: &Plan) -> Result<PreparedProcess> {
 fn c_strings(what: &str, all: &[Bytes]) -> Result<Vec<CString>> {
     all.iter()
         .map(|text| {
-            CString::new(text.as_bytes()).map_err(|_| Error::new(Step::Plan, format!("{what} {text}"), "contains a NUL byte"))
+            CString::new(text.as_bytes())
+                .map_err(|_| Error::new(Step::Plan, format!("{what} {text}"), "contains a NUL byte"))
         })
         .collect()
 }
@@ -93,7 +94,8 @@ fn limit(planned: &Rlimit) -> Result<Limit> {
     let resource = planned.resource.number();
     let failed = |errno| Error::errno(Step::Rlimit, planned.resource.name(), errno);
     let (_, own_hard) = process::rlimit(resource).map_err(failed)?;
-    let (mut soft, mut hard) = (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
+    let (mut soft, mut hard) =
+        (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
     if planned.clamp {
         (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
     }
@@ -173,7 +175,9 @@ impl PreparedProcess {
     pub fn object(&self, step: Step, index: usize) -> Option<String> {
         match step {
             Step::Rlimit => self.limits.get(index).map(|limit| name_of(limit.resource).to_owned()),
-            Step::Streams => ["standard input", "standard output", "standard error"].get(index).map(ToString::to_string),
+            Step::Streams => {
+                ["standard input", "standard output", "standard error"].get(index).map(ToString::to_string)
+            }
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Identity, IdMapping};
+use crate::plan::{IdMapping, Identity};
 use crate::sys::process::{self, Cloned};
 
 /// Host ids that no distribution hands out: above the container ranges of systemd, below its foreign range.
@@ -24,8 +24,7 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
 pub fn is_privileged() -> bool {
     const NEEDED: u64 = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID;
-    process::capabilities().is_ok_and(|sets| sets.effective & NEEDED == NEEDED)
-        && nix::unistd::geteuid().is_root()
+    process::capabilities().is_ok_and(|sets| sets.effective & NEEDED == NEEDED) && nix::unistd::geteuid().is_root()
 }
 
 /// One line of an id map, `user_namespaces(7)`.
@@ -217,7 +216,11 @@ impl Users {
 fn write_file(proc_pid: &OwnedFd, name: &str, text: &str) -> Result<()> {
     let failed = |errno| {
         let error = Error::errno(Step::IdMap, name, errno);
-        if errno == Errno::EPERM { error.hint("`stockade doctor` says what restricts user namespaces here") } else { error }
+        if errno == Errno::EPERM {
+            error.hint("`stockade doctor` says what restricts user namespaces here")
+        } else {
+            error
+        }
     };
     let fd = openat(proc_pid, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
     File::from(fd).write_all(text.as_bytes()).map_err(|error| failed(errno_of(&error)))
@@ -230,7 +233,8 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
         command.args([extent.inside, extent.outside, extent.count].map(|number| number.to_string()));
     }
     let output = command.output().map_err(|error| {
-        Error::errno(Step::IdMap, program, errno_of(&error)).hint("install it (Debian: package uidmap), or leave --subuid out")
+        Error::errno(Step::IdMap, program, errno_of(&error))
+            .hint("install it (Debian: package uidmap), or leave --subuid out")
     })?;
     if output.status.success() {
         return Ok(());

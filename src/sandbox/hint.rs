@@ -56,5 +56,9 @@ fn on_the_host(plan: &Plan) -> Option<String> {
     let shown = found.parent().filter(|parent| *parent != std::path::Path::new("/")).unwrap_or(&found);
     let target = found.canonicalize().ok().filter(|target| *target != found && !target.starts_with(shown));
     let also = target.map(|target| format!(" (and what it links to, {})", target.display())).unwrap_or_default();
-    Some(format!("the host has {}, outside the sandbox's view; --ro {} would add it{also}", found.display(), shown.display()))
+    Some(format!(
+        "the host has {}, outside the sandbox's view; --ro {} would add it{also}",
+        found.display(),
+        shown.display()
+    ))
 }

@@ -12,7 +12,9 @@ use crate::sys::process::{self, ChildEvent};
 /// Serves until killed. All signals are blocked, and so are taken one by one.
 pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> ! {
     // The caller's streams and everything else is the workload's alone, so that a reader sees the end when that ends.
-    if process::dup_onto(control, 0).is_err() || process::dup_onto(scratch, 1).is_err() || process::close_from(2).is_err()
+    if process::dup_onto(control, 0).is_err()
+        || process::dup_onto(scratch, 1).is_err()
+        || process::close_from(2).is_err()
     {
         process::exit(125);
     }

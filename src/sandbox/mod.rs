@@ -81,7 +81,7 @@ pub fn run(plan: &Plan) -> Report {
         Err(error) => Err(error),
     };
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
-    report.unwrap_or_else(|error| outcome::not_started(plan, begun, &error))
+    report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
 }
 
 fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
@@ -135,7 +135,13 @@ fn clone_error(errno: Errno) -> Error {
 }
 
 /// What the child waits for: its limits and id maps; and while it cannot run on, a look at its namespaces.
-fn admit(plan: &Plan, prepared: &Prepared, pid: Pid, supervisor: &Supervisor<'_>, enforced: &mut Enforced) -> Result<()> {
+fn admit(
+    plan: &Plan,
+    prepared: &Prepared,
+    pid: Pid,
+    supervisor: &Supervisor<'_>,
+    enforced: &mut Enforced,
+) -> Result<()> {
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.namespaces = verify::namespaces(&proc_pid, &plan.namespaces)?;
     prepared.process.raise_limits(pid)?;
@@ -192,11 +198,9 @@ fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }
         Step::Exec | Step::Interpreter => program.clone(),
         Step::Cwd => plan.command.cwd.to_string(),
         Step::Hostname => plan.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
-        _ => prepared
-            .root
-            .object(plan, step, index)
-            .or_else(|| prepared.process.object(step, index))
-            .unwrap_or_default(),
+        _ => {
+            prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
+        }
     };
     let error = Error::errno(step, object, errno);
     match hint::of(plan, step, index, errno) {

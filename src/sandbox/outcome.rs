@@ -3,12 +3,11 @@
 use std::time::{Instant, SystemTime};
 
 use nix::sys::signal::Signal;
-use sha2::{Digest as _, Sha256};
 
 use super::supervise::{Outcome, Reason};
 use crate::error::{Error, Step};
-use crate::plan::{Plan, hex};
-use crate::report::{self, Enforced, NetworkRecord, Output, Report, Runtime, SCHEMA, Status, Timings, Usage};
+use crate::plan::Plan;
+use crate::report::{self, Enforced, NetworkRecord, Output, Report, Status, Timings, Usage};
 
 /// When a run began, by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +25,6 @@ impl Beginning {
     }
 }
 
-/// The report of a run that could not start.
-pub fn not_started(plan: &Plan, begun: Beginning, error: &Error) -> Report {
-    let mut report = blank(plan, begun);
-    report.status = Status::SetupError;
-    report.exit_code = error.exit_code();
-    report.error = Some(error.into());
-    report
-}
-
 /// What the supervisor adds to an [`Outcome`].
 pub struct Findings {
     /// When the namespaces were there.
@@ -49,10 +39,8 @@ pub struct Findings {
 
 /// The report of a run that was started. `error` is what the outcome's failure or error amounts to.
 pub fn finished(plan: &Plan, begun: Beginning, outcome: &Outcome, findings: Findings, error: Option<&Error>) -> Report {
-    let mut report = blank(plan, begun);
-    let between = |from: Option<Instant>, to: Option<Instant>| {
-        Some(micros(to?.saturating_duration_since(from?)))
-    };
+    let mut report = Report::blank(&plan.id, Some(plan), begun.time);
+    let between = |from: Option<Instant>, to: Option<Instant>| Some(micros(to?.saturating_duration_since(from?)));
     report.timings_us = Timings {
         setup: between(Some(begun.instant), Some(findings.cloned_at)),
         exec_wait: between(Some(findings.cloned_at), outcome.executed_at),
@@ -61,6 +49,7 @@ pub fn finished(plan: &Plan, begun: Beginning, outcome: &Outcome, findings: Find
     };
     report.usage = findings.usage;
     report.usage.wall_us = report.timings_us.run;
+    report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| plan.scratch.size_bytes);
     fill_rusage(&mut report.usage, outcome);
     report.output = findings.output;
     if let Some(error) = error {
@@ -85,7 +74,8 @@ fn conclude(report: &mut Report, outcome: &Outcome) {
         Some(signal) => 128 + signal as u8,
         None => libc::WEXITSTATUS(status) as u8,
     };
-    let oom_killed = report.usage.memory.oom_kills.is_some_and(|kills| kills > 0) && report.signal == Some(libc::SIGKILL);
+    let oom_killed =
+        report.usage.memory.oom_kills.is_some_and(|kills| kills > 0) && report.signal == Some(libc::SIGKILL);
     (report.status, report.exit_code) = match (outcome.reason, report.signal) {
         (Some(Reason::Wall), _) => (Status::TimeoutWall, 124),
         (Some(Reason::Cpu), _) => (Status::TimeoutCpu, 124),
@@ -121,46 +111,6 @@ fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
     if let Some(scratch) = outcome.scratch.filter(|scratch| scratch.scratch_bytes != u64::MAX) {
         usage.disk.scratch_used_bytes = Some(scratch.scratch_bytes);
         usage.disk.inodes_used = Some(scratch.scratch_inodes);
-    }
-}
-
-fn blank(plan: &Plan, begun: Beginning) -> Report {
-    let timestamp = |time| humantime::format_rfc3339_micros(time).to_string();
-    let mut usage = Usage::default();
-    usage.disk.scratch_limit_bytes = Some(plan.scratch.size_bytes);
-    Report {
-        schema: SCHEMA.to_owned(),
-        id: plan.id.clone(),
-        started_at: timestamp(begun.time),
-        finished_at: timestamp(SystemTime::now()),
-        command: Some(command(plan)),
-        status: Status::InternalError,
-        exit_code: 125,
-        signal: None,
-        core_dumped: false,
-        error: None,
-        timings_us: Timings::default(),
-        usage,
-        output: None,
-        network: None,
-        denials: None,
-        enforced: None,
-        policy_sha256: Some(plan.policy_sha256.clone()),
-        runtime: Runtime::current(),
-    }
-}
-
-fn command(plan: &Plan) -> report::Command {
-    let mut hash = Sha256::new();
-    for word in &plan.command.argv {
-        hash.update(word.as_bytes());
-        hash.update([0]);
-    }
-    report::Command {
-        argv: plan.command.argv.clone(),
-        argv_sha256: hex(&hash.finalize()),
-        cwd: plan.command.cwd.clone(),
-        exe_sha256: None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod inherited;
 pub mod mount;
 pub mod net;
 pub mod process;

@@ -55,9 +55,7 @@ impl FsContext {
         self.config(FSCONFIG_CMD_CREATE, None, None)?;
         let attributes = attributes as libc::c_uint; // fsmount's are the low 32 bits, all that exist
         // SAFETY: plain numbers.
-        check_fd(unsafe {
-            libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes)
-        })
+        check_fd(unsafe { libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes) })
     }
 
     fn config(&self, command: libc::c_uint, key: Option<&CStr>, value: Option<&CStr>) -> Result<()> {

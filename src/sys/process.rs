@@ -358,7 +358,9 @@ pub fn peek_child() -> Result<Option<ChildEvent>> {
 fn consume_stop(pid: Pid) {
     let info: *mut libc::siginfo_t = std::ptr::null_mut();
     // SAFETY: no information is asked for.
-    unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, libc::WSTOPPED | libc::WNOHANG | libc::__WALL) };
+    unsafe {
+        libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, libc::WSTOPPED | libc::WNOHANG | libc::__WALL)
+    };
 }
 
 /// Reaps one ended child.

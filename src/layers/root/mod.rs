@@ -1,9 +1,9 @@
 //! The root: what the workload sees as `/`, and that it sees nothing else.
 //!
-//! In the child, whose mount namespace is a private copy of the caller's, three mounts are stacked on the old `/`: the
-//! scratch tmpfs, for a `--rootfs` that lacks mount points the directory itself, and on top the new root, on which the plan's
-//! mounts are then attached, fd to fd. `pivot_root(2)` swaps the top of the stack with the old root, which is detached with
-//! everything that was stacked on it.
+//! In the child, whose mount namespace is a private copy of the caller's, the new root is stacked on the old `/` and the
+//! plan's mounts are attached to it, fd to fd. Between the two may hide what overlayfs and old kernels want attached: the
+//! directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)` swaps the top of the stack with
+//! the old root, and everything else is detached.
 
 mod dev;
 mod mounts;
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
-use nix::sys::stat::{Mode, SFlag, mknodat};
+use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 pub use self::mounts::{Made, Powers};
@@ -55,6 +55,8 @@ enum Base {
 #[derive(Debug)]
 pub struct BuiltRoot {
     root: OwnedFd,
+    /// How many mounts hide between it and the old root.
+    hidden: usize,
     /// The scratch tmpfs.
     pub scratch: OwnedFd,
     /// The devpts instance, for a terminal.
@@ -94,7 +96,8 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
 
 fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Source)> {
     let failed = |errno| {
-        Error::errno(Step::Source, path.display().to_string(), errno).hint("--rootfs takes a directory that you can enter")
+        Error::errno(Step::Source, path.display().to_string(), errno)
+            .hint("--rootfs takes a directory that you can enter")
     };
     let source = Source::open(path, privileged).map_err(failed)?;
     if !source.is_dir() {
@@ -120,35 +123,46 @@ fn time_offsets() -> Result<CString> {
 impl PreparedRoot {
     /// Child half: builds the root on top of the old one.
     pub fn build(&self) -> Applied<BuiltRoot> {
-        let scratch = self.mount_scratch().during(Step::MountRoot, 0)?;
-        let root = self.mount_base(scratch.as_fd()).during(Step::MountRoot, 1)?;
+        let mut hidden = 0;
+        let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
+        let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
         let mut made = Made::default();
         for ready in &self.mounts {
             ready.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
         }
         proc::mask(root.as_fd(), scratch.as_fd(), &self.masked)?;
-        self.write_settings(made.proc.as_ref())?;
+        let proc = self.open_proc(made.proc)?;
+        self.write_settings(proc.as_fd())?;
+        let limits = proc::open_limits(proc.as_fd())?;
         proc::freeze(root.as_fd(), &self.read_only)?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
         if let Some(dev) = &made.dev {
             mount::set_attributes(dev, read_only).during(Step::MountRoot, 2)?;
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
-        Ok(BuiltRoot { root, scratch, devpts: made.devpts })
+        // Last, because a detached mount counts as a mount namespace.
+        match proc::forbid_namespaces(limits.as_fd()) {
+            Err(_) if self.limits_may_fail => {} // the report says so
+            result => result?,
+        }
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts })
     }
 
-    fn mount_scratch(&self) -> std::result::Result<OwnedFd, Errno> {
+    fn mount_scratch(&self, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
         let context = FsContext::open(c"tmpfs")?;
         context.set(c"size", &self.scratch_size)?;
         context.set(c"nr_inodes", &self.scratch_inodes)?;
         context.set(c"mode", c"755")?;
         let scratch = context.mount(NOSUID | NODEV)?;
-        // Before Linux 6.15 a mount can be cloned only where it is attached: here, out of the workload's sight.
-        mount::attach_over_root(&scratch)?;
+        // Before Linux 6.15 a mount can be cloned only where it is attached: then here, out of the workload's sight.
+        if mount::clone_tree(scratch.as_fd(), c"", false).is_err() {
+            mount::attach_over_root(&scratch)?;
+            *hidden += 1;
+        }
         Ok(scratch)
     }
 
-    fn mount_base(&self, scratch: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
+    fn mount_base(&self, scratch: BorrowedFd<'_>, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
         let root = match &self.base {
             Base::Tmpfs => {
                 let context = FsContext::open(c"tmpfs")?;
@@ -165,6 +179,7 @@ impl PreparedRoot {
             }
             Base::Directory { source, skeleton } => source.detached(ROOTFS_ATTRIBUTES, |tree| {
                 mount::attach_over_root(tree)?;
+                *hidden += 1;
                 overlay(tree.as_fd(), scratch, skeleton)
             })?,
         };
@@ -172,15 +187,12 @@ impl PreparedRoot {
         Ok(root)
     }
 
-    fn write_settings(&self, proc: Option<&OwnedFd>) -> Applied {
-        let host;
-        let proc = match proc {
-            Some(proc) => proc.as_fd(),
-            None => {
-                host = host_proc().during(Step::NamespaceLimits, 0)?;
-                host.as_fd()
-            }
-        };
+    /// The sandbox's own full procfs, or the one of the old root where it has none.
+    fn open_proc(&self, made: Option<OwnedFd>) -> Applied<OwnedFd> {
+        made.map_or_else(host_proc, Ok).during(Step::NamespaceLimits, 0)
+    }
+
+    fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
         if let Some(text) = &self.oom_score {
             proc::set_oom_score(proc, text)?;
         }
@@ -188,10 +200,7 @@ impl PreparedRoot {
             process::unshare_time().during(Step::TimeNamespace, 0)?;
             proc::set_time_offsets(proc, text)?;
         }
-        match proc::forbid_namespaces(proc) {
-            Err(_) if self.limits_may_fail => Ok(()), // the report says what was read back
-            result => result,
-        }
+        Ok(())
     }
 
     /// Names the mount or path that a failure of [`Self::build`] was about.
@@ -212,8 +221,22 @@ impl BuiltRoot {
     pub fn pivot(&self) -> Applied {
         nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
         mount::pivot_to_cwd().during(Step::Pivot, 0)?;
-        umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
-        nix::unistd::chdir(c"/").during(Step::Pivot, 2)
+        // The old root now lies on top of the new one, and what was stacked on it on top of that.
+        for _ in 0..=self.hidden {
+            umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
+        }
+        nix::unistd::chdir(c"/").during(Step::Pivot, 2)?;
+        self.verify_root().during(Step::Pivot, 3)
+    }
+
+    /// That `/` and what lies above it are the new root and nothing else.
+    fn verify_root(&self) -> std::result::Result<(), Errno> {
+        let identity = |fd: OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let expected = fstat(&self.root).map(|stat| (stat.st_dev, stat.st_ino))?;
+        let above = identity(open(c"/..", flags, Mode::empty())?)?;
+        let root = identity(open(c"/", flags, Mode::empty())?)?;
+        if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
     /// Opens a path inside, symlinks and `..` resolved within the root.
@@ -250,6 +273,8 @@ fn overlay(
     }
     let context = FsContext::open(c"overlay")?;
     context.set(c"lowerdir", lower_directories(upper.as_fd(), rootfs).as_c_str())?;
+    context.set(c"redirect_dir", c"nofollow")?; // the layers may hold hostile redirects
+    context.set(c"metacopy", c"off")?;
     context.mount(NOSUID | NODEV | RDONLY)
 }
 
