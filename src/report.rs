@@ -388,6 +388,8 @@ pub struct Enforced {
     pub host_uid: Option<u32>,
     /// Host group id it runs as.
     pub host_gid: Option<u32>,
+    /// Supplementary groups, as host ids: a caller without privilege or a subordinate range cannot drop its own.
+    pub supplementary_groups: Vec<u32>,
     /// What was allowed to be missing, and is.
     pub degraded: Vec<Degraded>,
 }

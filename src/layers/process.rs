@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
 
-use super::{Applied, During};
+use super::{Applied, During, Missing, MissingSet};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Facility, Plan, Rlimit, RlimitResource};
 use crate::sys::process::{self, CStringArray};
@@ -107,24 +107,24 @@ impl PreparedProcess {
     pub fn raise_limits(&self, pid: Pid) -> Result<()> {
         for limit in self.limits.iter().filter(|limit| limit.raised) {
             process::set_rlimit(Some(pid), limit.resource, limit.soft, limit.hard).map_err(|errno| {
-                Error::errno(Step::Rlimit, name_of(limit.resource), errno).hint(format!(
+                Error::errno(Step::Rlimit, name_of(limit.resource), errno).hint(
                     "the caller's own hard limit is lower, and raising it takes CAP_SYS_RESOURCE: ask for less, or raise it first \
-                     (ulimit -H, limits.conf)"
-                ))
+                     (ulimit -H, limits.conf)",
+                )
             })?;
         }
         Ok(())
     }
 
     /// Child half, with capabilities: what needs them before they are dropped.
-    pub fn with_capabilities(&self, clear_groups: bool) -> Applied {
+    pub fn with_capabilities(&self, clear_groups: bool, missing: &mut MissingSet) -> Applied {
         if let Some(hostname) = &self.hostname {
             use std::os::unix::ffi::OsStrExt as _;
             sethostname(std::ffi::OsStr::from_bytes(hostname.as_bytes())).during(Step::Hostname, 0)?;
         }
         match process::join_new_session_keyring() {
             Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
-            Err(_) if self.keyring_may_fail => {}
+            Err(_) if self.keyring_may_fail => missing.add(Missing::Keyring),
             result => result.during(Step::Keyring, 0)?,
         }
         if clear_groups {

@@ -12,7 +12,7 @@ use super::prepare::{ChildStream, Prepared};
 use super::sync::{ChildEnds, ParentEnds};
 use crate::error::Step;
 use crate::layers::root::BuiltRoot;
-use crate::layers::{Applied, During, caps, net};
+use crate::layers::{Applied, During, MissingSet, caps, net};
 use crate::sys::process::{self, Cloned};
 use crate::sys::terminal;
 
@@ -30,13 +30,15 @@ fn start(prepared: &Prepared, ends: &ChildEnds) -> Applied<Infallible> {
     prepared.users.take()?;
     hold_lifeline(ends)?; // after the change of ids, which clears the death signal
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
-    let root = prepared.root.build()?;
+    let mut missing = MissingSet::default();
+    let root = prepared.root.build(&mut missing)?;
     net::apply(prepared.network)?;
     let terminal = open_terminal(prepared, &root, ends)?;
     root.pivot()?;
-    prepared.process.with_capabilities(prepared.users.can_clear_groups())?;
+    prepared.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
     caps::drop_all_but(prepared.kept_capabilities)?;
     process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    ends.send_missing(missing).during(Step::Fork, 0)?;
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
     process::set_not_dumpable().during(Step::Fork, 0)?;
     if prepared.init {
@@ -104,6 +106,7 @@ fn streams<'a>(prepared: &'a Prepared, terminal: Option<&'a OwnedFd>, null: &'a 
 fn verify(prepared: &Prepared) -> Applied {
     prepared.users.verify()?;
     caps::verify(prepared.kept_capabilities)?;
+    prepared.root.verify_clock()?;
     match process::no_new_privs() {
         Ok(true) => Ok(()),
         Ok(false) => Err(Errno::EPERM).during(Step::Verify, 2),

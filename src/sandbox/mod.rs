@@ -49,7 +49,7 @@ use self::outcome::{Beginning, Findings};
 use self::prepare::{ChildStream, Kept, Prepared};
 use self::supervise::{Outcome, Supervisor, Watches};
 use crate::error::{Error, Result, Step};
-use crate::layers::{Failure, user};
+use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::process::{self, Cloned};
@@ -104,8 +104,7 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
         let host_ids = (prepared.users.host_uid, prepared.users.host_gid);
-        status.record(prepared.kept_capabilities, host_ids, &mut enforced)?;
-        note_groups(plan, status.groups(), &mut enforced)
+        status.record(prepared.kept_capabilities, host_ids, &mut enforced)
     });
     Ok(conclude(plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
@@ -149,19 +148,23 @@ fn admit(
     supervisor.go()
 }
 
-/// Without privilege or a subordinate range the kernel does not let supplementary groups be dropped.
-fn note_groups(plan: &Plan, groups: &[u32], enforced: &mut Enforced) -> Result<()> {
-    if groups.is_empty() {
-        return Ok(());
+/// What the child had to do without.
+fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
+    for item in missing {
+        let (facility, wanted, got, why) = match item {
+            Missing::NamespaceLimits => (
+                Facility::NamespaceLimits,
+                "no nested namespaces",
+                "nested namespaces",
+                "/proc/sys/user is not writable here",
+            ),
+            Missing::Keyring => {
+                (Facility::Keyring, "an own session keyring", "the caller's", "the kernel refused to make one")
+            }
+        };
+        let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());
+        enforced.degraded.push(Degraded { what: facility.name().to_owned(), wanted, got, why });
     }
-    let _ = plan;
-    enforced.degraded.push(Degraded {
-        what: Facility::SupplementaryGroups.name().to_owned(),
-        wanted: "none".to_owned(),
-        got: groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-        why: "an unprivileged caller's groups can only be dropped with a subordinate id range (--subuid)".to_owned(),
-    });
-    Ok(())
 }
 
 fn conclude(
@@ -175,6 +178,10 @@ fn conclude(
 ) -> Report {
     let mut findings =
         Findings { cloned_at, enforced: Enforced::default(), usage: Default::default(), output: kept.pumps.record() };
+    note_missing(&outcome.missing, &mut enforced);
+    if plan.namespaces.time && outcome.executed_at.is_some() {
+        enforced.namespaces.push("time".to_owned()); // verified by the child, or it would not have executed anything
+    }
     if let Some(leaf) = &kept.cgroup {
         leaf.usage(&mut findings.usage);
         enforced.cgroup = Some(leaf.record());

@@ -133,11 +133,6 @@ impl Pumps {
         Ok(())
     }
 
-    /// Every pump.
-    pub fn all(&mut self) -> impl Iterator<Item = &mut Pump> {
-        [&mut self.input, &mut self.output, &mut self.error].into_iter().flatten()
-    }
-
     /// Those that carry what the workload prints.
     pub fn outputs(&mut self) -> impl Iterator<Item = &mut Pump> {
         [&mut self.output, &mut self.error].into_iter().flatten()
@@ -226,7 +221,7 @@ impl Pump {
     }
 
     fn has_output(&self) -> bool {
-        !self.waiting.is_empty() && !(self.keeps_tail() && self.source.0.is_some())
+        !(self.waiting.is_empty() || self.keeps_tail() && self.source.0.is_some())
     }
 
     /// Whether nothing more will come through.

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use crate::cgroup::{self, Leaf};
-use crate::error::Result;
+use crate::error::{Error, Result, Step};
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::{self, Powers, PreparedRoot};
 use crate::layers::user::{self, Users};
@@ -60,6 +60,11 @@ pub struct Kept {
 
 /// Prepares everything that can fail without a new namespace.
 pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
+    if plan.namespaces.time && !plan.init {
+        // A time namespace is entered by being born into it, which pid 1 cannot do for itself.
+        return Err(Error::new(Step::Plan, "time namespace", "cannot be had without init")
+            .hint("leave --no-init or --time-namespace out"));
+    }
     let privileged = user::is_privileged();
     let users = user::prepare(&plan.identity, privileged)?;
     let mut namespaces = Vec::new();

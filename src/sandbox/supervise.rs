@@ -18,6 +18,7 @@ use super::terminal::{RawMode, follow_size};
 use crate::cgroup::Leaf;
 use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
+use crate::layers::Missing;
 use crate::plan::Plan;
 use crate::sys::process;
 
@@ -49,6 +50,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// What failed in the supervisor.
     pub error: Option<Error>,
+    /// What the child had to do without, of what it may.
+    pub missing: Vec<Missing>,
     /// What init saw of the scratch tmpfs.
     pub scratch: Option<Exited>,
     /// What the tree used, as far as it was waited for.
@@ -243,6 +246,7 @@ impl<'a> Supervisor<'a> {
                         self.raw = RawMode::enter();
                     }
                 }
+                Ok(Some(Message::Missing(missing))) => self.outcome.missing = missing,
                 Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
@@ -259,7 +263,9 @@ impl<'a> Supervisor<'a> {
             let Some(info) = info else { return Ok(()) };
             match info.ssi_signo as libc::c_int {
                 libc::SIGWINCH if self.pumps.terminal => {
-                    self.pumps.output.as_ref().and_then(|pump| pump.source_fd()).map_or((), follow_size);
+                    if let Some(master) = self.pumps.output.as_ref().and_then(Pump::source_fd) {
+                        follow_size(master);
+                    }
                 }
                 libc::SIGINT if self.outcome.relayed == Some(libc::SIGINT) => {
                     self.outcome.reason.get_or_insert(Reason::User);

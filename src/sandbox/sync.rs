@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 use crate::error::{Error, Result, Step};
-use crate::layers::Failure;
+use crate::layers::{Failure, Missing, MissingSet};
 use crate::sys::socket;
 
 /// The parent's ends.
@@ -43,6 +43,8 @@ pub fn channels() -> Result<(ParentEnds, ChildEnds)> {
 pub enum Message {
     /// The terminal's master side.
     Terminal(OwnedFd),
+    /// What the child had to do without; sent only if there is something.
+    Missing(Vec<Missing>),
     /// The workload's process has been made; its pidfd.
     Started(OwnedFd),
     /// The workload has ended, and waits as a zombie.
@@ -63,6 +65,7 @@ pub struct Exited {
 const TERMINAL: u32 = 1;
 const STARTED: u32 = 2;
 const EXITED: u32 = 3;
+const MISSING: u32 = 4;
 const MESSAGE_LENGTH: usize = 24;
 const FAILURE_LENGTH: usize = 8;
 
@@ -83,6 +86,7 @@ fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     match word(0) {
         TERMINAL => fd.map(Message::Terminal),
         STARTED => fd.map(Message::Started),
+        MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
         EXITED => {
             Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
         }
@@ -146,6 +150,14 @@ impl ChildEnds {
     /// Hands the terminal's master side over.
     pub fn send_terminal(&self, master: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(TERMINAL, 0, 0, 0), Some(master))
+    }
+
+    /// Tells what had to be done without, if anything.
+    pub fn send_missing(&self, missing: MissingSet) -> std::result::Result<(), Errno> {
+        if missing == MissingSet::default() {
+            return Ok(());
+        }
+        socket::send(&self.control, &message(MISSING, missing.0 as i32, 0, 0), None)
     }
 
     /// Hands the workload's pidfd over.

@@ -104,12 +104,8 @@ impl Status {
         enforced.no_new_privs = true;
         enforced.host_uid = self.uids.first().copied();
         enforced.host_gid = self.gids.first().copied();
+        enforced.supplementary_groups = self.groups.clone();
         Ok(())
-    }
-
-    /// The supplementary groups, as host ids.
-    pub fn groups(&self) -> &[u32] {
-        &self.groups
     }
 }
 
@@ -137,7 +133,7 @@ mod tests {
         let mut enforced = Enforced::default();
         status.record(0, (7, 8), &mut enforced).unwrap();
         assert_eq!((enforced.host_uid, enforced.no_new_privs, enforced.caps), (Some(7), true, vec![]));
-        assert_eq!(status.groups(), [4, 5]);
+        assert_eq!(enforced.supplementary_groups, [4, 5]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::{Result, check, check_fd};
+use super::{Result, check};
 
 /// Which side of a [`clone3`] this is.
 #[derive(Debug)]
@@ -49,12 +49,6 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     // SAFETY: the kernel has just made this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
-}
-
-/// `pidfd_open(2)`.
-pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
-    // SAFETY: plain numbers.
-    check_fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })
 }
 
 /// Sends a signal to the process a pidfd refers to, `pidfd_send_signal(2)`.
@@ -166,11 +160,6 @@ pub fn drop_bounding(capability: u32) -> Result<()> {
 /// Whether a capability, by number, is in the bounding set. `EINVAL` if the kernel has no such capability.
 pub fn in_bounding(capability: u32) -> Result<bool> {
     prctl(libc::PR_CAPBSET_READ, capability.into(), 0).map(|value| value == 1)
-}
-
-/// Empties the ambient set.
-pub fn clear_ambient() -> Result<()> {
-    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0).map(drop)
 }
 
 /// Adds a capability, by number, to the ambient set.

@@ -19,13 +19,14 @@ use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::time::{ClockId, clock_gettime};
 
 pub use self::mounts::{Made, Powers};
 use self::mounts::{Ready, make_directory};
 use self::place::{Places, Shape};
 use self::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
-use crate::layers::{Applied, During};
+use crate::layers::{Applied, During, Missing, MissingSet};
 use crate::plan::{Facility, Plan, Root};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
 use crate::sys::process;
@@ -41,7 +42,7 @@ pub struct PreparedRoot {
     read_only: Vec<CString>,
     cwd: CString,
     oom_score: Option<CString>,
-    time_offsets: Option<CString>,
+    clock: Option<Clock>,
     limits_may_fail: bool,
 }
 
@@ -89,7 +90,7 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
         read_only: proc::prepare(&plan.readonly_paths)?,
         cwd: place::relative(plan.command.cwd.as_path())?,
         oom_score: plan.oom_score_adj.map(|score| CString::new(score.to_string()).expect("digits hold no NUL")),
-        time_offsets: plan.namespaces.time.then(time_offsets).transpose()?,
+        clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         limits_may_fail: plan.allow_degraded.contains(&Facility::NamespaceLimits),
     })
 }
@@ -110,19 +111,28 @@ fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Sou
 
 const ROOTFS_ATTRIBUTES: u64 = RDONLY | NOSUID | NODEV;
 
-/// Offsets that set the new namespace's monotonic and boot clocks back to about zero.
-fn time_offsets() -> Result<CString> {
-    use nix::time::{ClockId, clock_gettime};
-    let now = |clock| clock_gettime(clock).map_err(|errno| Error::errno(Step::TimeNamespace, "", errno));
-    let (monotonic, boot) = (now(ClockId::CLOCK_MONOTONIC)?, now(ClockId::CLOCK_BOOTTIME)?);
-    // Whole seconds, so that the clocks are never before zero.
-    let text = format!("monotonic {} 0\nboottime {} 0\n", -monotonic.tv_sec(), -boot.tv_sec());
-    Ok(CString::new(text).expect("digits hold no NUL"))
+/// The clocks of a time namespace of our own.
+#[derive(Debug)]
+struct Clock {
+    offsets: CString,
+    /// The monotonic clock outside, in seconds, when this was made.
+    outside: i64,
+}
+
+impl Clock {
+    /// Offsets that set the new namespace's monotonic and boot clocks back to about zero.
+    fn at_zero() -> Result<Self> {
+        let now = |clock| clock_gettime(clock).map_err(|errno| Error::errno(Step::TimeNamespace, "", errno));
+        let (monotonic, boot) = (now(ClockId::CLOCK_MONOTONIC)?, now(ClockId::CLOCK_BOOTTIME)?);
+        // Whole seconds, so that the clocks are never before zero.
+        let text = format!("monotonic {} 0\nboottime {} 0\n", -monotonic.tv_sec(), -boot.tv_sec());
+        Ok(Self { offsets: CString::new(text).expect("digits hold no NUL"), outside: monotonic.tv_sec() })
+    }
 }
 
 impl PreparedRoot {
     /// Child half: builds the root on top of the old one.
-    pub fn build(&self) -> Applied<BuiltRoot> {
+    pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
         let mut hidden = 0;
         let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
@@ -142,7 +152,7 @@ impl PreparedRoot {
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         // Last, because a detached mount counts as a mount namespace.
         match proc::forbid_namespaces(limits.as_fd()) {
-            Err(_) if self.limits_may_fail => {} // the report says so
+            Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }
         Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts })
@@ -196,9 +206,9 @@ impl PreparedRoot {
         if let Some(text) = &self.oom_score {
             proc::set_oom_score(proc, text)?;
         }
-        if let Some(text) = &self.time_offsets {
+        if let Some(clock) = &self.clock {
             process::unshare_time().during(Step::TimeNamespace, 0)?;
-            proc::set_time_offsets(proc, text)?;
+            proc::set_time_offsets(proc, &clock.offsets)?;
         }
         Ok(())
     }
@@ -246,6 +256,13 @@ impl BuiltRoot {
 }
 
 impl PreparedRoot {
+    /// Child half, in the workload's process: whether it reads its own clocks.
+    pub fn verify_clock(&self) -> Applied {
+        let Some(clock) = &self.clock else { return Ok(()) };
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during(Step::Verify, 3)?;
+        if now.tv_sec() < clock.outside.max(1) { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 3) }
+    }
+
     /// Child half: enters the working directory, which lies inside whatever symlinks lead there.
     pub fn enter_cwd(&self, built: &BuiltRoot) -> Applied {
         if self.cwd.is_empty() {
