@@ -82,6 +82,8 @@ steps! {
     Groups = "groups", "dropping the supplementary groups";
     Capabilities = "capabilities", "dropping capabilities";
     NoNewPrivs = "no_new_privs", "forbidding new privileges";
+    Landlock = "landlock", "restricting paths and ports";
+    Seccomp = "seccomp", "installing the seccomp filter";
     Verify = "verify", "verifying the confinement";
     Fork = "fork", "starting the workload's process";
     Session = "session", "starting a new session";

@@ -2,6 +2,7 @@
 //! parsing or allocating, and a child half that applies it between clone3 and execve with system calls alone.
 
 pub mod caps;
+pub mod landlock;
 pub mod net;
 pub mod process;
 pub mod root;

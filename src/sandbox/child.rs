@@ -40,7 +40,7 @@ fn start(prepared: &Prepared, ends: &ChildEnds) -> Applied<Infallible> {
     process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     ends.send_missing(missing).during(Step::Fork, 0)?;
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
-    process::set_not_dumpable().during(Step::Fork, 0)?;
+    process::set_dumpable(false).during(Step::Fork, 0)?;
     if prepared.init {
         fork_from_init(prepared, &root, ends)?;
     }
@@ -66,6 +66,9 @@ fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<Owned
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
     prepared.process.take_streams(streams(prepared, terminal.as_ref(), &null), terminal.is_some())?;
     prepared.root.enter_cwd(root)?;
+    if let Some(landlock) = &prepared.landlock {
+        landlock.apply(root.fd(), root.scratch.as_fd())?;
+    }
     prepared.process.settle()?;
     verify(prepared)?;
     prepared.process.exec()

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod inherited;
+pub mod landlock;
 pub mod mount;
 pub mod net;
 pub mod process;

@@ -137,9 +137,9 @@ pub fn set_parent_death_signal(signal: libc::c_int) -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0).map(drop)
 }
 
-/// Makes this process unreadable and untraceable for its own user, `PR_SET_DUMPABLE` 0.
-pub fn set_not_dumpable() -> Result<()> {
-    prctl(libc::PR_SET_DUMPABLE, 0, 0).map(drop)
+/// Whether this process can be read and traced by its own user, and owns its files in /proc, `PR_SET_DUMPABLE`.
+pub fn set_dumpable(dumpable: bool) -> Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, dumpable.into(), 0).map(drop)
 }
 
 /// No execve will grant privileges any more, `PR_SET_NO_NEW_PRIVS`.

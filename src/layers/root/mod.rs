@@ -203,6 +203,11 @@ impl PreparedRoot {
     }
 
     fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
+        if self.oom_score.is_none() && self.clock.is_none() {
+            return Ok(());
+        }
+        // The change of ids took our own files in /proc away from us. Nothing else runs inside yet.
+        process::set_dumpable(true).during(Step::OomScore, 0)?;
         if let Some(text) = &self.oom_score {
             proc::set_oom_score(proc, text)?;
         }
@@ -247,6 +252,11 @@ impl BuiltRoot {
         let above = identity(open(c"/..", flags, Mode::empty())?)?;
         let root = identity(open(c"/", flags, Mode::empty())?)?;
         if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
+    }
+
+    /// The new root.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
 
     /// Opens a path inside, symlinks and `..` resolved within the root.
