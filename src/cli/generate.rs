@@ -10,7 +10,7 @@ use clap::Command;
 use clap_complete::Shell;
 use schemars::generate::SchemaSettings;
 
-use super::grammar::{self, grammar};
+use super::grammar;
 use super::say;
 use crate::error::{Error, Result, Step};
 use crate::policy::Settings;
@@ -18,26 +18,26 @@ use crate::report::Report;
 
 /// `stockade completions SHELL`.
 pub fn completions(words: &[OsString]) -> Result<ExitCode> {
-    let Some(matches) = super::read("completions", words)? else { return Ok(ExitCode::SUCCESS) };
-    let shell = match matches.get_one::<String>("shell").map(String::as_str) {
+    let Some(words) = super::read("completions", words)? else { return Ok(ExitCode::SUCCESS) };
+    let shell = match words.operands.first().and_then(|word| word.to_str()) {
         Some("zsh") => Shell::Zsh,
         Some("fish") => Shell::Fish,
         _ => Shell::Bash,
     };
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut grammar(), "stockade", &mut out);
+    clap_complete::generate(shell, &mut grammar::command(), "stockade", &mut out);
     say(&String::from_utf8_lossy(&out))
 }
 
 /// `stockade man [DIR]`.
 pub fn man(words: &[OsString]) -> Result<ExitCode> {
-    let Some(matches) = super::read("man", words)? else { return Ok(ExitCode::SUCCESS) };
-    let Some(directory) = matches.get_one::<OsString>("dir") else { return say(&page(grammar())?) };
-    let mut pages = vec![("stockade.1".to_owned(), page(grammar())?)];
-    for (name, build) in grammar::VERBS {
+    let Some(words) = super::read("man", words)? else { return Ok(ExitCode::SUCCESS) };
+    let Some(directory) = words.operands.first() else { return say(&page(grammar::command())?) };
+    let mut pages = vec![("stockade.1".to_owned(), page(grammar::command())?)];
+    for verb in grammar::VERBS {
         // A page of its own has the whole name: stockade-run(1).
-        let command = build().name(format!("stockade-{name}")).bin_name(format!("stockade {name}"));
-        pages.push((format!("stockade-{name}.1"), page(command.version(env!("CARGO_PKG_VERSION")))?));
+        let name = format!("stockade-{}", verb.name);
+        pages.push((format!("{name}.1"), page(verb.command().name(name).version(env!("CARGO_PKG_VERSION")))?));
     }
     for (name, text) in pages {
         let path = Path::new(directory).join(name);

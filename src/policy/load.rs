@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
-use super::{builtin, diagnose, file};
+use super::{builtin, default, diagnose, file};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
@@ -28,8 +28,7 @@ pub struct Loaded {
 /// The settings of `default`, of each `-p` in order (after what it extends), and of the flags, each over the ones before.
 /// `cwd` is where relative paths of the command line start; `None` when it is gone.
 pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Result<Loaded> {
-    let mut loaded = Loaded { settings: builtin::default()?, files: Vec::new() };
-    settle(&mut loaded.settings, None, Step::Policy, "default")?;
+    let mut loaded = Loaded { settings: default::settings(), files: Vec::new() };
     for profile in profiles {
         loaded.add(profile, cwd, &mut Vec::new())?;
     }
