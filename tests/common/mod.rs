@@ -124,7 +124,7 @@ pub fn has_program(name: &str) -> bool {
 /// A name no other run of this or any other test has: what a leak is recognised by.
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("stkt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("stkt-{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)) // none is the beginning of another
 }
 
 /// A directory of the test's own that the caller owns, removed at the end.

@@ -86,7 +86,7 @@ impl Run {
     /// A Python program that prepares the process in which ours is then executed, outside.
     pub fn after_python(self, program: &str) -> Self {
         let exec = "import os, sys\nos.execv(sys.argv[1], sys.argv[1:])";
-        self.via([PYTHON.to_owned(), "-I".to_owned(), "-c".to_owned(), format!("{program}\n{exec}")])
+        self.via([PYTHON, "-I", "-W", "ignore", "-c", &format!("{program}\n{exec}")])
     }
 
     /// A variable of the caller's environment.
