@@ -89,7 +89,9 @@ impl Group {
                 "user namespaces and mounts open most of the kernel code that the sandbox hides: \
                  a bug there is a way out",
             ),
-            Self::Splice => Some("splice is the way to write to read-only files through several kernel bugs of recent years"),
+            Self::Splice => {
+                Some("splice is the way to write to read-only files through several kernel bugs of recent years")
+            }
             _ => None,
         }
     }

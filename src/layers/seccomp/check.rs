@@ -10,7 +10,8 @@ pub fn check(profile: &Profile) -> Vec<Warning> {
     let mut warnings = Vec::new();
     unreachable(profile, &mut warnings);
     if profile.default.lets_through() {
-        let text = "calls that no rule names are allowed, also those that later kernels add: list what is allowed instead";
+        let text =
+            "calls that no rule names are allowed, also those that later kernels add: list what is allowed instead";
         warnings.push(Warning { path: "defaultAction".to_owned(), text: text.to_owned() });
     }
     for name in ["execve", "exit_group"] {
@@ -151,7 +152,14 @@ const CLASSES: &[Class] = &[
         why: "rarely needed socket families with a record of kernel bugs",
     },
     Class {
-        probes: &[any("bpf"), any("perf_event_open"), any("userfaultfd"), any("keyctl"), any("add_key"), any("request_key")],
+        probes: &[
+            any("bpf"),
+            any("perf_event_open"),
+            any("userfaultfd"),
+            any("keyctl"),
+            any("add_key"),
+            any("request_key"),
+        ],
         when: |_| true,
         why: "kernel interfaces that are not confined by namespaces, or that exploits are built with",
     },
@@ -170,7 +178,13 @@ const CLASSES: &[Class] = &[
         why: "with CAP_SYS_ADMIN in the sandbox's user namespace, read-only and masked paths can be undone",
     },
     Class {
-        probes: &[any("open_by_handle_at"), any("init_module"), any("finit_module"), any("kexec_load"), any("kexec_file_load")],
+        probes: &[
+            any("open_by_handle_at"),
+            any("init_module"),
+            any("finit_module"),
+            any("kexec_load"),
+            any("kexec_file_load"),
+        ],
         when: |_| true,
         why: "with the capability, a direct way to the host",
     },

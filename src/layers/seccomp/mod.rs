@@ -65,12 +65,8 @@ pub struct Request<'a> {
 /// The program for a run, and what there is to warn about.
 pub fn prepare(request: &Request) -> Result<(Program, Vec<Warning>)> {
     let capabilities: Vec<&str> = request.capabilities.iter().map(|capability| capability.name()).collect();
-    let context = Context {
-        arch: Arch::NATIVE,
-        kernel: running_kernel(),
-        capabilities: &capabilities,
-        strict: request.strict,
-    };
+    let context =
+        Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: request.strict };
     match request.source {
         Source::Builtin(builtin) => {
             let program = builtin.program(request.network, request.groups, &context);

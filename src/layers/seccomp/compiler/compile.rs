@@ -283,7 +283,12 @@ impl Writer {
     }
 
     /// `end` is the first value behind the last run.
-    fn subtree(&mut self, starts: &[(u32, usize)], end: u64, leaf: &mut impl FnMut(&mut Self, usize) -> Label) -> Label {
+    fn subtree(
+        &mut self,
+        starts: &[(u32, usize)],
+        end: u64,
+        leaf: &mut impl FnMut(&mut Self, usize) -> Label,
+    ) -> Label {
         if let [(_, only)] = starts {
             return leaf(self, *only);
         }

@@ -91,7 +91,9 @@ impl Reader<'_> {
         let listener = self.listener(root)?;
         let profile = Profile { arch: self.context.arch, default, beyond, stages, flags, listener };
         if profile.notifies() && profile.listener.is_none() {
-            return Err(ProfileError::whole("SCMP_ACT_NOTIFY is used, but there is no listenerPath to send the calls to"));
+            return Err(ProfileError::whole(
+                "SCMP_ACT_NOTIFY is used, but there is no listenerPath to send the calls to",
+            ));
         }
         Ok(profile)
     }
@@ -212,9 +214,10 @@ impl Reader<'_> {
     /// runc and crun turn a rule that tests one argument twice into alternatives; the words say "and". We take the words,
     /// say so, and refuse what makes sense only as alternatives, where taking the words would let calls through.
     fn check_conjunction(&mut self, entry: &At, conditions: &[Condition]) -> Result<(), ProfileError> {
-        let repeated = conditions.iter().enumerate().any(|(at, condition)| {
-            conditions[..at].iter().any(|earlier| earlier.argument == condition.argument)
-        });
+        let repeated = conditions
+            .iter()
+            .enumerate()
+            .any(|(at, condition)| conditions[..at].iter().any(|earlier| earlier.argument == condition.argument));
         if !repeated {
             return Ok(());
         }
@@ -331,8 +334,28 @@ impl Reader<'_> {
 
     fn architecture(&mut self, arch: &At) -> Result<String, ProfileError> {
         const KNOWN: [&str; 22] = [
-            "X86", "X86_64", "X32", "ARM", "AARCH64", "LOONGARCH64", "M68K", "MIPS", "MIPS64", "MIPS64N32", "MIPSEL",
-            "MIPSEL64", "MIPSEL64N32", "PPC", "PPC64", "PPC64LE", "S390", "S390X", "PARISC", "PARISC64", "RISCV64", "SH",
+            "X86",
+            "X86_64",
+            "X32",
+            "ARM",
+            "AARCH64",
+            "LOONGARCH64",
+            "M68K",
+            "MIPS",
+            "MIPS64",
+            "MIPS64N32",
+            "MIPSEL",
+            "MIPSEL64",
+            "MIPSEL64N32",
+            "PPC",
+            "PPC64",
+            "PPC64LE",
+            "S390",
+            "S390X",
+            "PARISC",
+            "PARISC64",
+            "RISCV64",
+            "SH",
         ];
         let name = arch.text()?;
         match name.strip_prefix("SCMP_ARCH_") {

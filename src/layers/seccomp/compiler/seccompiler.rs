@@ -27,9 +27,9 @@ pub fn read_tree(json: &Json, name: Option<&str>, context: &Context) -> Result<P
         (None, [only]) => only,
         (None, _) => return Err(root.lacks(format!("has several filters: {}; name one", names.join(", ")))),
     };
-    let filter = root.get(wanted)?.ok_or_else(|| {
-        ProfileError::whole(format!("has no filter {wanted:?}; there are {}", names.join(", ")))
-    })?;
+    let filter = root
+        .get(wanted)?
+        .ok_or_else(|| ProfileError::whole(format!("has no filter {wanted:?}; there are {}", names.join(", "))))?;
     // Every filter is read, so that a mistake in another one does not wait for the day it is used.
     for (_, other) in root.entries()?.filter(|entry| entry.0 != wanted) {
         read_filter(&other, context)?;
@@ -138,7 +138,9 @@ fn read_action(at: &At) -> Result<Action, ProfileError> {
 
 fn known_keys(at: &At, known: &[&str]) -> Result<(), ProfileError> {
     match at.entries()?.find(|entry| !known.contains(&entry.0)) {
-        Some((_, unknown)) => Err(unknown.lacks(format!("is no key of this format here; there are {}", known.join(", ")))),
+        Some((_, unknown)) => {
+            Err(unknown.lacks(format!("is no key of this format here; there are {}", known.join(", "))))
+        }
         None => Ok(()),
     }
 }
