@@ -71,6 +71,7 @@ steps! {
     Mask = "mask", "masking a path";
     ReadOnly = "read_only", "making a path read-only";
     NamespaceLimits = "namespace_limits", "forbidding nested namespaces";
+    TimeNamespace = "time_namespace", "setting up the time namespace";
     OomScore = "oom_score", "setting the OOM score";
     Loopback = "loopback", "bringing up the loopback interface";
     Hostname = "hostname", "setting the host name";
@@ -82,6 +83,7 @@ steps! {
     Groups = "groups", "dropping the supplementary groups";
     Capabilities = "capabilities", "dropping capabilities";
     NoNewPrivs = "no_new_privs", "forbidding new privileges";
+    Landlock = "landlock", "restricting paths and ports";
     Verify = "verify", "verifying the confinement";
     Fork = "fork", "starting the workload's process";
     Session = "session", "starting a new session";

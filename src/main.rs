@@ -1,3 +1,5 @@
 //! The door `stockade`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    stockade::cli::main()
+}

@@ -138,6 +138,10 @@ pub struct Plan {
     pub readonly_paths: Vec<Bytes>,
     /// `sethostname(2)` in the new UTS namespace; at most 64 bytes.
     pub hostname: Option<Bytes>,
+    /// Path and port rules on top of what the mounts allow; `None` leaves Landlock out.
+    pub landlock: Option<Landlock>,
+    /// Which system calls the workload may make; `None` filters none.
+    pub seccomp: Option<Seccomp>,
     /// Capabilities the workload keeps inside its user namespace; empty by default.
     pub capabilities: Vec<Capability>,
     /// Resource limits of `setrlimit(2)`.
@@ -281,7 +285,10 @@ pub enum MountKind {
         mode: u32,
     },
     /// A fresh procfs of the new pid namespace.
-    Proc,
+    Proc {
+        /// Whether only processes are shown, and nothing of the host (`subset=pid`).
+        pid_only: bool,
+    },
     /// The caller's sysfs, read-only.
     Sysfs,
     /// A fresh devtmpfs stand-in: a tmpfs with the harmless nodes, `pts`, `shm`, `fd` and the standard streams.
@@ -312,6 +319,56 @@ pub struct ScratchLimit {
     pub size_bytes: u64,
     /// Upper bound of its number of files.
     pub nr_inodes: u64,
+}
+
+/// Where the seccomp filter comes from, and what is added to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Seccomp {
+    /// The profile.
+    pub profile: SeccompProfile,
+    /// Names of groups of calls that are allowed on top of it.
+    pub allow: Vec<String>,
+    /// Whether a profile with anything to warn about is refused.
+    pub strict: bool,
+}
+
+/// A seccomp profile, by where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SeccompProfile {
+    /// One that comes with stockade, by name.
+    Builtin(String),
+    /// A file in OCI's or seccompiler's JSON, by host path.
+    File(Bytes),
+    /// A file of compiled BPF, by host path.
+    Binary(Bytes),
+}
+
+/// What `landlock(7)` allows. Everything the kernel's ABI can deny is denied unless a rule here, or one derived from the
+/// plan's mounts, allows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Landlock {
+    /// The run is refused where the kernel's ABI is lower, unless `landlock` may be degraded.
+    pub minimum_abi: u32,
+    /// What may be read; `None` is everything in the sandbox. /proc and /dev always may.
+    pub read: Option<Vec<PathRule>>,
+    /// What may be written; `None` is every writable mount.
+    pub write: Option<Vec<PathRule>>,
+    /// What may be executed; `None` is everything on a mount that allows it.
+    pub execute: Option<Vec<PathRule>>,
+    /// TCP ports that may be connected to; `None` is any, unless the network is `none`.
+    pub connect_tcp: Option<Vec<u16>>,
+    /// TCP ports that may be bound; `None` is any, unless the network is `none`.
+    pub bind_tcp: Option<Vec<u16>>,
+}
+
+/// A file, or a directory with all below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PathRule {
+    /// Absolute path inside the sandbox.
+    pub path: Bytes,
+    /// Left out when it does not exist; otherwise that is an error.
+    pub optional: bool,
 }
 
 /// A resource limit, `setrlimit(2)`.
@@ -490,6 +547,6 @@ kernel_names! {
         Pids = 2, "pids";
         Keyring = 3, "keyring";
         NamespaceLimits = 4, "namespace-limits";
-        SupplementaryGroups = 5, "supplementary-groups";
+        Landlock = 5, "landlock";
     }
 }

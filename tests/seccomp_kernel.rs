@@ -5,11 +5,11 @@ mod kernel;
 
 use kernel::{Door, Outcome, confine, probe};
 use std::process::{Command, Stdio};
-use stockade::layers::seccomp::builtin::{Builtin, Group};
-use stockade::layers::seccomp::compiler::bpf::Instruction;
-use stockade::layers::seccomp::compiler::names::Arch;
-use stockade::layers::seccomp::compiler::oci::Context;
 use stockade::plan::Network;
+use stockade::seccomp::builtin::{Builtin, Group};
+use stockade::seccomp::compiler::bpf::Instruction;
+use stockade::seccomp::compiler::names::Arch;
+use stockade::seccomp::compiler::oci::Context;
 
 const NOSYS: Outcome = Outcome::Error(libc::ENOSYS);
 const PERM: Outcome = Outcome::Error(libc::EPERM);

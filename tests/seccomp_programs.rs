@@ -7,17 +7,17 @@ mod oracles;
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use stockade::layers::seccomp::builtin::{Builtin, Group};
-use stockade::layers::seccomp::compare::{calls, difference};
-use stockade::layers::seccomp::compiler::action::Action;
-use stockade::layers::seccomp::compiler::bpf::Instruction;
-use stockade::layers::seccomp::compiler::model::{Call, Condition, Flags, Operator, Origin, Profile, Rule, Stage};
-use stockade::layers::seccomp::compiler::names::{Arch, Width, all};
-use stockade::layers::seccomp::compiler::oci::Context;
-use stockade::layers::seccomp::interpret::run;
-use stockade::layers::seccomp::load;
-use stockade::layers::seccomp::program::{Program, validate};
 use stockade::plan::{Capability, Network};
+use stockade::seccomp::builtin::{Builtin, Group};
+use stockade::seccomp::compare::{calls, difference};
+use stockade::seccomp::compiler::action::Action;
+use stockade::seccomp::compiler::bpf::Instruction;
+use stockade::seccomp::compiler::model::{Call, Condition, Flags, Operator, Origin, Profile, Rule, Stage};
+use stockade::seccomp::compiler::names::{Arch, Width, all};
+use stockade::seccomp::compiler::oci::Context;
+use stockade::seccomp::interpret::run;
+use stockade::seccomp::load;
+use stockade::seccomp::program::{Program, validate};
 
 fn context(arch: Arch, capabilities: &'static [&'static str]) -> Context<'static> {
     Context { arch, kernel: (6, 1), capabilities, strict: true }

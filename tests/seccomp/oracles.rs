@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use stockade::layers::seccomp::compiler::action::Action;
-use stockade::layers::seccomp::compiler::bpf::Instruction;
-use stockade::layers::seccomp::compiler::model::{Operator, Profile, Rule};
-use stockade::layers::seccomp::compiler::names::Width;
+use stockade::seccomp::compiler::action::Action;
+use stockade::seccomp::compiler::bpf::Instruction;
+use stockade::seccomp::compiler::model::{Operator, Profile, Rule};
+use stockade::seccomp::compiler::names::Width;
 
 /// The libseccomp program of `libseccomp.c`, compiled; or why it cannot be.
 pub(crate) fn libseccomp_tool() -> Result<PathBuf, String> {

@@ -23,6 +23,8 @@ pub mod explain;
 pub mod interpret;
 pub mod program;
 
+pub mod install;
+
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;

@@ -1,0 +1,67 @@
+//! `stockade run`: words → plan → run → report.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use super::report_file::ReportFile;
+use super::words::Words;
+use super::{grammar, intake, warn};
+use crate::error::{Error, Result};
+use crate::report::Report;
+use crate::sandbox;
+
+/// Runs what the words say; the exit code is the report's. A report is written also when the words are wrong.
+pub fn main(words: &[OsString]) -> Result<ExitCode> {
+    let started = SystemTime::now();
+    let Some(verb) = grammar::verb("run") else { return super::help(None) };
+    let (words, readable) = Words::read(verb, words);
+    if let Some(help) = words.help {
+        return super::say(&verb.help(help));
+    }
+    // Before anything else is looked at: a run whose report cannot be written does not start.
+    let file = words.one("report").map(ReportFile::open).transpose()?;
+    let id = intake::id(&words);
+    let known_id = id.clone().unwrap_or_default();
+    match readable.and(id).and_then(|id| intake::plan(&words, id)) {
+        Err(error) => Err(refuse(file, &known_id, started, error)),
+        Ok(resolved) => {
+            for warning in &resolved.warnings {
+                warn(warning);
+            }
+            finish(&sandbox::run(&resolved.plan), file)
+        }
+    }
+}
+
+/// Writes the report of a run that never came to be, and hands the error on.
+fn refuse(file: Option<ReportFile>, id: &str, started: SystemTime, error: Error) -> Error {
+    let Some(file) = file else { return error };
+    match file.write(&Report::not_started(id, None, started, &error)) {
+        Ok(()) => error,
+        // The first error is the one to tell; the second is added to it.
+        Err(second) => Error { hint: Some(format!("also: {second}")), ..error },
+    }
+}
+
+/// Writes the report and turns it into an exit code.
+fn finish(report: &Report, file: Option<ReportFile>) -> Result<ExitCode> {
+    let written = file.map_or(Ok(()), |file| file.write(report));
+    match (&report.error, written) {
+        (Some(record), written) => {
+            let mut error = Error::from(record);
+            if let Err(second) = written {
+                error.hint = Some(format!("{}also: {second}", error.hint.map(|hint| hint + "; ").unwrap_or_default()));
+            }
+            super::complain(&error);
+            Ok(ExitCode::from(report.exit_code))
+        }
+        (None, Ok(())) => Ok(ExitCode::from(report.exit_code)),
+        // The workload's own failure is worth more than ours.
+        (None, Err(error)) if report.exit_code != 0 => {
+            super::complain(&error);
+            Ok(ExitCode::from(report.exit_code))
+        }
+        (None, Err(error)) => Err(error),
+    }
+}

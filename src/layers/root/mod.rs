@@ -1,0 +1,336 @@
+//! The root: what the workload sees as `/`, and that it sees nothing else.
+//!
+//! In the child, whose mount namespace is a private copy of the caller's, the new root is stacked on the old `/` and the
+//! plan's mounts are attached to it, fd to fd. Between the two may hide what overlayfs and old kernels want attached: the
+//! directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)` swaps the top of the stack with
+//! the old root, and everything else is detached.
+
+mod dev;
+mod mounts;
+mod place;
+mod proc;
+mod source;
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::time::{ClockId, clock_gettime};
+
+pub use self::mounts::{Made, Powers};
+use self::mounts::{Ready, make_directory};
+use self::place::{Places, Shape};
+use self::source::{Source, bind_attributes};
+use crate::error::{Error, Result, Step};
+use crate::layers::{Applied, During, Missing, MissingSet};
+use crate::plan::{Facility, Plan, Root};
+use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
+use crate::sys::process;
+
+/// Everything the child needs to build the root.
+#[derive(Debug)]
+pub struct PreparedRoot {
+    base: Base,
+    scratch_size: CString,
+    scratch_inodes: CString,
+    mounts: Vec<Ready>,
+    masked: Vec<CString>,
+    read_only: Vec<CString>,
+    cwd: CString,
+    oom_score: Option<CString>,
+    clock: Option<Clock>,
+    limits_may_fail: bool,
+}
+
+#[derive(Debug)]
+enum Base {
+    Tmpfs,
+    Directory { source: Source, skeleton: Vec<(CString, Shape)> },
+}
+
+/// What the child keeps hold of while and after it builds the root.
+#[derive(Debug)]
+pub struct BuiltRoot {
+    root: OwnedFd,
+    /// How many mounts hide between it and the old root.
+    hidden: usize,
+    /// The scratch tmpfs.
+    pub scratch: OwnedFd,
+    /// The devpts instance, for a terminal.
+    pub devpts: Option<OwnedFd>,
+}
+
+/// Parent half: opens every source and makes every text.
+pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
+    let rootfs = match &plan.root {
+        Root::Synthetic => None,
+        Root::Directory(path) => Some(open_rootfs(path.as_path(), powers.privileged)?),
+    };
+    let mut places = Places::new(rootfs.as_ref().map(|(fd, _)| fd));
+    let mut mounts = Vec::with_capacity(plan.mounts.len());
+    for (index, planned) in plan.mounts.iter().enumerate() {
+        mounts.extend(mounts::prepare(index, planned, &mut places, powers)?);
+    }
+    let skeleton = places.skeleton;
+    let base = match rootfs {
+        None => Base::Tmpfs,
+        Some((_, source)) => Base::Directory { source, skeleton },
+    };
+    let text = |number: u64| CString::new(number.to_string()).expect("digits hold no NUL");
+    Ok(PreparedRoot {
+        base,
+        scratch_size: text(plan.scratch.size_bytes),
+        scratch_inodes: text(plan.scratch.nr_inodes),
+        mounts,
+        masked: proc::prepare(&plan.masked_paths)?,
+        read_only: proc::prepare(&plan.readonly_paths)?,
+        cwd: place::relative(plan.command.cwd.as_path())?,
+        oom_score: plan.oom_score_adj.map(|score| CString::new(score.to_string()).expect("digits hold no NUL")),
+        clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
+        limits_may_fail: plan.allow_degraded.contains(&Facility::NamespaceLimits),
+    })
+}
+
+fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Source)> {
+    let failed = |errno| {
+        Error::errno(Step::Source, path.display().to_string(), errno)
+            .hint("--rootfs takes a directory that you can enter")
+    };
+    let source = Source::open(path, privileged).map_err(failed)?;
+    if !source.is_dir() {
+        return Err(failed(Errno::ENOTDIR));
+    }
+    source.set_attributes(bind_attributes(ROOTFS_ATTRIBUTES)).map_err(failed)?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok((open(source.path(), flags, Mode::empty()).map_err(failed)?, source))
+}
+
+const ROOTFS_ATTRIBUTES: u64 = RDONLY | NOSUID | NODEV;
+
+/// The clocks of a time namespace of our own.
+#[derive(Debug)]
+struct Clock {
+    offsets: CString,
+    /// The monotonic clock outside, in seconds, when this was made.
+    outside: i64,
+}
+
+impl Clock {
+    /// Offsets that set the new namespace's monotonic and boot clocks back to about zero.
+    fn at_zero() -> Result<Self> {
+        let now = |clock| clock_gettime(clock).map_err(|errno| Error::errno(Step::TimeNamespace, "", errno));
+        let (monotonic, boot) = (now(ClockId::CLOCK_MONOTONIC)?, now(ClockId::CLOCK_BOOTTIME)?);
+        // Whole seconds, so that the clocks are never before zero.
+        let text = format!("monotonic {} 0\nboottime {} 0\n", -monotonic.tv_sec(), -boot.tv_sec());
+        Ok(Self { offsets: CString::new(text).expect("digits hold no NUL"), outside: monotonic.tv_sec() })
+    }
+}
+
+impl PreparedRoot {
+    /// Child half: builds the root on top of the old one.
+    pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
+        let mut hidden = 0;
+        let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
+        let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
+        let mut made = Made::default();
+        for ready in &self.mounts {
+            ready.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
+        }
+        proc::mask(root.as_fd(), scratch.as_fd(), &self.masked)?;
+        let proc = self.open_proc(made.proc)?;
+        self.write_settings(proc.as_fd())?;
+        let limits = proc::open_limits(proc.as_fd())?;
+        proc::freeze(root.as_fd(), &self.read_only)?;
+        let read_only = Attributes { set: RDONLY, ..Attributes::default() };
+        if let Some(dev) = &made.dev {
+            mount::set_attributes(dev, read_only).during(Step::MountRoot, 2)?;
+        }
+        mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
+        // Last, because a detached mount counts as a mount namespace.
+        match proc::forbid_namespaces(limits.as_fd()) {
+            Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
+            result => result?,
+        }
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts })
+    }
+
+    fn mount_scratch(&self, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
+        let context = FsContext::open(c"tmpfs")?;
+        context.set(c"size", &self.scratch_size)?;
+        context.set(c"nr_inodes", &self.scratch_inodes)?;
+        context.set(c"mode", c"755")?;
+        let scratch = context.mount(NOSUID | NODEV)?;
+        // Before Linux 6.15 a mount can be cloned only where it is attached: then here, out of the workload's sight.
+        if mount::clone_tree(scratch.as_fd(), c"", false).is_err() {
+            mount::attach_over_root(&scratch)?;
+            *hidden += 1;
+        }
+        Ok(scratch)
+    }
+
+    fn mount_base(&self, scratch: BorrowedFd<'_>, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
+        let root = match &self.base {
+            Base::Tmpfs => {
+                let context = FsContext::open(c"tmpfs")?;
+                context.set(c"size", c"4m")?;
+                context.set(c"nr_inodes", c"4096")?;
+                context.set(c"mode", c"755")?;
+                context.mount(NOSUID | NODEV)?
+            }
+            Base::Directory { source, skeleton } if skeleton.is_empty() => {
+                return source.detached(ROOTFS_ATTRIBUTES, |tree| {
+                    mount::attach_over_root(tree)?;
+                    duplicate(tree)
+                });
+            }
+            Base::Directory { source, skeleton } => source.detached(ROOTFS_ATTRIBUTES, |tree| {
+                mount::attach_over_root(tree)?;
+                *hidden += 1;
+                overlay(tree.as_fd(), scratch, skeleton)
+            })?,
+        };
+        mount::attach_over_root(&root)?;
+        Ok(root)
+    }
+
+    /// The sandbox's own full procfs, or the one of the old root where it has none.
+    fn open_proc(&self, made: Option<OwnedFd>) -> Applied<OwnedFd> {
+        made.map_or_else(host_proc, Ok).during(Step::NamespaceLimits, 0)
+    }
+
+    fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
+        if self.oom_score.is_none() && self.clock.is_none() {
+            return Ok(());
+        }
+        // The change of ids took our own files in /proc away from us. Nothing else runs inside yet.
+        process::set_dumpable(true).during(Step::OomScore, 0)?;
+        if let Some(text) = &self.oom_score {
+            proc::set_oom_score(proc, text)?;
+        }
+        if let Some(clock) = &self.clock {
+            process::unshare_time().during(Step::TimeNamespace, 0)?;
+            proc::set_time_offsets(proc, &clock.offsets)?;
+        }
+        Ok(())
+    }
+
+    /// Names the mount or path that a failure of [`Self::build`] was about.
+    pub fn object(&self, plan: &Plan, step: Step, index: usize) -> Option<String> {
+        match step {
+            Step::Mount | Step::MountPoint => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
+            Step::Mask => plan.masked_paths.get(index).map(ToString::to_string),
+            Step::ReadOnly => plan.readonly_paths.get(index).map(ToString::to_string),
+            Step::Device => self.mounts.iter().find_map(|ready| ready.device(index)),
+            Step::MountRoot => Some(["scratch tmpfs", "/", "/dev", "/"].get(index)?.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl BuiltRoot {
+    /// Child half: makes it `/` and lets go of the old root.
+    pub fn pivot(&self) -> Applied {
+        nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
+        mount::pivot_to_cwd().during(Step::Pivot, 0)?;
+        // The old root now lies on top of the new one, and what was stacked on it on top of that.
+        for _ in 0..=self.hidden {
+            umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
+        }
+        nix::unistd::chdir(c"/").during(Step::Pivot, 2)?;
+        self.verify_root().during(Step::Pivot, 3)
+    }
+
+    /// That `/` and what lies above it are the new root and nothing else.
+    fn verify_root(&self) -> std::result::Result<(), Errno> {
+        let identity = |fd: OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let expected = fstat(&self.root).map(|stat| (stat.st_dev, stat.st_ino))?;
+        let above = identity(open(c"/..", flags, Mode::empty())?)?;
+        let root = identity(open(c"/", flags, Mode::empty())?)?;
+        if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
+    }
+
+    /// The new root.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Opens a path inside, symlinks and `..` resolved within the root.
+    pub fn open(&self, path: &CStr, flags: libc::c_int) -> std::result::Result<OwnedFd, Errno> {
+        mount::open_beneath(&self.root, path, flags, IN_ROOT | NO_MAGICLINKS)
+    }
+}
+
+impl PreparedRoot {
+    /// Child half, in the workload's process: whether it reads its own clocks.
+    pub fn verify_clock(&self) -> Applied {
+        let Some(clock) = &self.clock else { return Ok(()) };
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during(Step::Verify, 3)?;
+        if now.tv_sec() < clock.outside.max(1) { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 3) }
+    }
+
+    /// Child half: enters the working directory, which lies inside whatever symlinks lead there.
+    pub fn enter_cwd(&self, built: &BuiltRoot) -> Applied {
+        if self.cwd.is_empty() {
+            return Ok(()); // the pivot left us at /
+        }
+        let cwd = built.open(&self.cwd, libc::O_PATH | libc::O_DIRECTORY).during(Step::Cwd, 0)?;
+        nix::unistd::fchdir(cwd).during(Step::Cwd, 0)
+    }
+}
+
+/// A read-only overlay of the skeleton's mount points on a directory of the host.
+fn overlay(
+    rootfs: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
+    skeleton: &[(CString, Shape)],
+) -> std::result::Result<OwnedFd, Errno> {
+    make_directory(scratch, c"skeleton", Mode::from_bits_truncate(0o755))?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let upper = openat(scratch, c"skeleton", flags, Mode::empty())?;
+    for (path, shape) in skeleton {
+        match shape {
+            Shape::File => mknodat(&upper, path.as_c_str(), SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)?,
+            _ => make_directory(upper.as_fd(), path, Mode::from_bits_truncate(0o755))?,
+        }
+    }
+    let context = FsContext::open(c"overlay")?;
+    context.set(c"lowerdir", lower_directories(upper.as_fd(), rootfs).as_c_str())?;
+    context.set(c"redirect_dir", c"nofollow")?; // the layers may hold hostile redirects
+    context.set(c"metacopy", c"off")?;
+    context.mount(NOSUID | NODEV | RDONLY)
+}
+
+/// `/proc/self/fd/A:/proc/self/fd/B` without allocating: overlayfs takes layers by path only before Linux 6.13.
+fn lower_directories(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) -> LowerDirectories {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+    let mut text = [0; 64];
+    let mut rest = &mut text[..63];
+    // Two descriptor numbers of at most ten digits always fit.
+    let _ = write!(rest, "/proc/self/fd/{}:/proc/self/fd/{}", upper.as_raw_fd(), lower.as_raw_fd());
+    LowerDirectories(text)
+}
+
+struct LowerDirectories([u8; 64]);
+
+impl LowerDirectories {
+    fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
+fn duplicate(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
+    fd.try_clone().map_err(|_| Errno::EMFILE)
+}
+
+/// The procfs of the old root, verified to be one.
+fn host_proc() -> std::result::Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let proc = openat(AT_FDCWD, c"/proc", flags, Mode::empty())?;
+    if fstatfs(&proc)?.filesystem_type() == PROC_SUPER_MAGIC { Ok(proc) } else { Err(Errno::ENODEV) }
+}

@@ -1,0 +1,184 @@
+//! Mount points: where below `/` a mount goes, and who makes the directory or file that it covers.
+//!
+//! Nothing is ever created on the host. On file systems of our own (the synthetic root, scratch, tmpfs) the child creates
+//! what is missing; in a root directory of the host, missing mount points come from a skeleton that is overlaid on it; and
+//! inside a bind mount they must exist.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use crate::error::{Error, Result, Step};
+use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
+
+/// What a mount point has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// Nothing: the entry itself is put there.
+    Absent,
+}
+
+/// A mount point, prepared for the child. All paths are relative to the new root.
+#[derive(Debug)]
+pub struct Place {
+    /// Directories to create on the way, outermost first.
+    pub directories: Vec<CString>,
+    /// The mount point.
+    pub path: CString,
+    /// What to create there, if anything.
+    pub create: Option<Shape>,
+}
+
+/// Who owns the file system below which a mount point lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// We do, and nothing but our own entries is on it.
+    Ours,
+    /// The host does.
+    Theirs,
+}
+
+/// Plans mount points one after the other, in the order in which the mounts will be made.
+pub struct Places<'a> {
+    rootfs: Option<&'a OwnedFd>,
+    grounds: Vec<(PathBuf, Ground)>,
+    symlinks: HashSet<PathBuf>,
+    made: HashSet<PathBuf>,
+    /// Mount points that the host's root directory lacks: what the skeleton has to hold.
+    pub skeleton: Vec<(CString, Shape)>,
+}
+
+impl<'a> Places<'a> {
+    /// Starts with a root of our own, or with this directory of the host.
+    pub fn new(rootfs: Option<&'a OwnedFd>) -> Self {
+        let ground = if rootfs.is_some() { Ground::Theirs } else { Ground::Ours };
+        Self {
+            rootfs,
+            grounds: vec![(PathBuf::from("/"), ground)],
+            symlinks: HashSet::new(),
+            made: HashSet::new(),
+            skeleton: Vec::new(),
+        }
+    }
+
+    /// Plans the mount point of `shape` at this absolute path; what will be mounted there is of `ground`.
+    pub fn add(&mut self, destination: &Path, shape: Shape, ground: Ground) -> Result<Place> {
+        let unfit = |reason: String| Error::new(Step::MountPoint, destination.display().to_string(), reason);
+        if let Some(link) = destination.ancestors().skip(1).find(|path| self.symlinks.contains(*path)) {
+            return Err(unfit(format!("lies below {}, which is a symlink in the sandbox", link.display())));
+        }
+        let (below, owner) = self.covering(destination);
+        let mut place = Place { directories: Vec::new(), path: relative(destination)?, create: None };
+        if owner == Ground::Ours {
+            let outermost_first: Vec<_> = destination.ancestors().skip(1).take_while(|path| *path != below).collect();
+            for directory in outermost_first.into_iter().rev() {
+                if self.made.insert(directory.to_owned()) {
+                    place.directories.push(relative(directory)?);
+                }
+            }
+            if self.made.insert(destination.to_owned()) {
+                place.create = Some(shape);
+            }
+        } else if shape == Shape::Absent {
+            return Err(unfit("generated entries need a synthetic root".into()));
+        } else if let (Some(rootfs), true) = (self.rootfs, below == Path::new("/")) {
+            self.complete(rootfs, destination, shape)?;
+        }
+        if shape == Shape::Absent && ground == Ground::Theirs {
+            self.symlinks.insert(destination.to_owned());
+        }
+        self.grounds.push((destination.to_owned(), ground));
+        Ok(place)
+    }
+
+    /// The innermost mount so far that the path lies on.
+    fn covering(&self, destination: &Path) -> (PathBuf, Ground) {
+        let parent = destination.parent().unwrap_or(destination);
+        let (below, ground) = self
+            .grounds
+            .iter()
+            .filter(|(mounted, _)| parent.starts_with(mounted))
+            .max_by_key(|(mounted, _)| mounted.as_os_str().len())
+            .expect("the root covers every path");
+        (below.clone(), *ground)
+    }
+
+    /// Notes what the host's root directory lacks of this mount point.
+    fn complete(&mut self, rootfs: &OwnedFd, destination: &Path, shape: Shape) -> Result<()> {
+        let failed = |errno| Error::errno(Step::MountPoint, destination.display().to_string(), errno);
+        let path = relative(destination)?;
+        match open_beneath(rootfs, &path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS) {
+            Ok(_) => return Ok(()),
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        // A skeleton directory merges with a directory, but would replace a symlink: then say so instead.
+        let outermost_first: Vec<_> =
+            destination.ancestors().skip(1).take_while(|path| *path != Path::new("/")).collect();
+        for directory in outermost_first.into_iter().rev() {
+            let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+            match openat(rootfs.as_fd(), relative(directory)?.as_c_str(), flags, Mode::empty()) {
+                Ok(_) | Err(Errno::ENOENT) => {}
+                Err(Errno::ENOTDIR | Errno::ELOOP) => {
+                    return Err(failed(Errno::ENOENT).hint(format!(
+                        "{} is not a directory in the root; create the mount point there",
+                        directory.display()
+                    )));
+                }
+                Err(errno) => return Err(failed(errno)),
+            }
+            if self.made.insert(directory.to_owned()) {
+                self.skeleton.push((relative(directory)?, Shape::Directory));
+            }
+        }
+        if self.made.insert(destination.to_owned()) {
+            self.skeleton.push((path, shape));
+        }
+        Ok(())
+    }
+}
+
+/// The path without its leading slash, as the child hands it to the kernel.
+pub fn relative(path: &Path) -> Result<CString> {
+    let bytes = path.as_os_str().as_bytes();
+    let start = bytes.iter().position(|byte| *byte != b'/').unwrap_or(bytes.len());
+    CString::new(&bytes[start..])
+        .map_err(|_| Error::new(Step::MountPoint, path.display().to_string(), "contains a NUL byte"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_created_once_and_only_on_our_own_ground() {
+        let mut places = Places::new(None);
+        let etc = places.add(Path::new("/etc/ssl/certs"), Shape::Directory, Ground::Theirs).unwrap();
+        assert_eq!(etc.directories, [c"etc".to_owned(), c"etc/ssl".to_owned()]);
+        assert_eq!(etc.create, Some(Shape::Directory));
+        let hosts = places.add(Path::new("/etc/hosts"), Shape::Absent, Ground::Ours).unwrap();
+        assert!(hosts.directories.is_empty());
+        let inner = places.add(Path::new("/etc/ssl/certs/x"), Shape::Directory, Ground::Ours).unwrap();
+        assert_eq!(inner.create, None, "inside a bind of the host nothing is created");
+        let deeper = places.add(Path::new("/etc/ssl/certs/x/y"), Shape::Directory, Ground::Ours).unwrap();
+        assert_eq!(deeper.create, Some(Shape::Directory));
+    }
+
+    #[test]
+    fn nothing_is_put_below_a_symlink() {
+        let mut places = Places::new(None);
+        places.add(Path::new("/bin"), Shape::Absent, Ground::Theirs).unwrap();
+        let error = places.add(Path::new("/bin/tool"), Shape::File, Ground::Theirs).unwrap_err();
+        assert!(error.to_string().contains("/bin, which is a symlink"), "{error}");
+    }
+}

@@ -1,0 +1,113 @@
+//! What is done to and through procfs: covered and read-only paths, and the settings that live there.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
+
+use super::mounts::make_directory;
+use super::place::relative;
+use crate::error::{Result, Step};
+use crate::layers::{Applied, During};
+use crate::plan::Bytes;
+use crate::sys::mount::{self, Attributes, IN_ROOT, NO_MAGICLINKS, NODEV, NOEXEC, NOSUID, RDONLY};
+
+/// Makes the paths of the plan relative to the new root.
+pub fn prepare(paths: &[Bytes]) -> Result<Vec<CString>> {
+    paths.iter().map(|path| relative(path.as_path())).collect()
+}
+
+/// Child half: covers each path that exists with an empty read-only file or directory of ours.
+pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString]) -> Applied {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    make_covers(scratch).during(Step::Mask, 0)?;
+    for (index, path) in paths.iter().enumerate() {
+        cover(root, scratch, path).during(Step::Mask, index)?;
+    }
+    Ok(())
+}
+
+const EMPTY_FILE: &CStr = c"empty-file";
+const EMPTY_DIRECTORY: &CStr = c"empty-directory";
+
+fn make_covers(scratch: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+    mknodat(scratch, EMPTY_FILE, SFlag::S_IFREG, Mode::empty(), 0)?;
+    make_directory(scratch, EMPTY_DIRECTORY, Mode::empty())
+}
+
+fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::result::Result<(), Errno> {
+    let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+        target => target?,
+    };
+    let is_dir = SFlag::from_bits_truncate(fstat(&target)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
+    let tree = mount::clone_tree(scratch, if is_dir { EMPTY_DIRECTORY } else { EMPTY_FILE }, false)?;
+    let set = RDONLY | NOSUID | NODEV | NOEXEC;
+    mount::set_attributes(&tree, Attributes { set, ..Attributes::default() })?;
+    mount::attach(tree, target)
+}
+
+/// Child half: makes each path that exists read-only, with all below it.
+pub fn freeze(root: BorrowedFd<'_>, paths: &[CString]) -> Applied {
+    for (index, path) in paths.iter().enumerate() {
+        freeze_one(root, path).during(Step::ReadOnly, index)?;
+    }
+    Ok(())
+}
+
+fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<(), Errno> {
+    let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+        target => target?,
+    };
+    let tree = mount::clone_tree(target.as_fd(), c"", true)?;
+    mount::set_attributes(&tree, Attributes { set: RDONLY, recursive: true, ..Attributes::default() })?;
+    mount::attach(tree, target)
+}
+
+/// How many namespaces may be made inside: none of any kind. `user` alone already stops the unprivileged.
+const NAMESPACE_LIMITS: [&CStr; 8] = [
+    c"max_user_namespaces",
+    c"max_mnt_namespaces",
+    c"max_pid_namespaces",
+    c"max_net_namespaces",
+    c"max_ipc_namespaces",
+    c"max_uts_namespaces",
+    c"max_cgroup_namespaces",
+    c"max_time_namespaces",
+];
+
+/// Child half: the directory of the limits, opened while it can still be written.
+///
+/// Any procfs shows the limits of the caller's own user namespace, so the host's serves where the sandbox has none.
+pub fn open_limits(proc: BorrowedFd<'_>) -> Applied<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    openat(proc, c"sys/user", flags, Mode::empty()).during(Step::NamespaceLimits, 0)
+}
+
+/// Child half: forbids further namespaces below this user namespace, `namespaces(7)`.
+pub fn forbid_namespaces(limits: BorrowedFd<'_>) -> Applied {
+    for (index, name) in NAMESPACE_LIMITS.iter().enumerate() {
+        write_setting(limits, name, b"0").during(Step::NamespaceLimits, index)?;
+    }
+    Ok(())
+}
+
+/// Child half: sets this process's OOM score adjustment.
+pub fn set_oom_score(proc: BorrowedFd<'_>, text: &CStr) -> Applied {
+    write_setting(proc, c"self/oom_score_adj", text.to_bytes()).during(Step::OomScore, 0)
+}
+
+/// Child half: sets the offsets of the new time namespace, in the format of `time_namespaces(7)`.
+pub fn set_time_offsets(proc: BorrowedFd<'_>, text: &CStr) -> Applied {
+    write_setting(proc, c"self/timens_offsets", text.to_bytes()).during(Step::TimeNamespace, 0)
+}
+
+fn write_setting(proc: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> std::result::Result<(), Errno> {
+    let file = openat(proc, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    nix::unistd::write(file, text).map(drop)
+}

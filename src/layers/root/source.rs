@@ -1,0 +1,90 @@
+//! Host files that are bound into the sandbox: opened once, identified, and cloned as detached mounts.
+//!
+//! With privilege the parent clones the mount at once. Without, only the child can, in its own mount namespace, where the
+//! parent's descriptor is of no use: it opens the path again and accepts nothing but the very file the parent saw.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+
+use crate::sys::mount::{self, Attributes};
+
+/// A host file or directory to bind.
+#[derive(Debug)]
+pub struct Source {
+    path: CString,
+    stat: FileStat,
+    tree: Option<OwnedFd>,
+}
+
+impl Source {
+    /// Opens and identifies a host path. With `privileged`, also clones the mount with everything below it.
+    pub fn open(path: &Path, privileged: bool) -> Result<Self, Errno> {
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        let opened = open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let stat = fstat(&opened)?;
+        let tree = if privileged { Some(mount::clone_tree(opened.as_fd(), c"", true)?) } else { None };
+        Ok(Self { path, stat, tree })
+    }
+
+    /// What `fstat(2)` said of it.
+    pub fn stat(&self) -> &FileStat {
+        &self.stat
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.is(SFlag::S_IFDIR)
+    }
+
+    /// Whether it is a character device.
+    pub fn is_char_device(&self) -> bool {
+        self.is(SFlag::S_IFCHR)
+    }
+
+    fn is(&self, kind: SFlag) -> bool {
+        SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT == kind
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &CStr {
+        &self.path
+    }
+
+    /// The parent half's last step when privileged: sets the mount's attributes where the child could not.
+    pub fn set_attributes(&self, change: Attributes<'_>) -> Result<(), Errno> {
+        self.tree.as_ref().map_or(Ok(()), |tree| mount::set_attributes(tree, change))
+    }
+
+    /// Child half: attaches it at `target` with these attributes.
+    pub fn attach(&self, attributes: u64, target: impl AsFd) -> Result<(), Errno> {
+        self.detached(attributes, |tree| mount::attach(tree, target))
+    }
+
+    /// Child half: the detached mount, private, with these attributes, for `then` to attach.
+    pub fn detached<T>(&self, attributes: u64, then: impl FnOnce(&OwnedFd) -> Result<T, Errno>) -> Result<T, Errno> {
+        if let Some(tree) = &self.tree {
+            return then(tree); // its attributes were set by the parent
+        }
+        let opened = openat(AT_FDCWD, self.path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let now = fstat(&opened)?;
+        if (now.st_dev, now.st_ino, now.st_mode, now.st_rdev)
+            != (self.stat.st_dev, self.stat.st_ino, self.stat.st_mode, self.stat.st_rdev)
+        {
+            return Err(Errno::ESTALE);
+        }
+        let tree = mount::clone_tree(opened.as_fd(), c"", true)?;
+        mount::set_attributes(&tree, bind_attributes(attributes))?;
+        then(&tree)
+    }
+}
+
+/// What every bind mount gets: these attributes on it and all below it, and no mount events from outside.
+pub fn bind_attributes(attributes: u64) -> Attributes<'static> {
+    Attributes { set: attributes, private: true, recursive: true, idmap: None }
+}

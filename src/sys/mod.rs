@@ -1,0 +1,35 @@
+//! The floor: thin wrappers of the system calls that nix lacks, and the only `unsafe` of the crate.
+//!
+//! Each wrapper does one call, turns -1 into an [`Errno`] and takes and returns typed descriptors, so that nothing above
+//! has to know a register. They neither allocate nor lock, and so may be used between clone3 and execve.
+
+#![allow(unsafe_code)]
+
+pub mod file;
+pub mod inherited;
+pub mod landlock;
+pub mod mount;
+pub mod net;
+pub mod process;
+pub mod seccomp;
+pub mod socket;
+pub mod terminal;
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+
+/// Result of a system call.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// Turns the kernel's -1 into an error, once.
+fn check(returned: libc::c_long) -> Result<libc::c_long> {
+    if returned == -1 { Err(Errno::last()) } else { Ok(returned) }
+}
+
+/// As [`check`], for calls that return a new descriptor.
+fn check_fd(returned: libc::c_long) -> Result<OwnedFd> {
+    let fd = check(returned)? as RawFd;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

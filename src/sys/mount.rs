@@ -1,0 +1,170 @@
+//! The fd-based mount API (`fsopen(2)`, `open_tree(2)`, `move_mount(2)`, `mount_setattr(2)`), `openat2(2)`, `pivot_root(2)`.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::{Result, check, check_fd};
+
+/// `MOUNT_ATTR_RDONLY`.
+pub const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+/// `MOUNT_ATTR_NOSUID`.
+pub const NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
+/// `MOUNT_ATTR_NODEV`.
+pub const NODEV: u64 = libc::MOUNT_ATTR_NODEV;
+/// `MOUNT_ATTR_NOEXEC`.
+pub const NOEXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
+/// `MOUNT_ATTR_IDMAP`.
+pub const IDMAP: u64 = libc::MOUNT_ATTR_IDMAP;
+
+/// `RESOLVE_IN_ROOT`: the descriptor is `/` for the whole lookup, also for absolute symlinks and `..`.
+pub const IN_ROOT: u64 = libc::RESOLVE_IN_ROOT;
+/// `RESOLVE_NO_MAGICLINKS`: `/proc/PID/fd/N` and its like are not followed.
+pub const NO_MAGICLINKS: u64 = libc::RESOLVE_NO_MAGICLINKS;
+
+const MOVE_EMPTY_TO_EMPTY: libc::c_uint = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+const MOVE_EMPTY_TO_PATH: libc::c_uint = 0x04;
+const FSCONFIG_SET_STRING: libc::c_uint = 1;
+const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+
+/// A file system that is being configured, from `fsopen(2)`.
+#[derive(Debug)]
+pub struct FsContext(OwnedFd);
+
+impl FsContext {
+    /// Starts configuring a file system of this type.
+    pub fn open(fs_type: &CStr) -> Result<Self> {
+        // SAFETY: the name is NUL-terminated and outlives the call.
+        check_fd(unsafe { libc::syscall(libc::SYS_fsopen, fs_type.as_ptr(), libc::FSOPEN_CLOEXEC) }).map(Self)
+    }
+
+    /// Sets an option to a value.
+    pub fn set(&self, key: &CStr, value: &CStr) -> Result<()> {
+        self.config(FSCONFIG_SET_STRING, Some(key), Some(value))
+    }
+
+    /// Makes the file system and a detached mount of it with these attributes.
+    pub fn mount(self, attributes: u64) -> Result<OwnedFd> {
+        self.config(FSCONFIG_CMD_CREATE, None, None)?;
+        let attributes = attributes as libc::c_uint; // fsmount's are the low 32 bits, all that exist
+        // SAFETY: plain numbers.
+        check_fd(unsafe { libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes) })
+    }
+
+    fn config(&self, command: libc::c_uint, key: Option<&CStr>, value: Option<&CStr>) -> Result<()> {
+        let key = key.map_or(std::ptr::null(), CStr::as_ptr);
+        let value = value.map_or(std::ptr::null(), CStr::as_ptr);
+        // SAFETY: both are null or NUL-terminated strings that outlive the call.
+        check(unsafe { libc::syscall(libc::SYS_fsconfig, self.0.as_raw_fd(), command, key, value, 0) }).map(drop)
+    }
+}
+
+/// A detached copy of what `path` (or, if empty, `dir` itself) is the root of, with all mounts below it if `recursive`.
+pub fn clone_tree(dir: BorrowedFd<'_>, path: &CStr, recursive: bool) -> Result<OwnedFd> {
+    let mut flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as libc::c_uint;
+    if recursive {
+        flags |= libc::AT_RECURSIVE as libc::c_uint;
+    }
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    check_fd(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
+}
+
+/// Attaches a detached mount at the place that `target` refers to.
+pub fn attach(mount: impl AsFd, target: impl AsFd) -> Result<()> {
+    // SAFETY: empty NUL-terminated paths and two open descriptors.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            target.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            MOVE_EMPTY_TO_EMPTY,
+        )
+    })
+    .map(drop)
+}
+
+/// Attaches a detached mount on top of this process's `/`.
+pub fn attach_over_root(mount: impl AsFd) -> Result<()> {
+    // SAFETY: constant NUL-terminated paths and an open descriptor.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            c"/".as_ptr(),
+            MOVE_EMPTY_TO_PATH,
+        )
+    })
+    .map(drop)
+}
+
+/// What [`set_attributes`] changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes<'a> {
+    /// Attributes to switch on; none is ever switched off.
+    pub set: u64,
+    /// Whether mount events stop crossing between this mount and its origin (`MS_PRIVATE`).
+    pub private: bool,
+    /// Whether all mounts below are changed too.
+    pub recursive: bool,
+    /// User namespace whose mapping the mount takes ([`IDMAP`] is set with it).
+    pub idmap: Option<BorrowedFd<'a>>,
+}
+
+/// Switches attributes of a mount on.
+pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: change.set | if change.idmap.is_some() { IDMAP } else { 0 },
+        attr_clr: 0,
+        propagation: if change.private { libc::MS_PRIVATE } else { 0 },
+        userns_fd: change.idmap.map_or(0, |fd| fd.as_raw_fd() as u64),
+    };
+    let flags = libc::AT_EMPTY_PATH | if change.recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: `attr` is a plain structure of the size given and outlives the call; the path is empty.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Opens a path below `dir` with `openat2(2)`. Close-on-exec is always set.
+///
+/// A lookup that raced with a rename (`EAGAIN`) is repeated, boundedly.
+pub fn open_beneath(dir: impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) -> Result<OwnedFd> {
+    // SAFETY: all-zero is a valid open_how.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (flags | libc::O_CLOEXEC) as u64;
+    how.resolve = resolve;
+    let mut tries = 0;
+    loop {
+        // SAFETY: the path is NUL-terminated, `how` has the size given, and both outlive the call.
+        let result = check_fd(unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                dir.as_fd().as_raw_fd(),
+                path.as_ptr(),
+                &raw const how,
+                size_of::<libc::open_how>(),
+            )
+        });
+        match result {
+            Err(nix::errno::Errno::EAGAIN) if tries < 128 => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+/// `pivot_root(".", ".")`: the working directory, a mount, becomes `/`, with the old root stacked on top of it.
+pub fn pivot_to_cwd() -> Result<()> {
+    // SAFETY: constant NUL-terminated paths.
+    check(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) }).map(drop)
+}

@@ -1,0 +1,429 @@
+//! Processes and what they carry: `clone3(2)`, pidfds, waiting, capabilities, `prctl(2)`, keyrings, `execve(2)`.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use super::{Result, check};
+
+/// Which side of a [`clone3`] this is.
+#[derive(Debug)]
+pub enum Cloned {
+    /// The new process.
+    Child,
+    /// The old one, with the new one's id and pidfd.
+    Parent {
+        /// In the caller's pid namespace.
+        pid: Pid,
+        /// Refers to that very process, for ever.
+        pidfd: OwnedFd,
+    },
+}
+
+/// `CLONE_INTO_CGROUP`, which libc has in a type too small for it.
+const INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Makes a child process with a copy of this one's memory, as `fork(2)` does, in new namespaces (`CLONE_NEW*` flags) and,
+/// if asked for, in a cgroup from its first instruction on.
+///
+/// In the child only async-signal-safe work is sound if the caller has other threads: no allocation, no locks.
+pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
+    let mut pidfd: RawFd = -1;
+    // SAFETY: all-zero is a valid clone_args.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = flags | libc::CLONE_PIDFD as u64;
+    args.pidfd = (&raw mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = cgroup {
+        args.flags |= INTO_CGROUP;
+        args.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    // SAFETY: without CLONE_VM the child runs on a copy of this stack, so returning twice is as sound as fork; `args` has
+    // the size given, and the kernel writes `pidfd` before it returns.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
+    if pid == 0 {
+        return Ok(Cloned::Child);
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
+}
+
+/// Refers to a process, which the caller knows to be that one, `pidfd_open(2)`.
+pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    super::check_fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })
+}
+
+/// Sends a signal to the process a pidfd refers to, `pidfd_send_signal(2)`.
+pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> Result<()> {
+    let no_info: *const libc::siginfo_t = std::ptr::null();
+    // SAFETY: a null siginfo means as kill(2) would fill it.
+    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_info, 0) }).map(drop)
+}
+
+/// Reaps an ended child and says what it and the children it waited for used, `wait4(2)`.
+///
+/// The status is as `wait(2)` encodes it.
+pub fn wait4(pid: Pid) -> Result<(libc::c_int, libc::rusage)> {
+    let mut status = 0;
+    // SAFETY: all-zero is a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are to live locals.
+        match check(unsafe { libc::wait4(pid.as_raw(), &raw mut status, 0, &raw mut usage) }.into()) {
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => return Ok((status, usage)),
+        }
+    }
+}
+
+/// Ends this process at once: no destructors, no flushing.
+pub fn exit(code: libc::c_int) -> ! {
+    // SAFETY: never returns and touches nothing of ours.
+    unsafe { libc::_exit(code) }
+}
+
+/// A NULL-terminated array of C strings, as `execve(2)` takes it.
+#[derive(Debug)]
+pub struct CStringArray {
+    _strings: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl From<Vec<CString>> for CStringArray {
+    fn from(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Self { _strings: strings, pointers }
+    }
+}
+
+/// Replaces the program of this process. Returns only if that failed.
+pub fn execve(path: &CStr, argv: &CStringArray, env: &CStringArray) -> Errno {
+    // SAFETY: path is NUL-terminated; both arrays are NULL-terminated and point into strings they own.
+    unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr()) };
+    Errno::last()
+}
+
+/// Marks every descriptor from `first` on as close-on-exec, `close_range(2)`.
+pub fn cloexec_from(first: RawFd) -> Result<()> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // SAFETY: closes nothing now; plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) }).map(drop)
+}
+
+/// Closes every descriptor from `first` on.
+///
+/// Only for a process that never returns to code that still owns one of them.
+pub fn close_from(first: RawFd) -> Result<()> {
+    // SAFETY: the caller (a child between clone3 and its end) uses none of them again.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) }).map(drop)
+}
+
+/// `dup2(2)` onto a descriptor number that stays open across execve.
+pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<()> {
+    if from.as_raw_fd() == to {
+        // SAFETY: plain numbers; clears close-on-exec, which dup2 onto itself would not.
+        return check(unsafe { libc::fcntl(to, libc::F_SETFD, 0) }.into()).map(drop);
+    }
+    // SAFETY: plain numbers; what `to` was before belongs to nobody in a child.
+    check(unsafe { libc::dup2(from.as_raw_fd(), to) }.into()).map(drop)
+}
+
+fn prctl(option: libc::c_int, a: u64, b: u64) -> Result<libc::c_int> {
+    // SAFETY: only used with options whose arguments are plain numbers.
+    check(unsafe { libc::prctl(option, a, b, 0u64, 0u64) }.into()).map(|value| value as libc::c_int)
+}
+
+/// Asks for this signal when the parent dies, `PR_SET_PDEATHSIG`.
+pub fn set_parent_death_signal(signal: libc::c_int) -> Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0).map(drop)
+}
+
+/// Whether this process can be read and traced by its own user, and owns its files in /proc, `PR_SET_DUMPABLE`.
+pub fn set_dumpable(dumpable: bool) -> Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, dumpable.into(), 0).map(drop)
+}
+
+/// No execve will grant privileges any more, `PR_SET_NO_NEW_PRIVS`.
+pub fn set_no_new_privs() -> Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map(drop)
+}
+
+/// `PR_GET_NO_NEW_PRIVS`.
+pub fn no_new_privs() -> Result<bool> {
+    prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0).map(|value| value == 1)
+}
+
+/// Removes a capability, by number, from the bounding set. `EINVAL` if the kernel has no such capability.
+pub fn drop_bounding(capability: u32) -> Result<()> {
+    prctl(libc::PR_CAPBSET_DROP, capability.into(), 0).map(drop)
+}
+
+/// Whether a capability, by number, is in the bounding set. `EINVAL` if the kernel has no such capability.
+pub fn in_bounding(capability: u32) -> Result<bool> {
+    prctl(libc::PR_CAPBSET_READ, capability.into(), 0).map(|value| value == 1)
+}
+
+/// Adds a capability, by number, to the ambient set.
+pub fn raise_ambient(capability: u32) -> Result<()> {
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as u64, capability.into()).map(drop)
+}
+
+/// `PR_SET_SECUREBITS`.
+pub fn set_securebits(bits: u32) -> Result<()> {
+    prctl(libc::PR_SET_SECUREBITS, bits.into(), 0).map(drop)
+}
+
+/// `PR_GET_SECUREBITS`.
+pub fn securebits() -> Result<u32> {
+    prctl(libc::PR_GET_SECUREBITS, 0, 0).map(|bits| bits as u32)
+}
+
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// The three sets of `capget(2)`, as bit masks by capability number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapSets {
+    /// What the kernel checks.
+    pub effective: u64,
+    /// What may become effective.
+    pub permitted: u64,
+    /// What may be kept across execve of a file that lists it.
+    pub inheritable: u64,
+}
+
+/// This process's capabilities, `capget(2)`.
+pub fn capabilities() -> Result<CapSets> {
+    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: version 3 takes two data elements; both pointers are to live locals.
+    check(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, data.as_mut_ptr()) })?;
+    let join = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    Ok(CapSets {
+        effective: join(data[0].effective, data[1].effective),
+        permitted: join(data[0].permitted, data[1].permitted),
+        inheritable: join(data[0].inheritable, data[1].inheritable),
+    })
+}
+
+/// Sets this process's capabilities, `capset(2)`.
+pub fn set_capabilities(sets: CapSets) -> Result<()> {
+    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let half = |shift: u32| CapData {
+        effective: (sets.effective >> shift) as u32,
+        permitted: (sets.permitted >> shift) as u32,
+        inheritable: (sets.inheritable >> shift) as u32,
+    };
+    let data = [half(0), half(32)];
+    // SAFETY: version 3 takes two data elements; both pointers are to live locals.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) }).map(drop)
+}
+
+/// Replaces the session keyring by a new, empty, anonymous one, `keyctl(2)`.
+pub fn join_new_session_keyring() -> Result<()> {
+    let anonymous: *const libc::c_char = std::ptr::null();
+    // SAFETY: a null name asks for an anonymous keyring.
+    check(unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, anonymous) }).map(drop)
+}
+
+/// Sets real, effective and saved group and user id of this one thread, without glibc's signalling of others.
+pub fn set_ids(uid: u32, gid: u32) -> Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) }).map(drop)
+}
+
+/// Drops every supplementary group.
+pub fn clear_groups() -> Result<()> {
+    let none: *const libc::gid_t = std::ptr::null();
+    // SAFETY: a list of length zero is not read.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, 0, none) }).map(drop)
+}
+
+/// Whether real, effective and saved user and group id are all these.
+pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
+    let (mut ids, mut groups) = ([0u32; 3], [0u32; 3]);
+    let [a, b, c] = &mut ids;
+    // SAFETY: three pointers to live locals.
+    check(unsafe { libc::syscall(libc::SYS_getresuid, a, b, c) })?;
+    let [a, b, c] = &mut groups;
+    // SAFETY: three pointers to live locals.
+    check(unsafe { libc::syscall(libc::SYS_getresgid, a, b, c) })?;
+    Ok(ids == [uid; 3] && groups == [gid; 3])
+}
+
+/// Resets every signal's disposition to the default and unblocks all of them.
+pub fn reset_signals() -> Result<()> {
+    for signal in 1..=64 {
+        let default = [0u64; 4]; // the kernel's struct sigaction: SIG_DFL, no flags, no restorer, an empty mask
+        let old: *mut u64 = std::ptr::null_mut();
+        // SAFETY: SIG_DFL installs no handler. SIGKILL and SIGSTOP are refused, and need no reset. The raw call also resets
+        // the two signals that glibc keeps for itself.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8) };
+    }
+    let empty: u64 = 0;
+    let old: *mut u64 = std::ptr::null_mut();
+    // SAFETY: the kernel's set is 8 bytes; the raw call also unblocks the two signals that glibc keeps for itself.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const empty, old, 8) }).map(drop)
+}
+
+/// Blocks every signal.
+pub fn block_signals() -> Result<()> {
+    let full: u64 = u64::MAX;
+    let old: *mut u64 = std::ptr::null_mut();
+    // SAFETY: the kernel's set is 8 bytes.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const full, old, 8) }).map(drop)
+}
+
+/// Sets a resource limit of this process, or of another one, `prlimit(2)`.
+pub fn set_rlimit(pid: Option<Pid>, resource: u32, soft: u64, hard: u64) -> Result<()> {
+    let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
+    let old: *mut libc::rlimit64 = std::ptr::null_mut();
+    let pid = pid.map_or(0, Pid::as_raw);
+    // SAFETY: the new limit is a live local; the old one is not asked for.
+    check(unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, &raw const limit, old) }).map(drop)
+}
+
+/// This process's soft and hard limit.
+pub fn rlimit(resource: u32) -> Result<(u64, u64)> {
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let new: *const libc::rlimit64 = std::ptr::null();
+    // SAFETY: the old limit is a live local; no new one is given.
+    check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, new, &raw mut limit) })?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// Takes one pending blocked signal, waiting for it, `sigwaitinfo(2)`.
+pub fn wait_signal() -> Result<libc::c_int> {
+    let full: u64 = u64::MAX;
+    let (info, timeout): (*mut libc::siginfo_t, *const libc::timespec) = (std::ptr::null_mut(), std::ptr::null());
+    // SAFETY: the kernel's set is 8 bytes; neither information nor a timeout is asked for.
+    check(unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, &raw const full, info, timeout, 8) })
+        .map(|signal| signal as libc::c_int)
+}
+
+/// What became of a child, from [`peek_child`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildEvent {
+    /// It has ended, and stays a zombie until [`reap`]ed; the status is as `wait(2)` encodes it.
+    Ended(Pid, libc::c_int),
+    /// It has asked to be traced by this process, and stopped.
+    Traced(Pid),
+}
+
+/// Looks for an ended child, or one in a ptrace stop, without waiting and without reaping it.
+pub fn peek_child() -> Result<Option<ChildEvent>> {
+    // SAFETY: all-zero is a valid siginfo, and its pid stays zero if there is nothing to tell.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::WNOWAIT;
+    // SAFETY: `info` is a live local.
+    check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) }.into())?;
+    // SAFETY: waitid fills the child fields, or leaves them zero.
+    let (pid, code) = unsafe { (Pid::from_raw(info.si_pid()), info.si_status()) };
+    Ok(match info.si_code {
+        _ if pid.as_raw() == 0 => None,
+        libc::CLD_EXITED => Some(ChildEvent::Ended(pid, (code & 0xff) << 8)),
+        libc::CLD_KILLED => Some(ChildEvent::Ended(pid, code & 0x7f)),
+        libc::CLD_DUMPED => Some(ChildEvent::Ended(pid, code & 0x7f | 0x80)),
+        libc::CLD_TRAPPED => Some(ChildEvent::Traced(pid)),
+        _ => {
+            consume_stop(pid);
+            None
+        }
+    })
+}
+
+/// Takes note of a job-control stop, so that it is not reported again.
+fn consume_stop(pid: Pid) {
+    let info: *mut libc::siginfo_t = std::ptr::null_mut();
+    // SAFETY: no information is asked for.
+    unsafe {
+        libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, libc::WSTOPPED | libc::WNOHANG | libc::__WALL)
+    };
+}
+
+/// Reaps one ended child.
+pub fn reap(pid: Pid) -> Result<()> {
+    let info: *mut libc::siginfo_t = std::ptr::null_mut();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::__WALL;
+    // SAFETY: no information is asked for.
+    check(unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, flags) }.into()).map(drop)
+}
+
+/// Lets go of a tracee, which runs on untraced, `PTRACE_DETACH`.
+pub fn detach_tracee(pid: Pid) -> Result<()> {
+    let none: *mut libc::c_void = std::ptr::null_mut();
+    // SAFETY: PTRACE_DETACH takes no pointers.
+    check(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw(), none, none) }).map(drop)
+}
+
+/// Sends a signal to every process of a group, `kill(2)`.
+pub fn kill_group(group: Pid, signal: libc::c_int) -> Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::kill(-group.as_raw(), signal) }.into()).map(drop)
+}
+
+/// Makes the new time namespace that children will enter, `unshare(CLONE_NEWTIME)`.
+pub fn unshare_time() -> Result<()> {
+    // SAFETY: changes only which time namespace later children are born into.
+    check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into()).map(drop)
+}
+
+/// Gives SIGCHLD its default disposition: a caller that ignored it would otherwise leave us nothing to wait for.
+pub fn default_child_signal() {
+    // SAFETY: SIG_DFL installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Descriptor 0, 1 or 2, which std keeps open for the life of a process.
+pub fn borrow_standard(number: RawFd) -> BorrowedFd<'static> {
+    assert!((0..=2).contains(&number));
+    // SAFETY: std opens /dev/null on the three at start if they are closed, and nobody here ever closes them.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// `PIDFD_GET_INFO` gives this since Linux 6.13; before, `/proc/self/fdinfo` has it as text.
+const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B;
+
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroupid: u64,
+    pid: u32,
+    tgid: u32,
+    ppid: u32,
+    ids: [u32; 8],
+    exit_code: i32,
+}
+
+/// The process id, in this process's pid namespace, of the process a pidfd refers to.
+pub fn pid_of(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let mut info = PidfdInfo { mask: 1, ..PidfdInfo::default() };
+    // SAFETY: the request's size field is that of `info`, a live local.
+    let answered = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) } == 0;
+    if answered {
+        return Some(info.pid as i32);
+    }
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
+}
