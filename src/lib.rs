@@ -1,11 +1,24 @@
 //! Stockade runs code that is not trusted: contained, bounded and accounted for.
 //!
-//! (theory of operation: to be written with the sandbox)
+//! A door (the command line) turns text into a [`plan::Plan`]; [`sandbox::run`] turns a plan into a running, supervised tree of
+//! processes and at its end into a [`report::Report`]. The modules, from the doors down to the floor:
+//!
+//! - `policy`: policy files and flags become a plan, or an error that names the field.
+//! - [`doctor`]: tries what this host can do, and names the way out.
+//! - [`sandbox`]: the start-up sequence, in the parent and in the child, and supervision. Its first screen is the theory of
+//!   operation.
+//! - `layers`: one file per layer of confinement, each with a half that prepares and a half that applies.
+//! - `cgroup`: the budget.
+//! - [`plan`], [`report`], [`error`]: plain data.
+//! - `sys`: system calls, and the only `unsafe`.
 
+mod cgroup;
 pub mod cli;
 pub mod doctor;
 pub mod error;
 mod layers;
 pub mod plan;
+pub mod policy;
 pub mod report;
+pub mod sandbox;
 mod sys;

@@ -493,6 +493,5 @@ kernel_names! {
         Pids = 2, "pids";
         Keyring = 3, "keyring";
         NamespaceLimits = 4, "namespace-limits";
-        SupplementaryGroups = 5, "supplementary-groups";
     }
 }

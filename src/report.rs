@@ -3,11 +3,14 @@
 //! Every name carries its unit, `null` means not measured, and `enforced` holds what was read back from the kernel, never
 //! what was asked for.
 
+use std::time::SystemTime;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::{Cause, Error, Step};
-use crate::plan::Bytes;
+use crate::plan::{Bytes, Plan, hex};
 
 /// The value of [`Report::schema`].
 pub const SCHEMA: &str = "stockade/report/v1";
@@ -51,6 +54,65 @@ pub struct Report {
     pub policy_sha256: Option<String>,
     /// What ran it.
     pub runtime: Runtime,
+}
+
+impl Report {
+    /// The report of a run that never ran: `plan` is `None` when it did not even come to a plan.
+    pub fn not_started(id: &str, plan: Option<&Plan>, started: SystemTime, error: &Error) -> Self {
+        let status = Status::SetupError;
+        Self { status, exit_code: error.exit_code(), error: Some(error.into()), ..Self::blank(id, plan, started) }
+    }
+
+    /// A report that says nothing yet but what was to be run, and when; it is finished now.
+    pub fn blank(id: &str, plan: Option<&Plan>, started: SystemTime) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            id: id.into(),
+            started_at: timestamp(started),
+            finished_at: timestamp(SystemTime::now()),
+            command: plan.map(Command::of),
+            status: Status::InternalError,
+            exit_code: 125,
+            signal: None,
+            core_dumped: false,
+            error: None,
+            timings_us: Timings::default(),
+            usage: Usage::default(),
+            output: None,
+            network: None,
+            denials: None,
+            enforced: None,
+            policy_sha256: plan.map(|plan| plan.policy_sha256.clone()),
+            runtime: Runtime::this(),
+        }
+    }
+}
+
+/// RFC 3339 in UTC, to the microsecond.
+pub fn timestamp(time: SystemTime) -> String {
+    humantime::format_rfc3339_micros(time).to_string()
+}
+
+impl Command {
+    /// The command of a plan, before anything is known about its executable.
+    pub fn of(plan: &Plan) -> Self {
+        let argv = plan.command.argv.clone();
+        let mut hash = Sha256::new();
+        for word in &argv {
+            hash.update(word.as_bytes());
+            hash.update([0]);
+        }
+        Self { argv_sha256: hex(&hash.finalize()), argv, cwd: plan.command.cwd.clone(), exe_sha256: None }
+    }
+}
+
+impl Runtime {
+    /// This program on this kernel.
+    pub fn this() -> Self {
+        let kernel = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+        let (name, version) = (env!("CARGO_PKG_NAME").into(), env!("CARGO_PKG_VERSION").into());
+        Self { name, version, kernel: kernel.unwrap_or_default() }
+    }
 }
 
 /// What was executed.
@@ -120,6 +182,16 @@ impl From<&Error> for ErrorRecord {
             Cause::Reason(reason) => (None, reason.clone()),
         };
         Self { step: error.step, object: error.object.clone(), errno, reason, hint: error.hint.clone() }
+    }
+}
+
+impl From<&ErrorRecord> for Error {
+    fn from(record: &ErrorRecord) -> Self {
+        let cause = match record.errno {
+            Some(errno) => Cause::Errno(nix::errno::Errno::from_raw(errno)),
+            None => Cause::Reason(record.reason.clone()),
+        };
+        Self { step: record.step, object: record.object.clone(), cause, hint: record.hint.clone() }
     }
 }
 
@@ -316,6 +388,8 @@ pub struct Enforced {
     pub host_uid: Option<u32>,
     /// Host group id it runs as.
     pub host_gid: Option<u32>,
+    /// Supplementary groups, as host ids: a caller without privilege or a subordinate range cannot drop its own.
+    pub supplementary_groups: Vec<u32>,
     /// What was allowed to be missing, and is.
     pub degraded: Vec<Degraded>,
 }

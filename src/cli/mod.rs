@@ -1,3 +1,103 @@
-//! The command line.
+//! The door: verbs, exit codes, and the one place where an error becomes text.
 
-pub mod doctor;
+mod doctor;
+mod flags;
+mod generate;
+mod grammar;
+mod intake;
+mod plan;
+mod plan_text;
+mod report_file;
+mod run;
+mod usage;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use usage::Read;
+
+use crate::error::{Error, Result, Step, printable};
+use crate::plan::Bytes;
+use crate::policy;
+
+/// The program `stockade`: reads the process's arguments, does what they say, and returns its exit code.
+pub fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match dispatch(&words) {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// One line a verb.
+fn dispatch(words: &[OsString]) -> Result<ExitCode> {
+    let Some((verb, rest)) = words.split_first() else {
+        return Err(Error::new(Step::Usage, "", "nothing was asked for").hint("see `stockade help`"));
+    };
+    match verb.to_str() {
+        Some("run") => run::main(rest),
+        Some("plan") => plan::main(rest),
+        Some("doctor") => Ok(read("doctor", rest)?.map_or(ExitCode::SUCCESS, |matches| doctor::run(&matches).into())),
+        Some("completions") => generate::completions(rest),
+        Some("man") => generate::man(rest),
+        Some("schema") => generate::schema(rest),
+        Some("help" | "--help" | "-h") => help(rest.first()),
+        Some("version" | "--version" | "-V") => say(&format!("stockade {}\n", env!("CARGO_PKG_VERSION"))),
+        _ => Err(unknown_verb(verb)),
+    }
+}
+
+/// `stockade help [VERB]`.
+fn help(verb: Option<&OsString>) -> Result<ExitCode> {
+    let Some(verb) = verb else { return say(&grammar::grammar().render_help().to_string()) };
+    let grammar = verb.to_str().and_then(grammar::verb).ok_or_else(|| unknown_verb(verb))?;
+    say(&grammar.clone().render_long_help().to_string())
+}
+
+/// Reads the words of a verb; `None` when they asked for help, which is then printed.
+fn read(verb: &str, words: &[OsString]) -> Result<Option<clap::ArgMatches>> {
+    let grammar = grammar::verb(verb).ok_or_else(|| unknown_verb(&verb.into()))?;
+    match usage::read(grammar, words)? {
+        Read::Matches(matches) => Ok(Some(matches)),
+        Read::Help(text) => say(&text).map(|_| None),
+    }
+}
+
+fn unknown_verb(verb: &OsString) -> Error {
+    let verb = Bytes::from(verb).to_string();
+    let names = || grammar::VERBS.iter().map(|(name, _)| *name);
+    let error = Error::new(Step::Usage, &verb, "is not something stockade does");
+    match policy::nearest(&verb, names()) {
+        Some(near) => error.hint(format!("did you mean `stockade {near}`?")),
+        None => error.hint(format!("stockade {} … ; see `stockade help`", names().collect::<Vec<_>>().join("|"))),
+    }
+}
+
+/// Prints what was asked for. A reader that has seen enough and closed the pipe is not an error.
+fn say(text: &str) -> Result<ExitCode> {
+    match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            Err(Error::errno(Step::Output, "standard output", errno))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says what failed, on standard error. If that is closed there is nobody to tell.
+fn complain(error: &Error) {
+    let mut text = format!("stockade: {error}\n");
+    if let Some(hint) = &error.hint {
+        text.push_str(&format!("  hint: {}\n", printable(hint)));
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Says what should not go unnoticed.
+fn warn(warning: &str) {
+    let _ = std::io::stderr().write_all(format!("stockade: warning: {}\n", printable(warning)).as_bytes());
+}

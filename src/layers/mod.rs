@@ -25,6 +25,32 @@ pub struct Failure {
 /// Result of a child half.
 pub type Applied<T = ()> = Result<T, Failure>;
 
+/// A protection that the policy lets the run go without, and that this host does not give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Missing {
+    /// The limits on nested namespaces.
+    NamespaceLimits = 1,
+    /// An own session keyring.
+    Keyring = 2,
+}
+
+/// Several of them, as the child keeps and sends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MissingSet(pub u32);
+
+impl MissingSet {
+    /// Notes one.
+    pub fn add(&mut self, missing: Missing) {
+        self.0 |= missing as u32;
+    }
+
+    /// Those that were noted.
+    pub fn items(self) -> Vec<Missing> {
+        [Missing::NamespaceLimits, Missing::Keyring].into_iter().filter(|item| self.0 & *item as u32 != 0).collect()
+    }
+}
+
 /// Names the step and item that a system call belonged to.
 pub trait During<T> {
     /// As part of this step, about the plan's item with this index.

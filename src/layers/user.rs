@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Identity, IdMapping};
+use crate::plan::{IdMapping, Identity};
 use crate::sys::process::{self, Cloned};
 
 /// Host ids that no distribution hands out: above the container ranges of systemd, below its foreign range.
@@ -24,8 +24,7 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
 pub fn is_privileged() -> bool {
     const NEEDED: u64 = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID;
-    process::capabilities().is_ok_and(|sets| sets.effective & NEEDED == NEEDED)
-        && nix::unistd::geteuid().is_root()
+    process::capabilities().is_ok_and(|sets| sets.effective & NEEDED == NEEDED) && nix::unistd::geteuid().is_root()
 }
 
 /// One line of an id map, `user_namespaces(7)`.
@@ -131,9 +130,9 @@ fn choose_id(wanted: u32, uid_map: &str) -> Option<u32> {
 /// The caller's first range in a subordinate id file: start and length.
 pub fn subordinate(file: &str, uid: u32) -> Result<(u32, u32)> {
     let missing = |reason: &str| {
-        Error::new(Step::Identity, file, reason).hint(format!(
-            "add a range, as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER; or leave --subuid out"
-        ))
+        Error::new(Step::Identity, file, reason).hint(
+            "add a range, as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER; or leave --subuid out",
+        )
     };
     let text = std::fs::read_to_string(file).map_err(|error| Error::errno(Step::Identity, file, errno_of(&error)))?;
     let name = user_name(uid);
@@ -217,7 +216,11 @@ impl Users {
 fn write_file(proc_pid: &OwnedFd, name: &str, text: &str) -> Result<()> {
     let failed = |errno| {
         let error = Error::errno(Step::IdMap, name, errno);
-        if errno == Errno::EPERM { error.hint("`stockade doctor` says what restricts user namespaces here") } else { error }
+        if errno == Errno::EPERM {
+            error.hint("`stockade doctor` says what restricts user namespaces here")
+        } else {
+            error
+        }
     };
     let fd = openat(proc_pid, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
     File::from(fd).write_all(text.as_bytes()).map_err(|error| failed(errno_of(&error)))
@@ -230,7 +233,8 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
         command.args([extent.inside, extent.outside, extent.count].map(|number| number.to_string()));
     }
     let output = command.output().map_err(|error| {
-        Error::errno(Step::IdMap, program, errno_of(&error)).hint("install it (Debian: package uidmap), or leave --subuid out")
+        Error::errno(Step::IdMap, program, errno_of(&error))
+            .hint("install it (Debian: package uidmap), or leave --subuid out")
     })?;
     if output.status.success() {
         return Ok(());
@@ -242,10 +246,11 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
 /// A user namespace in which the host ids `owner` are those of the sandbox: what an idmapped mount takes.
 pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
     let failed = |errno| Error::errno(Step::Identity, "user namespace of the idmapped mounts", errno);
+    let parent = nix::unistd::getpid();
     match process::clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
         Cloned::Child => loop {
             // Only its namespace is wanted. The parent kills it; should the parent die first, so does this.
-            if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid().as_raw() == 1 {
+            if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid() != parent {
                 process::exit(1);
             }
             nix::unistd::pause();
@@ -258,7 +263,10 @@ pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
                 write_file(&proc_pid, "gid_map", &line(owner.1, users.host_gid))?;
                 openat(&proc_pid, "ns/user", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)
             })();
-            let _ = process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&pidfd), libc::SIGKILL);
+            // A filter that knows no pidfds must not leave us waiting for ever; the pid is its own until it is waited for.
+            if process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&pidfd), libc::SIGKILL).is_err() {
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            }
             let _ = process::wait4(pid);
             result
         }

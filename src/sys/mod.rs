@@ -6,11 +6,14 @@
 #![allow(unsafe_code)]
 
 pub mod file;
+pub mod inherited;
 pub mod landlock;
 pub mod mount;
 pub mod net;
 pub mod process;
 pub mod seccomp;
+pub mod socket;
+pub mod terminal;
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 

@@ -20,12 +20,9 @@ pub const IDMAP: u64 = libc::MOUNT_ATTR_IDMAP;
 pub const IN_ROOT: u64 = libc::RESOLVE_IN_ROOT;
 /// `RESOLVE_NO_MAGICLINKS`: `/proc/PID/fd/N` and its like are not followed.
 pub const NO_MAGICLINKS: u64 = libc::RESOLVE_NO_MAGICLINKS;
-/// `RESOLVE_NO_SYMLINKS`: no symlink is followed at all.
-pub const NO_SYMLINKS: u64 = libc::RESOLVE_NO_SYMLINKS;
 
 const MOVE_EMPTY_TO_EMPTY: libc::c_uint = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
 const MOVE_EMPTY_TO_PATH: libc::c_uint = 0x04;
-const FSCONFIG_SET_FLAG: libc::c_uint = 0;
 const FSCONFIG_SET_STRING: libc::c_uint = 1;
 const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 
@@ -45,19 +42,12 @@ impl FsContext {
         self.config(FSCONFIG_SET_STRING, Some(key), Some(value))
     }
 
-    /// Sets an option that has no value.
-    pub fn set_flag(&self, key: &CStr) -> Result<()> {
-        self.config(FSCONFIG_SET_FLAG, Some(key), None)
-    }
-
     /// Makes the file system and a detached mount of it with these attributes.
     pub fn mount(self, attributes: u64) -> Result<OwnedFd> {
         self.config(FSCONFIG_CMD_CREATE, None, None)?;
         let attributes = attributes as libc::c_uint; // fsmount's are the low 32 bits, all that exist
         // SAFETY: plain numbers.
-        check_fd(unsafe {
-            libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes)
-        })
+        check_fd(unsafe { libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes) })
     }
 
     fn config(&self, command: libc::c_uint, key: Option<&CStr>, value: Option<&CStr>) -> Result<()> {

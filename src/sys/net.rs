@@ -1,6 +1,5 @@
 //! Network interfaces.
 
-use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::os::fd::AsRawFd;
 
@@ -8,7 +7,7 @@ use super::{Result, check};
 
 /// Brings the loopback interface of this process's network namespace up, `netdevice(7)`.
 pub fn loopback_up() -> Result<()> {
-    let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).map_err(Errno::from)?;
+    let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     // SAFETY: all-zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_name[0] = b'l' as libc::c_char;

@@ -143,9 +143,9 @@ pub fn set_parent_death_signal(signal: libc::c_int) -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0).map(drop)
 }
 
-/// Makes this process unreadable and untraceable for its own user, `PR_SET_DUMPABLE` 0.
-pub fn set_not_dumpable() -> Result<()> {
-    prctl(libc::PR_SET_DUMPABLE, 0, 0).map(drop)
+/// Whether this process can be read and traced by its own user, and owns its files in /proc, `PR_SET_DUMPABLE`.
+pub fn set_dumpable(dumpable: bool) -> Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, dumpable.into(), 0).map(drop)
 }
 
 /// No execve will grant privileges any more, `PR_SET_NO_NEW_PRIVS`.
@@ -166,11 +166,6 @@ pub fn drop_bounding(capability: u32) -> Result<()> {
 /// Whether a capability, by number, is in the bounding set. `EINVAL` if the kernel has no such capability.
 pub fn in_bounding(capability: u32) -> Result<bool> {
     prctl(libc::PR_CAPBSET_READ, capability.into(), 0).map(|value| value == 1)
-}
-
-/// Empties the ambient set.
-pub fn clear_ambient() -> Result<()> {
-    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0).map(drop)
 }
 
 /// Adds a capability, by number, to the ambient set.
@@ -358,7 +353,9 @@ pub fn peek_child() -> Result<Option<ChildEvent>> {
 fn consume_stop(pid: Pid) {
     let info: *mut libc::siginfo_t = std::ptr::null_mut();
     // SAFETY: no information is asked for.
-    unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, libc::WSTOPPED | libc::WNOHANG | libc::__WALL) };
+    unsafe {
+        libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, libc::WSTOPPED | libc::WNOHANG | libc::__WALL)
+    };
 }
 
 /// Reaps one ended child.
@@ -386,4 +383,44 @@ pub fn kill_group(group: Pid, signal: libc::c_int) -> Result<()> {
 pub fn unshare_time() -> Result<()> {
     // SAFETY: changes only which time namespace later children are born into.
     check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into()).map(drop)
+}
+
+/// Gives SIGCHLD its default disposition: a caller that ignored it would otherwise leave us nothing to wait for.
+pub fn default_child_signal() {
+    // SAFETY: SIG_DFL installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Descriptor 0, 1 or 2, which std keeps open for the life of a process.
+pub fn borrow_standard(number: RawFd) -> BorrowedFd<'static> {
+    assert!((0..=2).contains(&number));
+    // SAFETY: std opens /dev/null on the three at start if they are closed, and nobody here ever closes them.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// `PIDFD_GET_INFO` gives this since Linux 6.13; before, `/proc/self/fdinfo` has it as text.
+const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B;
+
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroupid: u64,
+    pid: u32,
+    tgid: u32,
+    ppid: u32,
+    ids: [u32; 8],
+    exit_code: i32,
+}
+
+/// The process id, in this process's pid namespace, of the process a pidfd refers to.
+pub fn pid_of(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let mut info = PidfdInfo { mask: 1, ..PidfdInfo::default() };
+    // SAFETY: the request's size field is that of `info`, a live local.
+    let answered = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) } == 0;
+    if answered {
+        return Some(info.pid as i32);
+    }
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }

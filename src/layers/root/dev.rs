@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, makedev};
 use nix::unistd::symlinkat;
 
 use super::mounts::{Made, make_directory};
-use super::source::Source;
+use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::Bytes;
@@ -27,6 +27,8 @@ const NODES: [(&CStr, &str, u64, u64); 6] = [
     (c"urandom", "/dev/urandom", 1, 9),
     (c"tty", "/dev/tty", 5, 0),
 ];
+
+const NODE_ATTRIBUTES: u64 = NOSUID | NOEXEC;
 
 const LINKS: [(&CStr, &CStr); 5] = [
     (c"fd", c"/proc/self/fd"),
@@ -80,6 +82,9 @@ pub fn prepare(index: usize, devices: &[Bytes], privileged: bool) -> Result<Dev>
 fn open_node(path: &Path, privileged: bool) -> Result<Source> {
     let object = || path.display().to_string();
     let source = Source::open(path, privileged).map_err(|errno| Error::errno(Step::Device, object(), errno))?;
+    source
+        .set_attributes(bind_attributes(NODE_ATTRIBUTES))
+        .map_err(|errno| Error::errno(Step::Device, object(), errno))?;
     if !source.is_char_device() {
         return Err(Error::new(Step::Device, object(), "is not a character device")
             .hint("block devices are never given to a sandbox"));
@@ -138,6 +143,6 @@ impl Node {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let place = openat(tmpfs, self.name.as_c_str(), flags, Mode::from_bits_truncate(0o444))?;
-        self.source.attach(NOSUID | NOEXEC, place)
+        self.source.attach(NODE_ATTRIBUTES, place)
     }
 }

@@ -1,9 +1,9 @@
 //! The root: what the workload sees as `/`, and that it sees nothing else.
 //!
-//! In the child, whose mount namespace is a private copy of the caller's, three mounts are stacked on the old `/`: the
-//! scratch tmpfs, for a `--rootfs` that lacks mount points the directory itself, and on top the new root, on which the plan's
-//! mounts are then attached, fd to fd. `pivot_root(2)` swaps the top of the stack with the old root, which is detached with
-//! everything that was stacked on it.
+//! In the child, whose mount namespace is a private copy of the caller's, the new root is stacked on the old `/` and the
+//! plan's mounts are attached to it, fd to fd. Between the two may hide what overlayfs and old kernels want attached: the
+//! directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)` swaps the top of the stack with
+//! the old root, and everything else is detached.
 
 mod dev;
 mod mounts;
@@ -17,15 +17,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
-use nix::sys::stat::{Mode, SFlag, mknodat};
+use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::time::{ClockId, clock_gettime};
 
 pub use self::mounts::{Made, Powers};
 use self::mounts::{Ready, make_directory};
 use self::place::{Places, Shape};
 use self::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
-use crate::layers::{Applied, During};
+use crate::layers::{Applied, During, Missing, MissingSet};
 use crate::plan::{Facility, Plan, Root};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
 use crate::sys::process;
@@ -41,7 +42,7 @@ pub struct PreparedRoot {
     read_only: Vec<CString>,
     cwd: CString,
     oom_score: Option<CString>,
-    time_offsets: Option<CString>,
+    clock: Option<Clock>,
     limits_may_fail: bool,
 }
 
@@ -55,6 +56,8 @@ enum Base {
 #[derive(Debug)]
 pub struct BuiltRoot {
     root: OwnedFd,
+    /// How many mounts hide between it and the old root.
+    hidden: usize,
     /// The scratch tmpfs.
     pub scratch: OwnedFd,
     /// The devpts instance, for a terminal.
@@ -87,14 +90,15 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
         read_only: proc::prepare(&plan.readonly_paths)?,
         cwd: place::relative(plan.command.cwd.as_path())?,
         oom_score: plan.oom_score_adj.map(|score| CString::new(score.to_string()).expect("digits hold no NUL")),
-        time_offsets: plan.namespaces.time.then(time_offsets).transpose()?,
+        clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         limits_may_fail: plan.allow_degraded.contains(&Facility::NamespaceLimits),
     })
 }
 
 fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Source)> {
     let failed = |errno| {
-        Error::errno(Step::Source, path.display().to_string(), errno).hint("--rootfs takes a directory that you can enter")
+        Error::errno(Step::Source, path.display().to_string(), errno)
+            .hint("--rootfs takes a directory that you can enter")
     };
     let source = Source::open(path, privileged).map_err(failed)?;
     if !source.is_dir() {
@@ -107,48 +111,68 @@ fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Sou
 
 const ROOTFS_ATTRIBUTES: u64 = RDONLY | NOSUID | NODEV;
 
-/// Offsets that set the new namespace's monotonic and boot clocks back to about zero.
-fn time_offsets() -> Result<CString> {
-    use nix::time::{ClockId, clock_gettime};
-    let now = |clock| clock_gettime(clock).map_err(|errno| Error::errno(Step::TimeNamespace, "", errno));
-    let (monotonic, boot) = (now(ClockId::CLOCK_MONOTONIC)?, now(ClockId::CLOCK_BOOTTIME)?);
-    // Whole seconds, so that the clocks are never before zero.
-    let text = format!("monotonic {} 0\nboottime {} 0\n", -monotonic.tv_sec(), -boot.tv_sec());
-    Ok(CString::new(text).expect("digits hold no NUL"))
+/// The clocks of a time namespace of our own.
+#[derive(Debug)]
+struct Clock {
+    offsets: CString,
+    /// The monotonic clock outside, in seconds, when this was made.
+    outside: i64,
+}
+
+impl Clock {
+    /// Offsets that set the new namespace's monotonic and boot clocks back to about zero.
+    fn at_zero() -> Result<Self> {
+        let now = |clock| clock_gettime(clock).map_err(|errno| Error::errno(Step::TimeNamespace, "", errno));
+        let (monotonic, boot) = (now(ClockId::CLOCK_MONOTONIC)?, now(ClockId::CLOCK_BOOTTIME)?);
+        // Whole seconds, so that the clocks are never before zero.
+        let text = format!("monotonic {} 0\nboottime {} 0\n", -monotonic.tv_sec(), -boot.tv_sec());
+        Ok(Self { offsets: CString::new(text).expect("digits hold no NUL"), outside: monotonic.tv_sec() })
+    }
 }
 
 impl PreparedRoot {
     /// Child half: builds the root on top of the old one.
-    pub fn build(&self) -> Applied<BuiltRoot> {
-        let scratch = self.mount_scratch().during(Step::MountRoot, 0)?;
-        let root = self.mount_base(scratch.as_fd()).during(Step::MountRoot, 1)?;
+    pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
+        let mut hidden = 0;
+        let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
+        let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
         let mut made = Made::default();
         for ready in &self.mounts {
             ready.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
         }
         proc::mask(root.as_fd(), scratch.as_fd(), &self.masked)?;
-        self.write_settings(made.proc.as_ref())?;
+        let proc = self.open_proc(made.proc)?;
+        self.write_settings(proc.as_fd())?;
+        let limits = proc::open_limits(proc.as_fd())?;
         proc::freeze(root.as_fd(), &self.read_only)?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
         if let Some(dev) = &made.dev {
             mount::set_attributes(dev, read_only).during(Step::MountRoot, 2)?;
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
-        Ok(BuiltRoot { root, scratch, devpts: made.devpts })
+        // Last, because a detached mount counts as a mount namespace.
+        match proc::forbid_namespaces(limits.as_fd()) {
+            Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
+            result => result?,
+        }
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts })
     }
 
-    fn mount_scratch(&self) -> std::result::Result<OwnedFd, Errno> {
+    fn mount_scratch(&self, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
         let context = FsContext::open(c"tmpfs")?;
         context.set(c"size", &self.scratch_size)?;
         context.set(c"nr_inodes", &self.scratch_inodes)?;
         context.set(c"mode", c"755")?;
         let scratch = context.mount(NOSUID | NODEV)?;
-        // Before Linux 6.15 a mount can be cloned only where it is attached: here, out of the workload's sight.
-        mount::attach_over_root(&scratch)?;
+        // Before Linux 6.15 a mount can be cloned only where it is attached: then here, out of the workload's sight.
+        if mount::clone_tree(scratch.as_fd(), c"", false).is_err() {
+            mount::attach_over_root(&scratch)?;
+            *hidden += 1;
+        }
         Ok(scratch)
     }
 
-    fn mount_base(&self, scratch: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
+    fn mount_base(&self, scratch: BorrowedFd<'_>, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
         let root = match &self.base {
             Base::Tmpfs => {
                 let context = FsContext::open(c"tmpfs")?;
@@ -165,6 +189,7 @@ impl PreparedRoot {
             }
             Base::Directory { source, skeleton } => source.detached(ROOTFS_ATTRIBUTES, |tree| {
                 mount::attach_over_root(tree)?;
+                *hidden += 1;
                 overlay(tree.as_fd(), scratch, skeleton)
             })?,
         };
@@ -172,26 +197,25 @@ impl PreparedRoot {
         Ok(root)
     }
 
-    fn write_settings(&self, proc: Option<&OwnedFd>) -> Applied {
-        let host;
-        let proc = match proc {
-            Some(proc) => proc.as_fd(),
-            None => {
-                host = host_proc().during(Step::NamespaceLimits, 0)?;
-                host.as_fd()
-            }
-        };
+    /// The sandbox's own full procfs, or the one of the old root where it has none.
+    fn open_proc(&self, made: Option<OwnedFd>) -> Applied<OwnedFd> {
+        made.map_or_else(host_proc, Ok).during(Step::NamespaceLimits, 0)
+    }
+
+    fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
+        if self.oom_score.is_none() && self.clock.is_none() {
+            return Ok(());
+        }
+        // The change of ids took our own files in /proc away from us. Nothing else runs inside yet.
+        process::set_dumpable(true).during(Step::OomScore, 0)?;
         if let Some(text) = &self.oom_score {
             proc::set_oom_score(proc, text)?;
         }
-        if let Some(text) = &self.time_offsets {
+        if let Some(clock) = &self.clock {
             process::unshare_time().during(Step::TimeNamespace, 0)?;
-            proc::set_time_offsets(proc, text)?;
+            proc::set_time_offsets(proc, &clock.offsets)?;
         }
-        match proc::forbid_namespaces(proc) {
-            Err(_) if self.limits_may_fail => Ok(()), // the report says what was read back
-            result => result,
-        }
+        Ok(())
     }
 
     /// Names the mount or path that a failure of [`Self::build`] was about.
@@ -212,8 +236,22 @@ impl BuiltRoot {
     pub fn pivot(&self) -> Applied {
         nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
         mount::pivot_to_cwd().during(Step::Pivot, 0)?;
-        umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
-        nix::unistd::chdir(c"/").during(Step::Pivot, 2)
+        // The old root now lies on top of the new one, and what was stacked on it on top of that.
+        for _ in 0..=self.hidden {
+            umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
+        }
+        nix::unistd::chdir(c"/").during(Step::Pivot, 2)?;
+        self.verify_root().during(Step::Pivot, 3)
+    }
+
+    /// That `/` and what lies above it are the new root and nothing else.
+    fn verify_root(&self) -> std::result::Result<(), Errno> {
+        let identity = |fd: OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let expected = fstat(&self.root).map(|stat| (stat.st_dev, stat.st_ino))?;
+        let above = identity(open(c"/..", flags, Mode::empty())?)?;
+        let root = identity(open(c"/", flags, Mode::empty())?)?;
+        if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
     /// Opens a path inside, symlinks and `..` resolved within the root.
@@ -223,6 +261,13 @@ impl BuiltRoot {
 }
 
 impl PreparedRoot {
+    /// Child half, in the workload's process: whether it reads its own clocks.
+    pub fn verify_clock(&self) -> Applied {
+        let Some(clock) = &self.clock else { return Ok(()) };
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during(Step::Verify, 3)?;
+        if now.tv_sec() < clock.outside.max(1) { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 3) }
+    }
+
     /// Child half: enters the working directory, which lies inside whatever symlinks lead there.
     pub fn enter_cwd(&self, built: &BuiltRoot) -> Applied {
         if self.cwd.is_empty() {
@@ -250,6 +295,8 @@ fn overlay(
     }
     let context = FsContext::open(c"overlay")?;
     context.set(c"lowerdir", lower_directories(upper.as_fd(), rootfs).as_c_str())?;
+    context.set(c"redirect_dir", c"nofollow")?; // the layers may hold hostile redirects
+    context.set(c"metacopy", c"off")?;
     context.mount(NOSUID | NODEV | RDONLY)
 }
 

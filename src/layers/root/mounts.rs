@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -23,7 +24,7 @@ pub struct Powers<'a> {
     /// Whether mounts can be cloned and idmapped before the new namespaces exist.
     pub privileged: bool,
     /// Makes the user namespace of an idmapped mount for files of this host user and group.
-    pub idmap: &'a mut dyn FnMut((u32, u32)) -> Result<OwnedFd>,
+    pub idmap: &'a mut dyn FnMut((u32, u32)) -> Result<Rc<OwnedFd>>,
 }
 
 /// One mount, ready to be made.

@@ -80,8 +80,7 @@ impl<'a> Places<'a> {
         let (below, owner) = self.covering(destination);
         let mut place = Place { directories: Vec::new(), path: relative(destination)?, create: None };
         if owner == Ground::Ours {
-            let outermost_first: Vec<_> =
-                destination.ancestors().skip(1).take_while(|path| *path != below).collect();
+            let outermost_first: Vec<_> = destination.ancestors().skip(1).take_while(|path| *path != below).collect();
             for directory in outermost_first.into_iter().rev() {
                 if self.made.insert(directory.to_owned()) {
                     place.directories.push(relative(directory)?);
@@ -131,8 +130,10 @@ impl<'a> Places<'a> {
             match openat(rootfs.as_fd(), relative(directory)?.as_c_str(), flags, Mode::empty()) {
                 Ok(_) | Err(Errno::ENOENT) => {}
                 Err(Errno::ENOTDIR | Errno::ELOOP) => {
-                    return Err(failed(Errno::ENOENT)
-                        .hint(format!("{} is not a directory in the root; create the mount point there", directory.display())));
+                    return Err(failed(Errno::ENOENT).hint(format!(
+                        "{} is not a directory in the root; create the mount point there",
+                        directory.display()
+                    )));
                 }
                 Err(errno) => return Err(failed(errno)),
             }

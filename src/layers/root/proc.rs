@@ -1,7 +1,7 @@
 //! What is done to and through procfs: covered and read-only paths, and the settings that live there.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -71,22 +71,28 @@ fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<(), Errn
 
 /// How many namespaces may be made inside: none of any kind. `user` alone already stops the unprivileged.
 const NAMESPACE_LIMITS: [&CStr; 8] = [
-    c"sys/user/max_user_namespaces",
-    c"sys/user/max_mnt_namespaces",
-    c"sys/user/max_pid_namespaces",
-    c"sys/user/max_net_namespaces",
-    c"sys/user/max_ipc_namespaces",
-    c"sys/user/max_uts_namespaces",
-    c"sys/user/max_cgroup_namespaces",
-    c"sys/user/max_time_namespaces",
+    c"max_user_namespaces",
+    c"max_mnt_namespaces",
+    c"max_pid_namespaces",
+    c"max_net_namespaces",
+    c"max_ipc_namespaces",
+    c"max_uts_namespaces",
+    c"max_cgroup_namespaces",
+    c"max_time_namespaces",
 ];
 
-/// Child half: forbids further namespaces below this user namespace, `namespaces(7)`.
+/// Child half: the directory of the limits, opened while it can still be written.
 ///
 /// Any procfs shows the limits of the caller's own user namespace, so the host's serves where the sandbox has none.
-pub fn forbid_namespaces(proc: BorrowedFd<'_>) -> Applied {
+pub fn open_limits(proc: BorrowedFd<'_>) -> Applied<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    openat(proc, c"sys/user", flags, Mode::empty()).during(Step::NamespaceLimits, 0)
+}
+
+/// Child half: forbids further namespaces below this user namespace, `namespaces(7)`.
+pub fn forbid_namespaces(limits: BorrowedFd<'_>) -> Applied {
     for (index, name) in NAMESPACE_LIMITS.iter().enumerate() {
-        write_setting(proc, name, b"0").during(Step::NamespaceLimits, index)?;
+        write_setting(limits, name, b"0").during(Step::NamespaceLimits, index)?;
     }
     Ok(())
 }

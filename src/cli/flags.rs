@@ -1,0 +1,226 @@
+//! From the words of `run` and `plan` to settings: the topmost layer of the policy.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+
+use crate::error::{Error, Result, Step};
+use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
+use crate::policy::mount::MountRequest;
+use crate::policy::ulimit::Ulimit;
+use crate::policy::value::{HostPath, Id, Limit, SandboxPath, UserMap, UserName, Value};
+use crate::policy::{Settings, env_file, nearest, units};
+
+/// What the flags say.
+#[derive(Debug)]
+pub struct Flags {
+    /// Everything that a policy could say too.
+    pub settings: Settings,
+    /// Environment files that were read, as named and as they really are.
+    pub files: Vec<PathBuf>,
+}
+
+/// The flags as settings. Relative paths of environment files start in `cwd`; those of mounts are anchored later.
+pub fn settings(words: &ArgMatches, cwd: Option<&Path>) -> Result<Flags> {
+    let mut settings = Settings {
+        rootfs: one(words, "rootfs")?,
+        workspace: one(words, "workspace")?,
+        mounts: mounts(words)?,
+        sysfs: on(words, "sysfs"),
+        devices: many(words, "device")?,
+        cwd: one(words, "workdir")?,
+        umask: one(words, "umask")?,
+        hostname: one(words, "hostname")?,
+        network: network(words)?,
+        time_namespace: on(words, "time-namespace"),
+        init: on(words, "no-init").map(|no_init| !no_init),
+        oom_score_adj: one(words, "oom-score-adj")?,
+        allow_degraded: allow_degraded(words)?,
+        ..Settings::default()
+    };
+    settings.capabilities.add = many(words, "cap-add")?;
+    settings.capabilities.drop = many(words, "cap-drop")?;
+    settings.budget.memory = one(words, "memory")?;
+    settings.budget.cpus = one(words, "cpus")?;
+    settings.budget.pids = match raw(words, "pids-limit") {
+        // Docker's word for no limit.
+        Some(word) if word == "-1" => Some(Limit::Unlimited),
+        _ => one(words, "pids-limit")?,
+    };
+    settings.scratch.size = one(words, "scratch-size")?;
+    settings.scratch.inodes = one(words, "scratch-inodes")?;
+    settings.deadlines.timeout = one(words, "timeout")?;
+    settings.deadlines.cpu_time = one(words, "cpu-time")?;
+    settings.deadlines.idle_timeout = one(words, "idle-timeout")?;
+    settings.deadlines.kill_after = one(words, "kill-after")?;
+    settings.stdio.stdin = on(words, "interactive");
+    settings.stdio.tty = on(words, "tty");
+    output_limit(words, &mut settings)?;
+    ulimits(words, &mut settings)?;
+    user(words, &mut settings)?;
+    let files = environment(words, cwd, &mut settings)?;
+    Ok(Flags { settings, files })
+}
+
+fn wrong(flag: &str, reason: String) -> Error {
+    Error::new(Step::Usage, format!("--{flag}"), reason)
+}
+
+fn raw<'a>(words: &'a ArgMatches, flag: &str) -> Option<&'a OsStr> {
+    words.get_one::<OsString>(flag).map(OsString::as_os_str)
+}
+
+fn all<'a>(words: &'a ArgMatches, flag: &str) -> impl Iterator<Item = &'a OsStr> + use<'a> {
+    words.get_many::<OsString>(flag).into_iter().flatten().map(OsString::as_os_str)
+}
+
+fn one<T: Value>(words: &ArgMatches, flag: &str) -> Result<Option<T>> {
+    raw(words, flag).map(|word| T::parse(word.as_bytes())).transpose().map_err(|reason| wrong(flag, reason))
+}
+
+fn many<T: Value>(words: &ArgMatches, flag: &str) -> Result<Vec<T>> {
+    all(words, flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
+}
+
+/// `Some(true)` when the switch was given; a switch that was not says nothing.
+fn on(words: &ArgMatches, flag: &str) -> Option<bool> {
+    words.get_flag(flag).then_some(true)
+}
+
+fn shown(word: &OsStr) -> String {
+    format!("\"{}\"", Bytes::from(word))
+}
+
+fn mounts(words: &ArgMatches) -> Result<Vec<MountRequest>> {
+    type Parse = fn(&[u8]) -> std::result::Result<MountRequest, String>;
+    let kinds: [(&str, Parse); 5] = [
+        ("volume", MountRequest::volume),
+        ("mount", MountRequest::mount_flag),
+        ("tmpfs", MountRequest::tmpfs),
+        ("ro", |path| MountRequest::same_path(path, true)),
+        ("rw", |path| MountRequest::same_path(path, false)),
+    ];
+    let mut mounts = Vec::new();
+    for (flag, parse) in kinds {
+        for word in all(words, flag) {
+            let mount = parse(word.as_bytes());
+            mounts.push(mount.map_err(|reason| wrong(flag, format!("{}: {reason}", shown(word))))?);
+        }
+    }
+    Ok(mounts)
+}
+
+fn network(words: &ArgMatches) -> Result<Option<Network>> {
+    let Some(word) = raw(words, "network") else { return Ok(None) };
+    match word.as_bytes() {
+        b"none" => Ok(Some(Network::None)),
+        b"loopback" => Ok(Some(Network::Loopback)),
+        b"host" => Ok(Some(Network::Host)),
+        _ => Err(wrong("network", format!("{} is not none, loopback or host", shown(word)))),
+    }
+}
+
+fn allow_degraded(words: &ArgMatches) -> Result<Vec<Facility>> {
+    let known = || Facility::ALL.iter().map(|facility| facility.name());
+    let facility = |word: &OsStr| {
+        let name = word.to_str().unwrap_or_default();
+        name.parse::<Facility>().map_err(|()| {
+            let names = known().collect::<Vec<_>>().join(", ");
+            let near = nearest(name, known()).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+            wrong("allow-degraded", format!("{} is not a protection that a run can go without", shown(word)))
+                .hint(format!("{near}known are {names}"))
+        })
+    };
+    all(words, "allow-degraded").map(facility).collect()
+}
+
+/// `N[,head|tail|kill]`.
+fn output_limit(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
+    let Some(word) = raw(words, "output-limit") else { return Ok(()) };
+    let bytes = word.as_bytes();
+    let (size, keep) = match bytes.iter().position(|byte| *byte == b',') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    };
+    let limit = Limit::parse(size).map_err(|reason| wrong("output-limit", reason))?;
+    settings.stdio.output_limit = Some(limit);
+    settings.stdio.output_keep = match keep {
+        None => None,
+        Some(b"head") => Some(Keep::Head),
+        Some(b"tail") => Some(Keep::Tail),
+        Some(b"kill") => Some(Keep::Kill),
+        Some(other) => {
+            let other = Bytes::from(other.to_vec());
+            return Err(wrong("output-limit", format!("\"{other}\" is not head, tail or kill")));
+        }
+    };
+    Ok(())
+}
+
+/// `NAME=SOFT[:HARD]`, with docker's names.
+fn ulimits(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
+    for word in all(words, "ulimit") {
+        let fail = |reason: String| wrong("ulimit", format!("{}: {reason}", shown(word)));
+        let text = word.to_str().ok_or_else(|| fail("is not UTF-8".into()))?;
+        let (name, limit) = text.split_once('=').ok_or_else(|| fail("lacks a value: NAME=SOFT[:HARD]".into()))?;
+        let resource: RlimitResource = name.parse().map_err(|()| {
+            let known = || RlimitResource::ALL.iter().map(|resource| resource.name());
+            let near = nearest(name, known()).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+            fail(format!("{name:?} is not a resource"))
+                .hint(format!("{near}known are {}", known().collect::<Vec<_>>().join(", ")))
+        })?;
+        let limit = Ulimit::parse(limit.as_bytes()).map_err(fail)?;
+        settings.ulimits.insert(resource, limit);
+    }
+    Ok(())
+}
+
+fn user(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
+    let user = &mut settings.user;
+    let named = |name: &str, home: &str| (Some(UserName(name.into())), Some(SandboxPath(home.into())));
+    match raw(words, "user").map(OsStr::as_bytes) {
+        None => {}
+        Some(b"root" | b"0" | b"0:0") => {
+            (user.name, user.home) = named("root", "/root");
+            (user.uid, user.gid) = (Some(Id(0)), Some(Id(0)));
+        }
+        Some(b"sandbox") => {
+            (user.name, user.home) = named("sandbox", "/home/sandbox");
+            (user.uid, user.gid) = (Some(Id(1000)), Some(Id(1000)));
+        }
+        Some(other) => {
+            let text = std::str::from_utf8(other).map_err(|_| wrong("user", "is not UTF-8".into()))?;
+            // Names are not looked up: the sandbox knows two, and a host's name would mean nothing inside.
+            let (uid, gid) = units::id_pair(text)
+                .map_err(|reason| wrong("user", reason).hint("UID[:GID] as numbers, or one of root and sandbox"))?;
+            (user.uid, user.gid) = (Some(Id(uid)), Some(Id(gid)));
+        }
+    }
+    let subordinate = words.get_flag("subuid");
+    user.map = match raw(words, "host-user") {
+        Some(_) if subordinate => return Err(wrong("host-user", "cannot be used together with --subuid".into())),
+        Some(word) => {
+            let text = word.to_str().ok_or_else(|| wrong("host-user", "is not UTF-8".into()))?;
+            Some(UserMap::host(text).map_err(|reason| wrong("host-user", reason))?)
+        }
+        None => subordinate.then_some(UserMap(IdMapping::Subordinate)),
+    };
+    Ok(())
+}
+
+/// `--env-file` first, then `-e`, as docker has it: the latest word about a variable counts.
+fn environment(words: &ArgMatches, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<PathBuf>> {
+    let env = &mut settings.env;
+    let mut files = Vec::new();
+    for file in all(words, "env-file") {
+        HostPath::parse(file.as_bytes()).map_err(|reason| wrong("env-file", reason))?;
+        files.extend(env_file::read(env, Path::new(file), cwd)?);
+    }
+    for word in all(words, "env") {
+        env_file::add(env, word.as_bytes()).map_err(|reason| wrong("env", reason))?;
+    }
+    env.keep = on(words, "keep-env");
+    Ok(files)
+}

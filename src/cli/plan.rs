@@ -1,0 +1,21 @@
+//! `stockade plan`: what a run would do, as text or JSON.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use super::{intake, plan_text, say, warn};
+use crate::error::{Error, Result, Step};
+
+/// Prints the plan of these words; runs nothing and writes no report.
+pub fn main(words: &[OsString]) -> Result<ExitCode> {
+    let Some(matches) = super::read("plan", words)? else { return Ok(ExitCode::SUCCESS) };
+    let resolved = intake::plan(&matches, intake::id(&matches)?)?;
+    for warning in &resolved.warnings {
+        warn(warning);
+    }
+    if matches.get_flag("json") {
+        let json = serde_json::to_string_pretty(&resolved.plan);
+        return say(&(json.map_err(|error| Error::new(Step::Plan, "", error.to_string()))? + "\n"));
+    }
+    say(&plan_text::text(&resolved.plan))
+}

@@ -1,0 +1,185 @@
+//! A plan as text: grouped, one thing a line, nothing that could drive a terminal.
+
+use std::fmt::{Display, Write as _};
+
+use crate::plan::{Bytes, IdMapping, Keep, Mount, MountKind, Network, Plan, Root};
+
+/// The whole plan. Every line is `indentation name value`; values are escaped.
+pub fn text(plan: &Plan) -> String {
+    let mut out = Text(String::with_capacity(4_096));
+    command(plan, &mut out);
+    identity(plan, &mut out);
+    isolation(plan, &mut out);
+    files(plan, &mut out);
+    limits(plan, &mut out);
+    out.0
+}
+
+struct Text(String);
+
+impl Text {
+    fn group(&mut self, name: &str) {
+        let gap = if self.0.is_empty() { "" } else { "\n" };
+        let _ = writeln!(self.0, "{gap}{name}");
+    }
+    fn line(&mut self, name: &str, value: impl Display) {
+        let _ = writeln!(self.0, "  {name:<18} {value}");
+    }
+}
+
+fn command(plan: &Plan, out: &mut Text) {
+    out.group("command");
+    out.line("sandbox", &plan.id);
+    for word in &plan.command.argv {
+        out.line("argv", quoted(word));
+    }
+    for entry in &plan.command.env {
+        out.line("env", quoted(entry));
+    }
+    out.line("cwd", quoted(&plan.command.cwd));
+    out.line("umask", format!("{:03o}", plan.command.umask));
+    out.line("stdin", if plan.stdio.stdin { "the caller's" } else { "empty" });
+    out.line("terminal", if plan.stdio.tty { "own" } else { "none" });
+    match plan.stdio.output_limit {
+        None => out.line("output", "passed through"),
+        Some(limit) => {
+            let keep = match limit.keep {
+                Keep::Head => "the beginning is kept",
+                Keep::Tail => "the end is kept",
+                Keep::Kill => "more ends the run",
+            };
+            out.line("output", format!("{} of each stream, {keep}", size(limit.bytes)));
+        }
+    }
+}
+
+fn identity(plan: &Plan, out: &mut Text) {
+    let identity = &plan.identity;
+    out.group("user");
+    out.line("inside", format!("{} ({}:{})", identity.user, identity.uid, identity.gid));
+    out.line("home", quoted(&identity.home));
+    match &identity.mapping {
+        IdMapping::Single => out.line("outside", "one unprivileged id, chosen at launch"),
+        IdMapping::HostUser { uid, gid } => out.line("outside", format!("host user {uid}:{gid}")),
+        IdMapping::Subordinate => out.line("outside", "the caller's subordinate ids"),
+    }
+    let capabilities: Vec<&str> = plan.capabilities.iter().map(|capability| capability.name()).collect();
+    out.line("capabilities", if capabilities.is_empty() { "none".into() } else { capabilities.join(" ") });
+}
+
+fn isolation(plan: &Plan, out: &mut Text) {
+    let namespaces = &plan.namespaces;
+    out.group("isolation");
+    let mut own = vec!["user", "mount", "pid"];
+    own.extend(namespaces.ipc.then_some("ipc"));
+    own.extend(namespaces.uts.then_some("uts"));
+    own.extend(namespaces.cgroup.then_some("cgroup"));
+    own.extend(namespaces.time.then_some("time"));
+    own.extend((namespaces.network != Network::Host).then_some("network"));
+    out.line("namespaces", own.join(" "));
+    let network = match namespaces.network {
+        Network::None => "none: only lo",
+        Network::Loopback => "loopback: only lo",
+        Network::Host => "host: not isolated",
+    };
+    out.line("network", network);
+    if let Some(hostname) = &plan.hostname {
+        out.line("hostname", quoted(hostname));
+    }
+    out.line("pid 1", if plan.init { "init" } else { "the command" });
+    let degraded: Vec<&str> = plan.allow_degraded.iter().map(|facility| facility.name()).collect();
+    out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });
+}
+
+fn files(plan: &Plan, out: &mut Text) {
+    out.group("files");
+    match &plan.root {
+        Root::Synthetic => out.line("/", "own, empty, read-only"),
+        Root::Directory(path) => out.line("/", format!("host {}, read-only", quoted(path))),
+    }
+    for mount in &plan.mounts {
+        out.line(&quoted(&mount.destination), what(mount));
+    }
+    let scratch = plan.scratch;
+    out.line("scratch", format!("{} and {} files for all of it", size(scratch.size_bytes), scratch.nr_inodes));
+    for path in &plan.masked_paths {
+        out.line("masked", quoted(path));
+    }
+    for path in &plan.readonly_paths {
+        out.line("read-only", quoted(path));
+    }
+}
+
+fn what(mount: &Mount) -> String {
+    let access = if mount.read_only { "ro" } else { "rw" };
+    let noexec = if mount.noexec { " noexec" } else { "" };
+    let optional = if mount.optional { " optional" } else { "" };
+    let flags = format!("{access}{noexec}{optional}");
+    match &mount.kind {
+        MountKind::Bind { source } => format!("host {}, {flags}", quoted(source)),
+        MountKind::AsHost => format!("as on the host, {flags}"),
+        MountKind::Tmpfs { size_bytes, nr_inodes, mode } => {
+            format!("tmpfs of {} and {nr_inodes} files, mode {mode:o}, {flags}", size(*size_bytes))
+        }
+        MountKind::Scratch { mode } => format!("scratch, mode {mode:o}, {flags}"),
+        MountKind::Proc { pid_only: false } => format!("proc, {flags}"),
+        MountKind::Proc { pid_only: true } => format!("proc, processes only, {flags}"),
+        MountKind::Sysfs => format!("sysfs, {flags}"),
+        MountKind::Dev { devices } if devices.is_empty() => "own devices".into(),
+        MountKind::Dev { devices } => {
+            format!("own devices and {}", devices.iter().map(quoted).collect::<Vec<_>>().join(" "))
+        }
+        MountKind::Mqueue => format!("message queues, {flags}"),
+        MountKind::File { content, mode } => format!("generated, {} bytes, mode {mode:o}", content.as_bytes().len()),
+        MountKind::Symlink { target } => format!("symlink to {}", quoted(target)),
+    }
+}
+
+fn limits(plan: &Plan, out: &mut Text) {
+    out.group("limits");
+    let deadlines = plan.deadlines;
+    out.line("timeout", deadlines.wall_us.map_or("none".into(), time));
+    out.line("cpu time", deadlines.cpu_us.map_or("none".into(), time));
+    out.line("idle timeout", deadlines.idle_us.map_or("none".into(), time));
+    out.line("kill after", time(deadlines.kill_after_us));
+    out.line("memory", plan.budget.memory_bytes.map_or("unlimited".into(), size));
+    let cpus = |us: u64| {
+        format!("{}.{:05}", us / 100_000, us % 100_000).trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    out.line("cpus", plan.budget.cpu_quota_us.map_or("unlimited".into(), cpus));
+    out.line("pids", plan.budget.pids.map_or("unlimited".into(), |pids| pids.to_string()));
+    if let Some(adjustment) = plan.oom_score_adj {
+        out.line("oom_score_adj", adjustment);
+    }
+    for limit in &plan.rlimits {
+        let bound = |bound: Option<u64>| bound.map_or("unlimited".to_owned(), |bound| bound.to_string());
+        let clamp = if limit.clamp { ", or the caller's own if that is lower" } else { "" };
+        let name = format!("ulimit {}", limit.resource.name());
+        out.line(&name, format!("{}:{}{clamp}", bound(limit.soft), bound(limit.hard)));
+    }
+    out.group("policy");
+    out.line("sha256", &plan.policy_sha256);
+}
+
+/// As it is when nothing in it could be misread, quoted otherwise. Control characters are escaped by [`Bytes`].
+fn quoted(bytes: &Bytes) -> String {
+    let text = bytes.to_string();
+    let plain = !text.is_empty() && text.chars().all(|c| !c.is_whitespace() && !matches!(c, '"' | '\\' | ','));
+    if plain { text } else { format!("\"{}\"", text.replace('"', "\\\"")) }
+}
+
+fn size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    match units.into_iter().find(|(shift, _)| bytes != 0 && bytes.trailing_zeros() >= *shift) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+fn time(us: u64) -> String {
+    match us {
+        _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        _ if us.is_multiple_of(1_000) => format!("{}ms", us / 1_000),
+        _ => format!("{us}us"),
+    }
+}

@@ -1,0 +1,174 @@
+//! Where a report goes: a file that appears whole or not at all, or a descriptor of the caller's.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl, open, openat, renameat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+
+use crate::error::{Error, Result, Step};
+use crate::plan::Bytes;
+use crate::report::Report;
+use crate::sys::inherited;
+
+/// A place that is known to be writable before the run starts.
+#[derive(Debug)]
+pub struct ReportFile {
+    shown: String,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// Written as it comes.
+    Descriptor(OwnedFd),
+    /// A nameless file in `directory`, which gets `name` when it is complete; nothing is left behind if we are killed.
+    Nameless { file: OwnedFd, directory: OwnedFd, name: OsString },
+    /// Where the file system has no nameless files: a temporary name for as long as the writing takes.
+    Named { directory: OwnedFd, name: OsString },
+}
+
+impl ReportFile {
+    /// Makes sure that a report can be written to `FILE` or `fd:N`. Nothing is visible yet.
+    pub fn open(target: &OsStr) -> Result<Self> {
+        let shown = Bytes::from(target).to_string();
+        let target = match target.as_bytes().strip_prefix(b"fd:") {
+            Some(number) => descriptor(number),
+            None => file(target),
+        };
+        let refused = |error: Error| Error { step: Step::Report, object: shown.clone(), ..error };
+        target.map_err(refused).map(|target| Self { shown, target })
+    }
+
+    /// Writes the report.
+    pub fn write(self, report: &Report) -> Result<()> {
+        let mut json = serde_json::to_vec_pretty(report).map_err(|error| self.failed(error.to_string()))?;
+        json.push(b'\n');
+        let shown = self.shown;
+        place(self.target, &json).map_err(|errno| Error::errno(Step::Report, shown, errno))
+    }
+
+    fn failed(&self, reason: String) -> Error {
+        Error::new(Step::Report, &self.shown, reason)
+    }
+}
+
+fn reason(reason: &str) -> Error {
+    Error::new(Step::Report, "", reason)
+}
+
+fn errno(errno: Errno) -> Error {
+    Error::errno(Step::Report, "", errno)
+}
+
+fn descriptor(number: &[u8]) -> Result<Target> {
+    let number = std::str::from_utf8(number).ok().and_then(|text| crate::policy::units::whole(text).ok());
+    let number = number.and_then(|number| i32::try_from(number).ok()).ok_or_else(|| reason("fd: takes a number"))?;
+    match number {
+        0 => return Err(reason("standard input cannot be written")),
+        1 => return Err(reason("standard output is the workload's").hint("fd:2, or `--report fd:3 3>FILE`")),
+        _ => {}
+    }
+    let fd = inherited::duplicate(number).map_err(errno)?;
+    let flags = OFlag::from_bits_truncate(fcntl(&fd, FcntlArg::F_GETFL).map_err(errno)?);
+    if flags & OFlag::O_ACCMODE == OFlag::O_RDONLY || flags.contains(OFlag::O_PATH) {
+        return Err(reason("it is not open for writing"));
+    }
+    Ok(Target::Descriptor(fd))
+}
+
+fn file(target: &OsStr) -> Result<Target> {
+    let path = Path::new(target);
+    let name = match path.file_name() {
+        Some(name) if !target.as_bytes().ends_with(b"/") => name.to_owned(),
+        _ => return Err(reason("it does not name a file")),
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let directory = open(parent, flags, Mode::empty()).map_err(errno)?;
+    replaceable(&directory, &name)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+    match openat(&directory, ".", flags, Mode::from_bits_truncate(0o644)) {
+        Ok(file) => Ok(Target::Nameless { file, directory, name }),
+        // No such thing on this file system, or on this kernel, which then sees a directory opened for writing.
+        Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::ENOENT) => {
+            let (temporary, _) = temporary(&directory).map_err(errno)?;
+            unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).map_err(errno)?;
+            Ok(Target::Named { directory, name })
+        }
+        Err(error) => Err(errno(error)),
+    }
+}
+
+/// Only a regular file is replaced: a link, a FIFO or a device is somebody's, and a rename would destroy it.
+fn replaceable(directory: &OwnedFd, name: &OsStr) -> Result<()> {
+    let stat = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(error) => return Err(errno(error)),
+    };
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFREG => Ok(()),
+        SFlag::S_IFDIR => Err(reason("it is a directory")),
+        SFlag::S_IFLNK => Err(reason("it is a symlink, which is not followed")),
+        SFlag::S_IFIFO => Err(reason("it is a FIFO").hint("open it in the shell: `--report fd:3 3>FIFO`")),
+        _ => Err(reason("it is neither a regular file nor absent")),
+    }
+}
+
+fn place(target: Target, json: &[u8]) -> nix::Result<()> {
+    let (directory, temporary, name) = match target {
+        Target::Descriptor(fd) => return write(fd, json),
+        Target::Nameless { file, directory, name } => {
+            // A nameless file can be named but cannot replace: hence first a temporary name, then the rename.
+            let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let temporary = temporary_name();
+            write(file.try_clone().map_err(|_| Errno::EMFILE)?, json)?;
+            linkat(AT_FDCWD, own.as_str(), &directory, temporary.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
+            (directory, temporary, name)
+        }
+        Target::Named { directory, name } => {
+            let (temporary, file) = temporary(&directory)?;
+            let written = write(file, json);
+            if written.is_err() {
+                let _ = unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
+                return written;
+            }
+            (directory, temporary, name)
+        }
+    };
+    let renamed = match is_file_or_absent(&directory, &name) {
+        true => renameat(&directory, temporary.as_os_str(), &directory, name.as_os_str()),
+        false => Err(Errno::EEXIST),
+    };
+    if renamed.is_err() {
+        let _ = unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
+    }
+    renamed
+}
+
+/// It may have been made something else while the run lasted.
+fn is_file_or_absent(directory: &OwnedFd, name: &OsStr) -> bool {
+    replaceable(directory, name).is_ok()
+}
+
+fn temporary_name() -> OsString {
+    format!(".stockade-report.{}", super::intake::fresh_id()).into()
+}
+
+fn temporary(directory: &OwnedFd) -> nix::Result<(OsString, OwnedFd)> {
+    let name = temporary_name();
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = openat(directory, name.as_os_str(), flags, Mode::from_bits_truncate(0o644))?;
+    Ok((name, file))
+}
+
+fn write(fd: OwnedFd, json: &[u8]) -> nix::Result<()> {
+    File::from(fd).write_all(json).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}

@@ -1,0 +1,79 @@
+//! What is wrong with a policy file, where, and what was probably meant.
+
+use crate::error::{Error, Step};
+
+/// The known name that `wrong` is most likely a slip of, if one is near enough to say so.
+pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // The comparison is quadratic in the lengths, and no name of ours is this long.
+    if wrong.len() > 64 {
+        return None;
+    }
+    let lower = wrong.to_lowercase();
+    known
+        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= (lower.len() / 4).clamp(1, 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// The error of a file that is not a policy: `FILE:LINE:COLUMN: key: reason`.
+pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {
+    let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+    let message: String = error.message().chars().take(2_000).flat_map(one_line).collect();
+    let mut path = key_path(error);
+    let (reason, hint) = match unknown(&message) {
+        Some((wrong, known)) => {
+            // The keys of `ulimits` are names of an enum, which serde calls variants wherever they stand.
+            let is_key = message.starts_with("unknown field") || path.as_deref() == Some("ulimits");
+            let what = if is_key { "key" } else { "value" };
+            let near = nearest(wrong, known.iter().copied());
+            // serde reports an unknown key from its table; the key completes the path.
+            if is_key && path.as_ref().is_none_or(|path| path.rsplit('.').next() != Some(wrong)) {
+                path = Some(path.map_or(wrong.to_owned(), |table| format!("{table}.{wrong}")));
+            }
+            let hint = match (near, known.is_empty()) {
+                (Some(name), _) => Some(format!("did you mean `{name}`?")),
+                (None, false) => Some(format!("known are {}", known.join(", "))),
+                (None, true) => None,
+            };
+            (format!("unknown {what} `{wrong}`"), hint)
+        }
+        None => (message.replace("missing field", "missing key"), None),
+    };
+    let path = path.map(|path| format!(": {path}")).unwrap_or_default();
+    let error = Error::new(Step::Policy, format!("{file}:{line}:{column}{path}"), reason);
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
+
+fn one_line(c: char) -> Vec<char> {
+    if c == '\n' { c.escape_default().collect() } else { vec![c] }
+}
+
+/// The dotted key the error is in, as toml says it: it has no accessor, but prints it when it has no text to point into.
+fn key_path(error: &toml::de::Error) -> Option<String> {
+    let mut error = error.clone();
+    error.set_input(None);
+    let printed = error.to_string();
+    let path = printed.strip_prefix(error.message())?.trim().strip_prefix("in `")?.strip_suffix('`')?;
+    (!path.is_empty()).then(|| path.chars().take(200).flat_map(one_line).collect())
+}
+
+/// The wrong name and the known ones in serde's message about an unknown field or variant.
+fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
+    let rest = message.strip_prefix("unknown field `").or_else(|| message.strip_prefix("unknown variant `"))?;
+    let (wrong, known) = match rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no ")) {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (rest.strip_suffix('`')?, ""),
+    };
+    Some((wrong, known.split('`').skip(1).step_by(2).collect()))
+}
+
+/// Line and column of a byte offset, both from 1; the column counts characters.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}

@@ -1,0 +1,47 @@
+//! Environment files: `NAME=VALUE`, or `NAME` to pass the caller's on, a line each; `#` begins a comment line.
+
+use std::path::{Path, PathBuf};
+
+use super::file;
+use super::settings::EnvSettings;
+use super::value::{EnvName, EnvPattern, EnvValue, Value};
+use crate::error::{Error, Result, Step};
+use crate::plan::Bytes;
+
+/// Adds one `-e` or one line; the latest word about a variable counts.
+pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String> {
+    match text.iter().position(|byte| *byte == b'=') {
+        Some(at) => {
+            let name = EnvName::parse(&text[..at])?;
+            env.pass.retain(|pattern| pattern.0 != name.0);
+            env.set.insert(name, EnvValue::parse(&text[at + 1..])?);
+        }
+        None => {
+            let name = EnvName::parse(text)?;
+            if text.contains(&b'*') {
+                return Err(format!("\"{}\" has a \"*\": variables are named one by one here", name.0));
+            }
+            env.set.remove(&name);
+            if env.pass.iter().all(|pattern| pattern.0 != name.0) {
+                env.pass.push(EnvPattern(name.0));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds every line of a file, and tells which file that was: as named, and as it really is.
+pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<[PathBuf; 2]> {
+    let file = file::read(Step::Usage, path, base)?;
+    for (index, line) in file.bytes.split(|byte| *byte == b'\n').enumerate() {
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let added = match line.ends_with(b"\r") {
+            true => Err("the line ends with a carriage return: lines end with a newline alone".into()),
+            false => add(env, line),
+        };
+        added.map_err(|reason| Error::new(Step::Usage, format!("{}:{}", Bytes::from(path), index + 1), reason))?;
+    }
+    Ok([file.named, file.path])
+}

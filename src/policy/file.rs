@@ -1,0 +1,86 @@
+//! Reading a file that the caller trusts, and making sure that nobody else could have written it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+
+use crate::error::{Error, Result, Step};
+use crate::plan::Bytes;
+
+/// Largest file that is read.
+pub const MAX_BYTES: u64 = 1 << 20;
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct TrustedFile {
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// As it was named, made absolute.
+    pub named: PathBuf,
+    /// Where it really is, without symlinks.
+    pub path: PathBuf,
+}
+
+/// The contents of a regular file of at most [`MAX_BYTES`] that only root or the caller can write. Never blocks: a FIFO or
+/// a device is refused, not waited for. A relative path starts in `base`.
+pub fn read(step: Step, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
+    let object = Bytes::from(path).to_string();
+    let errno = |errno: Errno| Error::errno(step, object.clone(), errno);
+    let refused = |reason: &str| Error::new(step, object.clone(), reason);
+
+    let named = match base {
+        Some(base) => base.join(path),
+        None if path.is_absolute() => path.to_path_buf(),
+        None => return Err(refused("is relative, and the current directory is gone")),
+    };
+    // A symlink is followed once, here; the name it leads to is opened without following anything.
+    let real =
+        named.canonicalize().map_err(|error| errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
+    let (Some(directory), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err(refused("is a directory, not a file"));
+    };
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let directory = nix::fcntl::open(directory, flags, Mode::empty()).map_err(errno)?;
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = openat(&directory, name, flags, Mode::empty()).map_err(errno)?;
+
+    let stat = fstat(&file).map_err(errno)?;
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFREG => {}
+        SFlag::S_IFDIR => return Err(refused("is a directory, not a file")),
+        _ => return Err(refused("is not a regular file")),
+    }
+    others_cannot_write(&stat, &fstat(&directory).map_err(errno)?)
+        .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod o-w` it, or copy it"))?;
+    if stat.st_size as u64 > MAX_BYTES {
+        return Err(refused("is larger than 1 MiB"));
+    }
+    let mut bytes = Vec::with_capacity(stat.st_size as usize + 1);
+    let read = File::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
+    // It may have grown, and some files of /proc say they are empty.
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(refused("is larger than 1 MiB"));
+    }
+    Ok(TrustedFile { bytes, named, path: real })
+}
+
+/// Whether only root and the caller could have put this there.
+fn others_cannot_write(file: &FileStat, directory: &FileStat) -> std::result::Result<(), String> {
+    const WORLD: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let caller = nix::unistd::geteuid().as_raw();
+    if file.st_mode & WORLD != 0 {
+        Err("anyone can write it".into())
+    } else if file.st_uid != 0 && file.st_uid != caller {
+        Err(format!("it belongs to user {}, neither to you nor to root", file.st_uid))
+    } else if directory.st_mode & WORLD != 0 && directory.st_mode & STICKY == 0 {
+        Err("anyone can replace it: its directory is writable by everyone".into())
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! From names and files to one set of settings.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::settings::Settings;
+use super::{builtin, diagnose, file};
+use crate::error::{Error, Result, Step};
+use crate::plan::Bytes;
+
+/// How many files may stand on each other by `extends`.
+const MAX_DEPTH: usize = 8;
+
+/// How many mounts, devices or paths one policy may name. Each costs microseconds at every start.
+const MAX_LIST: usize = 1_000;
+
+/// All layers merged, and the files they came from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The merged settings; every host path in them is absolute.
+    pub settings: Settings,
+    /// The files that were read, as named and as they really are.
+    pub files: Vec<PathBuf>,
+}
+
+/// The settings of `default`, of each `-p` in order (after what it extends), and of the flags, each over the ones before.
+/// `cwd` is where relative paths of the command line start; `None` when it is gone.
+pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Result<Loaded> {
+    let mut loaded = Loaded { settings: builtin::default()?, files: Vec::new() };
+    settle(&mut loaded.settings, None, Step::Policy, "default")?;
+    for profile in profiles {
+        loaded.add(profile, cwd, &mut Vec::new())?;
+    }
+    settle(&mut flags, cwd, Step::Usage, "")?;
+    loaded.settings = loaded.settings.overlaid_with(flags);
+    Ok(loaded)
+}
+
+impl Loaded {
+    /// Puts one policy, and before it the one it extends, on top. `below` is the chain of policies that extend this one.
+    fn add(&mut self, reference: &OsStr, base: Option<&Path>, below: &mut Vec<PathBuf>) -> Result<()> {
+        let is_file = reference.as_bytes().contains(&b'/') || reference.as_bytes().ends_with(b".toml");
+        if is_file {
+            let file = file::read(Step::Policy, Path::new(reference), base)?;
+            let name = Bytes::from(reference).to_string();
+            if below.contains(&file.path) {
+                return Err(Error::new(Step::Policy, name, "extends itself"));
+            }
+            if below.len() >= MAX_DEPTH {
+                return Err(Error::new(Step::Policy, name, format!("is extended through more than {MAX_DEPTH} files")));
+            }
+            let text =
+                std::str::from_utf8(&file.bytes).map_err(|error| not_utf8(&name, &file.bytes, error.valid_up_to()))?;
+            let mut settings = parse(&name, text)?;
+            let directory = file.path.parent().map(Path::to_path_buf);
+            settle(&mut settings, directory.as_deref(), Step::Policy, &name)?;
+            below.push(file.path.clone());
+            self.files.extend([file.named, file.path]);
+            self.stack(settings, directory.as_deref(), below)?;
+            below.pop();
+            return Ok(());
+        }
+        let name = reference.to_str().unwrap_or_default();
+        match builtin::text(name) {
+            // It is the base of everything already.
+            Some(_) if name == builtin::ALL[0].0 => Ok(()),
+            Some(text) => {
+                let mut settings = parse(name, text)?;
+                settle(&mut settings, None, Step::Policy, name)?;
+                self.stack(settings, None, below)
+            }
+            None => Err(unknown_name(reference)),
+        }
+    }
+
+    fn stack(&mut self, mut settings: Settings, directory: Option<&Path>, below: &mut Vec<PathBuf>) -> Result<()> {
+        if let Some(extends) = settings.extends.take() {
+            self.add(OsStr::new(&extends), directory, below)?;
+        }
+        self.settings = std::mem::take(&mut self.settings).overlaid_with(settings);
+        Ok(())
+    }
+}
+
+/// The settings of a policy's text.
+pub fn parse(name: &str, text: &str) -> Result<Settings> {
+    toml::from_str(text).map_err(|error| diagnose::explain(name, text, &error))
+}
+
+/// Makes every host path absolute and checks what concerns more than one value. `name` is the file, empty for flags.
+fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) -> Result<()> {
+    let object = |field: String| if name.is_empty() { format!("--{field}") } else { format!("{name}: {field}") };
+    let fail = |field: &str| {
+        let object = object(field.to_owned());
+        move |reason: String| Error::new(step, object, reason)
+    };
+    if let Some(path) = &mut settings.rootfs {
+        path.anchor(base).map_err(fail("rootfs"))?;
+    }
+    if let Some(path) = &mut settings.workspace {
+        path.anchor(base).map_err(fail("workspace"))?;
+    }
+    let lists = [
+        ("mounts", settings.mounts.len()),
+        ("devices", settings.devices.len()),
+        ("masked_paths", settings.masked_paths.len()),
+        ("readonly_paths", settings.readonly_paths.len()),
+        ("env.set", settings.env.set.len()),
+        ("env.pass", settings.env.pass.len()),
+    ];
+    if let Some((field, count)) = lists.into_iter().find(|(_, count)| *count > MAX_LIST) {
+        return Err(fail(field)(format!("{count} entries, more than {MAX_LIST}")));
+    }
+    let mut destinations = HashSet::new();
+    for (index, mount) in settings.mounts.iter_mut().enumerate() {
+        let field = || if name.is_empty() { "mount".to_owned() } else { format!("mounts[{index}]") };
+        mount.anchor(base).map_err(|reason| fail(&field())(reason))?;
+        let destination = mount.destination.as_ref().map(|path| path.0.clone()).unwrap_or_default();
+        if destinations.contains(&destination) {
+            return Err(fail(&field())(format!("\"{destination}\" is mounted twice")));
+        }
+        destinations.insert(destination);
+    }
+    if let Some(pattern) =
+        settings.env.pass.iter().find(|pattern| settings.env.set.keys().any(|set| set.0 == pattern.0))
+    {
+        // On the command line the later -e wins before this is reached.
+        return Err(fail("env")(format!("\"{}\" is both set and passed", pattern.0)));
+    }
+    Ok(())
+}
+
+fn not_utf8(name: &str, bytes: &[u8], at: usize) -> Error {
+    let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+    Error::new(Step::Policy, format!("{name}:{line}"), "is not UTF-8, as TOML has to be")
+}
+
+fn unknown_name(reference: &OsStr) -> Error {
+    let name = Bytes::from(reference).to_string();
+    let names = builtin::ALL.map(|(name, _)| name);
+    let near = diagnose::nearest(&name, names.into_iter()).map(|near| format!("did you mean `{near}`? "));
+    Error::new(Step::Policy, &name, "is not a built-in policy").hint(format!(
+        "{}built in are {}; a file is named with a slash in it: ./{name}",
+        near.unwrap_or_default(),
+        names.join(", ")
+    ))
+}

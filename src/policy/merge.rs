@@ -1,0 +1,165 @@
+//! One policy over another.
+//!
+//! What is said above replaces what is said below, setting by setting; tables merge key by key. What naturally adds, adds:
+//! mounts (one with the same destination replaces), environment, devices, masked and read-only paths, capabilities, limits
+//! by name, and what may be degraded. Nothing above can take a mask away.
+
+use super::settings::{
+    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, ScratchSettings, Settings, StdioSettings,
+    UserSettings,
+};
+
+impl Settings {
+    /// These settings with those of `over` on top.
+    #[must_use]
+    pub fn overlaid_with(self, over: Self) -> Self {
+        // Destructured, so that a new setting does not compile until somebody has decided how it merges.
+        let Self {
+            version,
+            extends: _,
+            rootfs,
+            workspace,
+            require_workspace,
+            mut mounts,
+            sysfs,
+            proc,
+            devices,
+            masked_paths,
+            readonly_paths,
+            cwd,
+            umask,
+            env,
+            user,
+            capabilities,
+            hostname,
+            network,
+            time_namespace,
+            init,
+            oom_score_adj,
+            mut ulimits,
+            budget,
+            scratch,
+            deadlines,
+            stdio,
+            allow_degraded,
+        } = self;
+        mounts.retain(|mount| over.mounts.iter().all(|above| above.destination != mount.destination));
+        mounts.extend(over.mounts);
+        ulimits.extend(over.ulimits);
+        Self {
+            version,
+            extends: None,
+            rootfs: over.rootfs.or(rootfs),
+            workspace: over.workspace.or(workspace),
+            require_workspace: over.require_workspace.or(require_workspace),
+            mounts,
+            sysfs: over.sysfs.or(sysfs),
+            proc: over.proc.or(proc),
+            devices: joined(devices, over.devices),
+            masked_paths: joined(masked_paths, over.masked_paths),
+            readonly_paths: joined(readonly_paths, over.readonly_paths),
+            cwd: over.cwd.or(cwd),
+            umask: over.umask.or(umask),
+            env: env.overlaid_with(over.env),
+            user: user.overlaid_with(over.user),
+            capabilities: capabilities.overlaid_with(over.capabilities),
+            hostname: over.hostname.or(hostname),
+            network: over.network.or(network),
+            time_namespace: over.time_namespace.or(time_namespace),
+            init: over.init.or(init),
+            oom_score_adj: over.oom_score_adj.or(oom_score_adj),
+            ulimits,
+            budget: budget.overlaid_with(over.budget),
+            scratch: scratch.overlaid_with(over.scratch),
+            deadlines: deadlines.overlaid_with(over.deadlines),
+            stdio: stdio.overlaid_with(over.stdio),
+            allow_degraded: joined(allow_degraded, over.allow_degraded),
+        }
+    }
+}
+
+impl EnvSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { mut set, mut pass, keep } = self;
+        // Whoever speaks last about a variable decides whether it is set or passed on.
+        for pattern in &over.pass {
+            set.retain(|name, _| name.0 != pattern.0);
+        }
+        pass.retain(|pattern| over.set.keys().all(|name| name.0 != pattern.0));
+        set.extend(over.set);
+        Self { set, pass: joined(pass, over.pass), keep: over.keep.or(keep) }
+    }
+}
+
+impl UserSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { name, uid, gid, home, map } = self;
+        Self {
+            name: over.name.or(name),
+            uid: over.uid.or(uid),
+            gid: over.gid.or(gid),
+            home: over.home.or(home),
+            map: over.map.or(map),
+        }
+    }
+}
+
+impl CapabilitySettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        // Dropping comes first, so that `--cap-drop ALL --cap-add X` leaves X, as with docker.
+        let Self { mut add, drop: _ } = self;
+        for name in &mut add {
+            name.0.retain(|capability| over.drop.iter().all(|dropped| !dropped.0.contains(capability)));
+        }
+        add.extend(over.add);
+        Self { add, drop: Vec::new() }
+    }
+}
+
+impl BudgetSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { memory, cpus, pids } = self;
+        Self { memory: over.memory.or(memory), cpus: over.cpus.or(cpus), pids: over.pids.or(pids) }
+    }
+}
+
+impl ScratchSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { size, inodes } = self;
+        Self { size: over.size.or(size), inodes: over.inodes.or(inodes) }
+    }
+}
+
+impl DeadlineSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { timeout, cpu_time, idle_timeout, kill_after } = self;
+        Self {
+            timeout: over.timeout.or(timeout),
+            cpu_time: over.cpu_time.or(cpu_time),
+            idle_timeout: over.idle_timeout.or(idle_timeout),
+            kill_after: over.kill_after.or(kill_after),
+        }
+    }
+}
+
+impl StdioSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { stdin, tty, output_limit, output_keep } = self;
+        Self {
+            stdin: over.stdin.or(stdin),
+            tty: over.tty.or(tty),
+            output_limit: over.output_limit.or(output_limit),
+            output_keep: over.output_keep.or(output_keep),
+        }
+    }
+}
+
+/// Both lists, each item once, in order of first mention.
+fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
+    for item in above {
+        if !below.contains(&item) {
+            below.push(item);
+        }
+    }
+    below
+}

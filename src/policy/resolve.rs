@@ -1,0 +1,234 @@
+//! From settings to a plan. Pure: what it needs to know of the caller is handed in.
+
+use std::ffi::OsString;
+
+use sha2::{Digest as _, Sha256};
+
+use super::environment::{self, MAX_STRING};
+use super::mount::{MountRequest, RequestKind, WORKSPACE};
+use super::settings::{ProcView, Settings};
+use super::value::{HostPath, Hostname, Limit, SandboxPath};
+use super::view::{self, Surroundings};
+use crate::error::{Error, Result, Step};
+use crate::plan::{
+    Budget, Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Mount, Namespaces, Network, OutputLimit,
+    Plan, Root, ScratchLimit, Stdio, hex,
+};
+
+/// What is taken from the caller.
+#[derive(Debug)]
+pub struct Caller {
+    /// The environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// The name of this run.
+    pub id: String,
+}
+
+/// A plan, and what the person who asked for it should be told.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The plan.
+    pub plan: Plan,
+    /// Sentences for the terminal.
+    pub warnings: Vec<String>,
+}
+
+/// Longest name of a sandbox.
+const MAX_ID: usize = 64;
+
+/// The plan of running `command` under these settings, whose host paths are absolute.
+pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Result<Resolved> {
+    valid_id(&caller.id)?;
+    if settings.require_workspace == Some(true) && settings.workspace.is_none() {
+        return Err(Error::new(Step::Plan, "workspace", "this policy works in a workspace, and none was given")
+            .hint("--workspace DIR makes DIR writable at /workspace"));
+    }
+    let mut warnings = Vec::new();
+    if settings.env.keep == Some(true) {
+        warnings.push("the caller's environment is passed on: secrets in it can be read by the workload".into());
+    }
+    let network = settings.network.unwrap_or(Network::None);
+    if network == Network::Host {
+        warnings.push("the network is the host's: nothing of it is isolated".into());
+    }
+
+    let identity = identity(&settings);
+    let hostname = settings.hostname.as_ref().map_or("sandbox", |Hostname(name)| name).to_owned();
+    let devices: Vec<Bytes> = settings.devices.iter().map(|device| device.0.clone()).collect();
+    let sysfs = settings.sysfs == Some(true);
+    let pid_only = settings.proc == Some(ProcView::Pids);
+    let around = Surroundings { identity: &identity, hostname: &hostname, network, pid_only, sysfs, devices: &devices };
+    let (root, view) = match &settings.rootfs {
+        Some(HostPath(path)) => (Root::Directory(path.clone()), view::on_rootfs(&around)),
+        None => (Root::Synthetic, view::synthetic(&around)),
+    };
+    let mounts = mounts(view, &settings)?;
+
+    let cwd = match (&settings.cwd, &settings.workspace, &root) {
+        (Some(SandboxPath(path)), ..) => path.clone(),
+        (None, Some(_), _) => WORKSPACE.into(),
+        (None, None, Root::Synthetic) => identity.home.clone(),
+        (None, None, Root::Directory(_)) => "/".into(),
+    };
+    let env = environment::build(&settings.env, &identity, &caller.env)?;
+    let command = Command { argv: argv(command)?, env, cwd, umask: settings.umask.map_or(0o022, |umask| umask.get()) };
+
+    // What is not shown needs no cover.
+    let shown = |paths: &[SandboxPath]| -> Vec<Bytes> {
+        let below = |path: &SandboxPath, directory: &[u8]| path.0.as_bytes().starts_with(directory);
+        let hidden = |path: &SandboxPath| (!sysfs && below(path, b"/sys/")) || (pid_only && below(path, b"/proc/"));
+        paths.iter().filter(|path| !hidden(path)).map(|path| path.0.clone()).collect()
+    };
+    let mut allow_degraded = settings.allow_degraded.clone();
+    allow_degraded.sort();
+    let mut plan = Plan {
+        id: String::new(),
+        command,
+        namespaces: Namespaces {
+            ipc: true,
+            uts: true,
+            cgroup: true,
+            time: settings.time_namespace.unwrap_or(false),
+            network,
+        },
+        root,
+        mounts,
+        scratch: ScratchLimit {
+            size_bytes: settings.scratch.size.map_or(512 << 20, |size| size.get()),
+            nr_inodes: settings.scratch.inodes.map_or(65_536, |inodes| inodes.get()),
+        },
+        masked_paths: shown(&settings.masked_paths),
+        readonly_paths: shown(&settings.readonly_paths),
+        hostname: Some(Bytes::from(&hostname)),
+        capabilities: capabilities(&settings),
+        rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),
+        budget: Budget {
+            memory_bytes: settings.budget.memory.and_then(Limit::bound).map(|size| size.get()),
+            cpu_quota_us: settings.budget.cpus.and_then(Limit::bound).map(|cpus| cpus.get()),
+            pids: settings.budget.pids.and_then(Limit::bound).map(|pids| pids.get()),
+        },
+        oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
+        init: settings.init.unwrap_or(true),
+        stdio: Stdio {
+            stdin: settings.stdio.stdin.unwrap_or(false),
+            tty: settings.stdio.tty.unwrap_or(false),
+            output_limit: settings
+                .stdio
+                .output_limit
+                .and_then(Limit::bound)
+                .map(|size| OutputLimit { bytes: size.get(), keep: settings.stdio.output_keep.unwrap_or(Keep::Head) }),
+        },
+        deadlines: Deadlines {
+            wall_us: settings.deadlines.timeout.and_then(Limit::bound).map(|time| time.get()),
+            cpu_us: settings.deadlines.cpu_time.and_then(Limit::bound).map(|time| time.get()),
+            idle_us: settings.deadlines.idle_timeout.and_then(Limit::bound).map(|time| time.get()),
+            kill_after_us: settings.deadlines.kill_after.map_or(2_000_000, |time| time.get()),
+        },
+        identity,
+        allow_degraded,
+        policy_sha256: String::new(),
+    };
+    let argv = std::mem::take(&mut plan.command.argv);
+    plan.policy_sha256 = policy_hash(&plan)?;
+    plan.command.argv = argv;
+    plan.id.clone_from(&caller.id);
+    Ok(Resolved { plan, warnings })
+}
+
+/// SHA-256 of the plan's JSON while it has no id, no argv and no hash: equal for equal policies, whatever they run.
+fn policy_hash(plan: &Plan) -> Result<String> {
+    let json = serde_json::to_vec(plan).map_err(|error| Error::new(Step::Plan, "", error.to_string()))?;
+    Ok(hex(&Sha256::digest(json)))
+}
+
+/// Whether this can name a sandbox: it becomes a file name, a cgroup's name and an argument.
+fn valid_id(id: &str) -> Result<()> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'+' | b'-');
+    let valid =
+        (1..=MAX_ID).contains(&id.len()) && id.bytes().all(allowed) && !id.starts_with('-') && id != "." && id != "..";
+    if valid {
+        return Ok(());
+    }
+    let shown: String = id.chars().take(MAX_ID + 1).collect();
+    let reason =
+        format!("{shown:?} cannot name a sandbox: 1 to {MAX_ID} of A-Z a-z 0-9 _ . + -, not beginning with a dash");
+    Err(Error::new(Step::Usage, "--name", reason))
+}
+
+fn argv(command: &[OsString]) -> Result<Vec<Bytes>> {
+    let fail = |reason: String| Err(Error::new(Step::Usage, "COMMAND", reason));
+    match command.first() {
+        None => return fail("no command was given".into()),
+        Some(word) if word.is_empty() => return fail("the command is an empty word".into()),
+        Some(_) => {}
+    }
+    if let Some((at, word)) = command.iter().enumerate().find(|(_, word)| word.len() > MAX_STRING) {
+        return fail(format!("word {at} is {} bytes long, more than the {MAX_STRING} that execve takes", word.len()));
+    }
+    Ok(command.iter().map(Bytes::from).collect())
+}
+
+fn identity(settings: &Settings) -> Identity {
+    let user = &settings.user;
+    Identity {
+        uid: user.uid.map_or(1000, |id| id.get()),
+        gid: user.gid.map_or(1000, |id| id.get()),
+        mapping: user.map.as_ref().map_or(IdMapping::Single, |map| map.0.clone()),
+        user: user.name.as_ref().map_or("sandbox", |name| &name.0).to_owned(),
+        home: user.home.as_ref().map_or("/home/sandbox".into(), |home| home.0.clone()),
+    }
+}
+
+fn capabilities(settings: &Settings) -> Vec<Capability> {
+    let mut kept: Vec<Capability> = settings.capabilities.add.iter().flat_map(|name| name.0.iter().copied()).collect();
+    kept.sort();
+    kept.dedup();
+    kept
+}
+
+/// The view without what the requests replace, and the requests, parents before children.
+fn mounts(mut view: Vec<Mount>, settings: &Settings) -> Result<Vec<Mount>> {
+    let mut requests = settings.mounts.clone();
+    if let Some(workspace) = &settings.workspace {
+        if requests.iter().any(|request| request.destination.as_ref().is_some_and(|path| path.0 == WORKSPACE.into())) {
+            let reason = format!("{WORKSPACE} is mounted by another setting too");
+            return Err(Error::new(Step::Plan, "workspace", reason));
+        }
+        requests.push(MountRequest {
+            destination: Some(SandboxPath(WORKSPACE.into())),
+            kind: RequestKind::Bind(workspace.clone()),
+            read_only: false,
+            noexec: false,
+            optional: false,
+        });
+    }
+    let requested: Vec<Mount> = requests.into_iter().filter_map(MountRequest::into_mount).collect();
+    // Who mounts a directory means all of it: the view keeps out of it.
+    view.retain(|part| requested.iter().all(|mount| !is_within(&part.destination, &mount.destination)));
+    view.extend(requested);
+    Ok(parents_first(view))
+}
+
+/// Whether `path` is `directory` or below it; both are normalised.
+fn is_within(path: &Bytes, directory: &Bytes) -> bool {
+    let rest = path.as_bytes().strip_prefix(directory.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// In the given order, except that what lies below another mount comes after it.
+fn parents_first(mounts: Vec<Mount>) -> Vec<Mount> {
+    let mut waiting: Vec<Option<Mount>> = mounts.into_iter().map(Some).collect();
+    let mut sorted = Vec::with_capacity(waiting.len());
+    for index in 0..waiting.len() {
+        let Some(mount) = waiting[index].take() else { continue };
+        let mut above: Vec<Mount> = waiting[index + 1..]
+            .iter_mut()
+            .filter(|later| later.as_ref().is_some_and(|later| is_within(&mount.destination, &later.destination)))
+            .filter_map(Option::take)
+            .collect();
+        above.sort_by_key(|parent| parent.destination.as_bytes().len());
+        sorted.extend(above);
+        sorted.push(mount);
+    }
+    sorted
+}

@@ -1,0 +1,44 @@
+//! What the workload may write must not decide what the next run may do.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, Step};
+use crate::plan::{Bytes, MountKind, Plan};
+
+/// Refuses a plan that makes the host's root writable, or a directory that one of `files` (policies and environment files,
+/// absolute) lies in.
+///
+/// Directories are compared by device and inode, so that symlinks and bind mounts do not hide that they are the same. A
+/// source that does not exist is left to the mounting, which knows whether it may be missing.
+pub fn check(plan: &Plan, files: &[PathBuf]) -> Result<()> {
+    let mut writable = plan.mounts.iter().filter_map(|mount| match &mount.kind {
+        MountKind::Bind { source } if !mount.read_only => Some(source),
+        _ => None,
+    });
+    let Some(first) = writable.next() else { return Ok(()) };
+    let root = inode(Path::new("/"));
+    let guarded: HashSet<(u64, u64)> = files.iter().flat_map(|file| file.ancestors()).filter_map(inode).collect();
+    for source in std::iter::once(first).chain(writable) {
+        let Some(found) = inode(source.as_path()) else { continue };
+        if Some(found) == root {
+            return Err(
+                refused(source, "is the host's root, which is never writable inside").hint("bind what is needed")
+            );
+        }
+        if guarded.contains(&found) {
+            let reason = "is writable inside, and a policy or environment file of this run is in it";
+            return Err(refused(source, reason).hint("move that file elsewhere, or bind the directory read-only"));
+        }
+    }
+    Ok(())
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+fn refused(source: &Bytes, reason: &str) -> Error {
+    Error::new(Step::Policy, format!("bind of {source}"), reason)
+}

@@ -1,0 +1,159 @@
+//! Resource limits as people write them: `SOFT[:HARD]`.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+
+use super::units;
+use super::value::Value;
+use crate::plan::{Rlimit, RlimitResource};
+
+/// One resource limit without its name. `None` is unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ulimit {
+    /// What is enforced.
+    pub soft: Option<u64>,
+    /// What the workload may raise it to.
+    pub hard: Option<u64>,
+    /// Lowered to the caller's own hard limit where that is smaller, instead of an error.
+    pub clamp: bool,
+}
+
+impl Ulimit {
+    /// The limit of this resource, as the plan has it.
+    pub fn of(self, resource: RlimitResource) -> Rlimit {
+        Rlimit { resource, soft: self.soft, hard: self.hard, clamp: self.clamp }
+    }
+
+    fn ordered(self) -> Result<Self, String> {
+        match (self.soft, self.hard) {
+            (Some(soft), Some(hard)) if soft > hard => {
+                Err(format!("the soft limit {soft} is above the hard limit {hard}"))
+            }
+            (None, Some(hard)) => Err(format!("the soft limit is unlimited, above the hard limit {hard}")),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Value for Ulimit {
+    const WHAT: &'static str = "a limit: SOFT[:HARD], each a number, a size or unlimited";
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| format!("is not {}", Self::WHAT))?;
+        let (soft, hard) = text.split_once(':').unwrap_or((text, text));
+        Self { soft: bound(soft)?, hard: bound(hard)?, clamp: false }.ordered()
+    }
+}
+
+/// One bound; docker writes -1 for none. RLIM_INFINITY itself is above what a size can be, so no number means it.
+fn bound(text: &str) -> Result<Option<u64>, String> {
+    match text {
+        "unlimited" | "-1" => Ok(None),
+        _ => units::size(text).map(Some).map_err(|reason| reason.replace("a size: ", "a limit: ")),
+    }
+}
+
+/// The long form in a file.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct UlimitTable {
+    /// What is enforced.
+    soft: Bound,
+    /// What the workload may raise it to; the soft limit when left out.
+    hard: Option<Bound>,
+    /// Whether it is lowered to the caller's own hard limit where that is smaller, instead of the run being refused.
+    #[serde(default)]
+    clamp: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Bound(Option<u64>);
+
+struct UlimitVisitor;
+
+impl<'de> Visitor<'de> for UlimitVisitor {
+    type Value = Ulimit;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Ulimit::WHAT)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Ulimit, E> {
+        Ulimit::parse(text.as_bytes()).map_err(E::custom)
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Ulimit, E> {
+        Ulimit::parse(number.to_string().as_bytes()).map_err(E::custom)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Ulimit, A::Error> {
+        let table = UlimitTable::deserialize(MapAccessDeserializer::new(map))?;
+        let hard = table.hard.unwrap_or(table.soft);
+        Ulimit { soft: table.soft.0, hard: hard.0, clamp: table.clamp }.ordered().map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ulimit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UlimitVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BoundVisitor;
+        impl Visitor<'_> for BoundVisitor {
+            type Value = Bound;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, a size or unlimited")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bound, E> {
+                bound(text).map(Bound).map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bound, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+        deserializer.deserialize_any(BoundVisitor)
+    }
+}
+
+impl JsonSchema for Bound {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "UlimitBound".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": -1 }, { "type": "string" }] })
+    }
+}
+
+impl JsonSchema for Ulimit {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Ulimit".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": Self::WHAT,
+            "anyOf": [
+                { "type": "integer", "minimum": -1 },
+                { "type": "string" },
+                generator.subschema_for::<UlimitTable>(),
+            ]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_soft_and_hard() {
+        let parse = |text: &str| Ulimit::parse(text.as_bytes());
+        assert_eq!(parse("1024").map(|l| (l.soft, l.hard)), Ok((Some(1024), Some(1024))));
+        assert_eq!(parse("1024:4096").map(|l| (l.soft, l.hard)), Ok((Some(1024), Some(4096))));
+        assert_eq!(parse("8M:unlimited").map(|l| (l.soft, l.hard)), Ok((Some(8 << 20), None)));
+        assert_eq!(parse("-1").map(|l| (l.soft, l.hard)), Ok((None, None)));
+        for text in ["", ":", "1:", ":1", "2:1", "unlimited:1", "-2", "1:2:3", "a", "1.5", "18446744073709551615"] {
+            parse(text).expect_err(text);
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! The values of a policy, each a type that cannot hold a bad one.
+//!
+//! Every value has one parser from bytes, used for flags and for files alike, so that both accept the same and refuse with
+//! the same words. In a file a value is a string, or where that is natural a number; paths and environment values that are
+//! not UTF-8 are written `{ hex = "…" }`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::{Component, Path, PathBuf};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use super::units;
+use crate::plan::{Bytes, Capability, IdMapping};
+
+/// Longest path the kernel takes, `PATH_MAX` without its NUL.
+const PATH_MAX: usize = 4095;
+
+/// Longest component of a path, `NAME_MAX`.
+const NAME_MAX: usize = 255;
+
+/// A value with one written form.
+pub trait Value: Sized {
+    /// What it is, for messages: "a size".
+    const WHAT: &'static str;
+    /// Whether a file may write it as a number.
+    const NUMERIC: bool = false;
+    /// Whether it may be any bytes, so that files may write it as `{ hex = "…" }`.
+    const BINARY: bool = false;
+
+    /// The value of its written form; the error is the reason why it has none.
+    fn parse(bytes: &[u8]) -> Result<Self, String>;
+}
+
+/// The text of a value that has to be text.
+fn text(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| format!("\"{}\" is not UTF-8", Bytes::from(bytes.to_vec())))
+}
+
+struct Written<T>(PhantomData<T>);
+
+impl<'de, T: Value> Visitor<'de> for Written<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::WHAT)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        T::parse(text.as_bytes()).map_err(E::custom)
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.number(number.to_string())
+    }
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        self.number(number.to_string())
+    }
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        // With its point or exponent, so that 1.0 is not taken for the whole number 1.
+        self.number(format!("{number:?}"))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        let wrong = || de::Error::custom(format!("a table is not {}", T::WHAT));
+        match (T::BINARY, map.next_entry::<String, String>()?) {
+            (true, Some((key, hex))) if key == "hex" => match (unhex(&hex), map.next_key::<String>()?) {
+                (Some(bytes), None) => T::parse(&bytes).map_err(de::Error::custom),
+                _ => Err(de::Error::custom("hex is an even number of hexadecimal digits, and alone")),
+            },
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl<T: Value> Written<T> {
+    fn number<E: de::Error>(self, number: String) -> Result<T, E> {
+        match T::NUMERIC {
+            true => T::parse(number.as_bytes()).map_err(E::custom),
+            false => Err(E::custom(format!("{number} is a number, where there has to be {}", T::WHAT))),
+        }
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+macro_rules! written {
+    ($($type:ident: $pattern:expr;)+) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(Written::<Self>(PhantomData))
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                schema::<Self>($pattern)
+            }
+        }
+    )+};
+}
+
+fn schema<T: Value>(pattern: &str) -> Schema {
+    let string = json_schema!({ "type": "string", "pattern": pattern });
+    let number = json_schema!({ "type": "number" });
+    let hex = json_schema!({
+        "type": "object", "required": ["hex"], "additionalProperties": false,
+        "properties": { "hex": { "type": "string", "pattern": "^([0-9a-fA-F]{2})*$" } }
+    });
+    let mut forms = vec![string];
+    forms.extend(T::NUMERIC.then_some(number));
+    forms.extend(T::BINARY.then_some(hex));
+    let mut schema = if forms.len() == 1 { forms.remove(0) } else { json_schema!({ "anyOf": forms }) };
+    schema.insert("description".into(), T::WHAT.into());
+    schema
+}
+
+written! {
+    Version: "^1$";
+    Size: "^[0-9]+([kKmMgGtT]([iI][bB])?)?$";
+    Duration: "^[0-9]+(ms|s|m|h)?$";
+    Amount: "^[0-9]+([kKmMgGtT]([iI][bB])?)?$";
+    Deadline: "^[0-9]+(ms|s|m|h)?$";
+    Cpus: r"^[0-9]+(\.[0-9]+)?$";
+    Count: "^[1-9][0-9]*$";
+    Pids: "^[1-9][0-9]*$";
+    Id: "^[0-9]+$";
+    Umask: "^[0-7]{1,5}$";
+    Mode: "^[0-7]{1,5}$";
+    OomScoreAdj: "^-?[0-9]+$";
+    Hostname: "^[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$";
+    UserName: "^[a-z_][a-z0-9_-]{0,31}$";
+    UserMap: "^(single|subordinate|host:[0-9]+(:[0-9]+)?)$";
+    HostPath: "^.";
+    SandboxPath: "^/";
+    DevicePath: "^/dev/.";
+    EnvName: "^[^=]+$";
+    EnvPattern: "^[^=]+$";
+    EnvValue: "";
+    CapabilityName: "^([cC][aA][pP]_)?[A-Za-z_]+$";
+}
+
+/// A bound, or its absence: `"unlimited"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit<T> {
+    /// No bound.
+    Unlimited,
+    /// This bound.
+    At(T),
+}
+
+impl<T: Value> Value for Limit<T> {
+    const WHAT: &'static str = T::WHAT;
+    const NUMERIC: bool = T::NUMERIC;
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        match bytes {
+            b"unlimited" => Ok(Self::Unlimited),
+            _ => T::parse(bytes).map(Self::At),
+        }
+    }
+}
+
+impl<'de, T: Value> Deserialize<'de> for Limit<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Written::<Self>(PhantomData))
+    }
+}
+
+impl<T: Value + JsonSchema> JsonSchema for Limit<T> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("{}OrUnlimited", T::schema_name()).into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<T>(), { "const": "unlimited" }] })
+    }
+}
+
+impl<T> Limit<T> {
+    /// The bound, if there is one.
+    pub fn bound(self) -> Option<T> {
+        match self {
+            Self::Unlimited => None,
+            Self::At(bound) => Some(bound),
+        }
+    }
+}
+
+/// The version of the policy format: 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version;
+
+impl Value for Version {
+    const WHAT: &'static str = "the version of the policy format, the number 1";
+    const NUMERIC: bool = true;
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        match bytes {
+            b"1" => Ok(Self),
+            _ => Err(format!("version {} is not known: this program reads version 1", Bytes::from(bytes.to_vec()))),
+        }
+    }
+}
+
+macro_rules! values {
+    ($($(#[$doc:meta])* $name:ident($inner:ty) = $what:literal, $numeric:literal, $parse:expr;)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name(pub(crate) $inner);
+        impl Value for $name {
+            const WHAT: &'static str = $what;
+            const NUMERIC: bool = $numeric;
+            fn parse(bytes: &[u8]) -> Result<Self, String> {
+                let parse: fn(&str) -> Result<$inner, String> = $parse;
+                parse(text(bytes)?).map(Self)
+            }
+        }
+        impl $name {
+            /// The number.
+            pub fn get(self) -> $inner {
+                self.0
+            }
+        }
+    )+};
+}
+
+values! {
+    /// Bytes.
+    Size(u64) = "a size such as 512M: bytes, or K, M, G, T (powers of 1024)", true, units::size;
+    /// Bytes, at least one: where 0 would mean "unlimited" to the kernel, or nothing at all.
+    Amount(u64) = "a size such as 512M: bytes, or K, M, G, T (powers of 1024)", true, |text| match units::size(text)? {
+        0 => Err("0 leaves no room for anything".into()),
+        bytes => Ok(bytes),
+    };
+    /// Microseconds, at least one.
+    Deadline(u64) = "a duration such as 30s: ms, s, m, h (plain: seconds)", true, |text| match units::duration(text)? {
+        0 => Err("0 leaves no time for anything; \"unlimited\" is the word for no deadline".into()),
+        us => Ok(us),
+    };
+    /// Microseconds.
+    Duration(u64) = "a duration such as 30s: ms, s, m, h (plain: seconds)", true, units::duration;
+    /// Microseconds of CPU time in 100 ms.
+    Cpus(u64) = "a number of CPUs such as 0.5", true, units::cpus;
+    /// At least one.
+    Count(u64) = "a number of at least 1", true, |text| match units::whole(text)? {
+        0 => Err("0 is not at least 1".into()),
+        number => Ok(number),
+    };
+    /// Processes and threads: at least one, at most the kernel's PID_MAX_LIMIT.
+    Pids(u64) = "a number of processes and threads", true, |text| match units::whole(text)? {
+        0 => Err("0 leaves room for no process; \"unlimited\" is the word for no limit".into()),
+        number if number > units::MAX_PIDS => Err(format!("{number} is more than Linux has: at most {}", units::MAX_PIDS)),
+        number => Ok(number),
+    };
+    /// A user or group id.
+    Id(u32) = "an id between 0 and 4294967294", true, units::id;
+    /// A file mode creation mask.
+    Umask(u32) = "a umask in octal, a string such as \"022\"", false, |text| units::octal(text, 0o777);
+    /// Permission bits of a directory, without set-user-ID and set-group-ID.
+    Mode(u32) = "a mode in octal, a string such as \"1777\"", false, |text| units::octal(text, 0o1777);
+    /// `/proc/PID/oom_score_adj`.
+    OomScoreAdj(i16) = "a number between -1000 and 1000", true, |text| units::signed(text, -1000, 1000);
+}
+
+/// A host name: letters, digits, dots and dashes, at most 64.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hostname(pub(crate) String);
+
+impl Value for Hostname {
+    const WHAT: &'static str = "a host name of at most 64 letters, digits, dots and dashes";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let name = text(bytes)?;
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+        let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        match bytes.len() <= 64 && bytes.iter().all(|b| inner(*b)) && ends(bytes.first()) && ends(bytes.last()) {
+            true => Ok(Self(name.into())),
+            false => Err(format!("{name:?} is not {}", Self::WHAT)),
+        }
+    }
+}
+
+/// A login name, as the generated passwd file can hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserName(pub(crate) String);
+
+impl Value for UserName {
+    const WHAT: &'static str = "a login name of at most 32 of a-z, 0-9, _ and -";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let name = text(bytes)?;
+        let first = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'_';
+        let rest = |byte: &u8| first(byte) || byte.is_ascii_digit() || *byte == b'-';
+        match bytes.len() <= 32 && bytes.first().is_some_and(first) && bytes.iter().all(rest) {
+            true => Ok(Self(name.into())),
+            false => Err(format!("{name:?} is not {}", Self::WHAT)),
+        }
+    }
+}
+
+/// How inside ids relate to host ids: `single`, `subordinate` or `host:UID[:GID]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserMap(pub(crate) IdMapping);
+
+impl Value for UserMap {
+    const WHAT: &'static str = "one of single, subordinate and host:UID[:GID]";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        match text(bytes)? {
+            "single" => Ok(Self(IdMapping::Single)),
+            "subordinate" => Ok(Self(IdMapping::Subordinate)),
+            other => match other.strip_prefix("host:") {
+                Some(ids) => Self::host(ids),
+                None => Err(format!("{other:?} is not {}", Self::WHAT)),
+            },
+        }
+    }
+}
+
+impl UserMap {
+    /// One host user and group, not root: a sandbox whose user is the host's root is not offered.
+    pub fn host(ids: &str) -> Result<Self, String> {
+        match units::id_pair(ids)? {
+            (0, _) => Err("host user 0 is root: choose an unprivileged host user".into()),
+            (_, 0) => Err("host group 0 is root's: choose an unprivileged host group".into()),
+            (uid, gid) => Ok(Self(IdMapping::HostUser { uid, gid })),
+        }
+    }
+}
+
+/// A path on the host. It is relative only between being read and [`HostPath::anchor`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPath(pub(crate) Bytes);
+
+impl Value for HostPath {
+    const WHAT: &'static str = "a path on the host";
+    const BINARY: bool = true;
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let path = path(bytes)?;
+        // A shell would have expanded these; taken literally they are nearly always a mistake with surprising results.
+        match bytes {
+            [b'~'] | [b'~', b'/', ..] | [b'$', ..] => Err(format!("\"{path}\" is not expanded: write the path out")),
+            _ => Ok(Self(path)),
+        }
+    }
+}
+
+impl HostPath {
+    /// The absolute path: a relative one starts in `base`, which has no symlinks in it, so that its leading `..` are folded.
+    pub fn anchor(&mut self, base: Option<&Path>) -> Result<(), String> {
+        if self.0.as_bytes().starts_with(b"/") {
+            return Ok(());
+        }
+        let base =
+            base.ok_or_else(|| format!("\"{}\" is relative, and there is no directory it could start in", self.0))?;
+        let mut absolute = PathBuf::from(base);
+        let mut leading = true;
+        for component in self.0.as_path().components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir if leading => {
+                    absolute.pop();
+                }
+                other => {
+                    leading = false;
+                    absolute.push(other);
+                }
+            }
+        }
+        self.0 = path(Bytes::from(&absolute).as_bytes())?;
+        Ok(())
+    }
+}
+
+/// An absolute path inside the sandbox, without `.`, `..` or empty components.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxPath(pub(crate) Bytes);
+
+impl Value for SandboxPath {
+    const WHAT: &'static str = "an absolute path inside the sandbox";
+    const BINARY: bool = true;
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let path = path(bytes)?;
+        if !bytes.starts_with(b"/") {
+            return Err(format!("\"{path}\" is not an absolute path"));
+        }
+        let mut normal = Vec::with_capacity(bytes.len());
+        for component in bytes.split(|byte| *byte == b'/') {
+            match component {
+                b"" | b"." => {}
+                b".." => return Err(format!("\"{path}\" contains \"..\"")),
+                name => {
+                    normal.push(b'/');
+                    normal.extend(name);
+                }
+            }
+        }
+        Ok(Self(if normal.is_empty() { "/".as_bytes().to_vec().into() } else { normal.into() }))
+    }
+}
+
+/// A device node below `/dev`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePath(pub(crate) Bytes);
+
+impl Value for DevicePath {
+    const WHAT: &'static str = "a device node below /dev";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let path = SandboxPath::parse(bytes)?.0;
+        match path.as_bytes().starts_with(b"/dev/") && !bytes.contains(&b':') {
+            true => Ok(Self(path)),
+            false => Err(format!("\"{path}\" is not {}", Self::WHAT)),
+        }
+    }
+}
+
+/// The checks that every path has in common.
+fn path(bytes: &[u8]) -> Result<Bytes, String> {
+    let path = Bytes::from(bytes.to_vec());
+    if bytes.is_empty() {
+        Err("is empty".into())
+    } else if bytes.contains(&0) {
+        Err(format!("\"{path}\" contains a NUL byte"))
+    } else if bytes.len() > PATH_MAX {
+        Err(format!("is {} bytes long, more than the {PATH_MAX} that a path can have", bytes.len()))
+    } else if bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_MAX) {
+        Err(format!("has a component longer than {NAME_MAX} bytes"))
+    } else {
+        Ok(path)
+    }
+}
+
+/// The name of an environment variable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EnvName(pub(crate) Bytes);
+
+impl Value for EnvName {
+    const WHAT: &'static str = "the name of an environment variable";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let name = Bytes::from(bytes.to_vec());
+        if bytes.is_empty() {
+            Err("the name of the variable is empty".into())
+        } else if bytes.iter().any(|byte| *byte == b'=' || byte.is_ascii_control() || *byte == b' ') {
+            Err(format!("\"{name}\" is not {}: it has a blank, a control character or \"=\" in it", Self::WHAT))
+        } else {
+            Ok(Self(name))
+        }
+    }
+}
+
+/// A variable to pass on: a name, or with a `*` at its end all names that begin so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvPattern(pub(crate) Bytes);
+
+impl Value for EnvPattern {
+    const WHAT: &'static str = "the name of an environment variable, or its beginning and *";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let name = EnvName::parse(bytes)?.0;
+        let star = bytes.iter().position(|byte| *byte == b'*');
+        if bytes == b"*" {
+            Err("\"*\" would pass every variable: that is `keep = true`".into())
+        } else if star.is_some_and(|at| at + 1 != bytes.len()) {
+            Err(format!("\"{name}\" has a \"*\" that is not at its end"))
+        } else {
+            Ok(Self(name))
+        }
+    }
+}
+
+/// The value of an environment variable: any bytes but NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvValue(pub(crate) Bytes);
+
+impl Value for EnvValue {
+    const WHAT: &'static str = "the value of an environment variable, a string";
+    const BINARY: bool = true;
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        match bytes.contains(&0) {
+            true => Err("the value contains a NUL byte".into()),
+            false => Ok(Self(bytes.to_vec().into())),
+        }
+    }
+}
+
+/// Capabilities by name: one, with or without `CAP_`, or `ALL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapabilityName(pub(crate) Vec<Capability>);
+
+impl Value for CapabilityName {
+    const WHAT: &'static str = "the name of a capability, or ALL";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let name = text(bytes)?;
+        let upper = name.to_ascii_uppercase();
+        if upper == "ALL" {
+            return Ok(Self(Capability::ALL.to_vec()));
+        }
+        let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
+        match full.parse() {
+            Ok(capability) => Ok(Self(vec![capability])),
+            Err(()) => {
+                let short = full.trim_start_matches("CAP_");
+                let known = Capability::ALL.iter().map(|known| known.name().trim_start_matches("CAP_"));
+                let near = super::diagnose::nearest(short, known);
+                Err(format!(
+                    "{name:?} is not a capability{}",
+                    near.map(|name| format!(": did you mean {name}?")).unwrap_or_default()
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The view of the host: what is below `/` when no root was given, and what is put on top of one that was.
+//!
+//! Each mount costs microseconds at every start, so a symlink is copied rather than bound, and of `/etc` only what
+//! programs cannot do without is there. Nothing of the caller's home, `/run`, `/var` or the network.
+
+use crate::plan::{Bytes, IdMapping, Identity, Mount, MountKind, Network};
+
+/// Directories that are symlinks into /usr on most systems and real on some.
+const TOP: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// Parts of /etc that are the host's. Certificates are taken one directory at a time: private keys lie beside them.
+const ETC: &[&str] = &[
+    // The loader finds libraries outside its default path only through this.
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/os-release",
+    // Debian, Arch, SUSE, Alpine.
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/ca-certificates/extracted",
+    // Fedora and its kin.
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/crypto-policies",
+];
+
+/// What the view depends on.
+pub struct Surroundings<'a> {
+    /// Who the workload is.
+    pub identity: &'a Identity,
+    /// Its host name.
+    pub hostname: &'a str,
+    /// What it can reach.
+    pub network: Network,
+    /// Whether /proc shows processes only.
+    pub pid_only: bool,
+    /// Whether there is a sysfs.
+    pub sysfs: bool,
+    /// Device nodes asked for.
+    pub devices: &'a [Bytes],
+}
+
+/// The synthetic root, in the order in which it is mounted.
+pub fn synthetic(around: &Surroundings<'_>) -> Vec<Mount> {
+    let mut mounts = vec![Mount { kind: MountKind::Bind { source: "/usr".into() }, ..read_only("/usr") }];
+    mounts.extend(TOP.iter().map(|path| as_host(path)));
+    mounts.extend(ETC.iter().map(|path| as_host(path)));
+    mounts.extend(generated(around));
+    mounts.extend(common(around));
+    // Programs that want it get /tmp; a mount of its own would only cost time.
+    mounts.push(Mount { kind: MountKind::Symlink { target: "../tmp".into() }, ..read_only("/var/tmp") });
+    mounts
+}
+
+/// What is put on top of a given root: its own /etc stays as it is.
+pub fn on_rootfs(around: &Surroundings<'_>) -> Vec<Mount> {
+    common(around)
+}
+
+fn common(around: &Surroundings<'_>) -> Vec<Mount> {
+    let scratch = |path: &str, mode| Mount { kind: MountKind::Scratch { mode }, read_only: false, ..read_only(path) };
+    let mut mounts = vec![
+        Mount {
+            kind: MountKind::Proc { pid_only: around.pid_only },
+            read_only: false,
+            noexec: true,
+            ..read_only("/proc")
+        },
+        Mount {
+            kind: MountKind::Dev { devices: around.devices.to_vec() },
+            read_only: false,
+            noexec: true,
+            ..read_only("/dev")
+        },
+        Mount { noexec: true, ..scratch("/dev/shm", 0o1777) },
+        scratch("/tmp", 0o1777),
+    ];
+    if around.sysfs {
+        mounts.push(Mount { kind: MountKind::Sysfs, noexec: true, ..read_only("/sys") });
+    }
+    // A home that is one of these directories already needs no second mount.
+    if mounts.iter().all(|mount| mount.destination != around.identity.home) {
+        mounts.push(Mount { destination: around.identity.home.clone(), ..scratch("/", 0o700) });
+    }
+    mounts
+}
+
+/// The files of /etc that say who and where the workload is.
+fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
+    let host = around.network == Network::Host;
+    let (passwd, group) = accounts(around.identity);
+    let hosts = format!("127.0.0.1\tlocalhost {0}\n::1\tlocalhost {0}\n", around.hostname);
+    let nsswitch = format!(
+        "passwd: files\ngroup: files\nshadow: files\nhosts: files{}\nservices: files\nprotocols: files\nnetworks: files\n",
+        if host { " dns" } else { "" }
+    );
+    let mut mounts = vec![
+        file("/etc/passwd", passwd),
+        file("/etc/group", group),
+        file("/etc/hostname", format!("{}\n", around.hostname)),
+        file("/etc/nsswitch.conf", nsswitch),
+    ];
+    if host {
+        // The caller's network needs the caller's names. Both are often symlinks out of /etc, which a bind follows.
+        mounts.extend(["/etc/resolv.conf", "/etc/hosts", "/etc/services"].map(|path| Mount {
+            kind: MountKind::Bind { source: path.into() },
+            optional: true,
+            ..read_only(path)
+        }));
+    } else {
+        mounts.push(file("/etc/hosts", hosts));
+        mounts.push(file("/etc/resolv.conf", "# No network, no name servers.\n".into()));
+    }
+    mounts
+}
+
+/// passwd(5) and group(5): root and nobody, because programs ask for them, and the workload's own.
+fn accounts(identity: &Identity) -> (String, String) {
+    let Identity { uid, gid, user, home, mapping } = identity;
+    let mut passwd = format!("{user}:x:{uid}:{gid}:{user}:{home}:/bin/sh\n");
+    let mut group = format!("{user}:x:{gid}:\n");
+    for (name, id) in [("root", 0), ("nobody", 65_534)] {
+        // Under subordinate ids these are users the workload can become; otherwise they are only names.
+        let shell = if *mapping == IdMapping::Subordinate && id == 0 { "/bin/sh" } else { "/usr/sbin/nologin" };
+        if *uid != id && user != name {
+            passwd.push_str(&format!("{name}:x:{id}:{id}:{name}:/:{shell}\n"));
+        }
+        if *gid != id && user != name {
+            let name = if name == "nobody" { "nogroup" } else { name };
+            group.push_str(&format!("{name}:x:{id}:\n"));
+        }
+    }
+    (passwd, group)
+}
+
+fn file(path: &str, content: String) -> Mount {
+    Mount { kind: MountKind::File { content: content.into_bytes().into(), mode: 0o644 }, ..read_only(path) }
+}
+
+fn as_host(path: &str) -> Mount {
+    Mount { optional: true, ..read_only(path) }
+}
+
+fn read_only(path: &str) -> Mount {
+    Mount { destination: path.into(), kind: MountKind::AsHost, read_only: true, noexec: false, optional: false }
+}

@@ -1,0 +1,115 @@
+//! The child: the start-up sequence from clone3 to execve, one line a step.
+//!
+//! It formats no text, takes no lock and parses nothing; what it needs was prepared, and a failure leaves as numbers.
+
+use std::convert::Infallible;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::init;
+use super::prepare::{ChildStream, Prepared};
+use super::sync::{ChildEnds, ParentEnds};
+use crate::error::Step;
+use crate::layers::root::BuiltRoot;
+use crate::layers::{Applied, During, MissingSet, caps, net};
+use crate::sys::process::{self, Cloned};
+use crate::sys::terminal;
+
+/// Becomes the workload, or its init. Never returns to the code that cloned it.
+pub fn run(prepared: &Prepared, parent: ParentEnds, ends: &ChildEnds) -> ! {
+    drop(parent); // or our own copy would keep the lifeline open
+    if ends.wait() {
+        let Err(failure) = start(prepared, ends);
+        ends.fail(failure);
+    }
+    process::exit(125)
+}
+
+fn start(prepared: &Prepared, ends: &ChildEnds) -> Applied<Infallible> {
+    prepared.users.take()?;
+    hold_lifeline(ends)?; // after the change of ids, which clears the death signal
+    nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    let mut missing = MissingSet::default();
+    let root = prepared.root.build(&mut missing)?;
+    net::apply(prepared.network)?;
+    let terminal = open_terminal(prepared, &root, ends)?;
+    root.pivot()?;
+    prepared.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
+    caps::drop_all_but(prepared.kept_capabilities)?;
+    process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    ends.send_missing(missing).during(Step::Fork, 0)?;
+    // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
+    process::set_dumpable(false).during(Step::Fork, 0)?;
+    if prepared.init {
+        fork_from_init(prepared, &root, ends)?;
+    }
+    become_workload(prepared, &root, terminal)
+}
+
+/// Returns in the workload's process only; pid 1 stays behind as init.
+fn fork_from_init(prepared: &Prepared, root: &BuiltRoot, ends: &ChildEnds) -> Applied {
+    process::block_signals().during(Step::Fork, 1)?;
+    match process::clone3(0, None).during(Step::Fork, 2)? {
+        Cloned::Child => Ok(()),
+        Cloned::Parent { pid, pidfd } => {
+            let told = ends.send_started(pidfd.as_fd());
+            if told.is_err() || (prepared.kept_capabilities != 0 && caps::drop_all_but(0).is_err()) {
+                process::exit(125); // and with pid 1 dies everything in its namespace
+            }
+            init::run(ends.control(), root.scratch.as_fd(), pid)
+        }
+    }
+}
+
+fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<OwnedFd>) -> Applied<Infallible> {
+    let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
+    prepared.process.take_streams(streams(prepared, terminal.as_ref(), &null), terminal.is_some())?;
+    prepared.root.enter_cwd(root)?;
+    prepared.process.settle()?;
+    verify(prepared)?;
+    prepared.process.exec()
+}
+
+/// Dies with the supervisor, from now on.
+fn hold_lifeline(ends: &ChildEnds) -> Applied {
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+    if ends.parent_lives() { Ok(()) } else { process::exit(125) }
+}
+
+/// A terminal on the sandbox's own devpts, whose master side goes to the supervisor.
+fn open_terminal(prepared: &Prepared, root: &BuiltRoot, ends: &ChildEnds) -> Applied<Option<OwnedFd>> {
+    let (Some(size), Some(devpts)) = (prepared.terminal, &root.devpts) else { return Ok(None) };
+    let master = nix::fcntl::openat(
+        devpts,
+        c"ptmx",
+        nix::fcntl::OFlag::O_RDWR | nix::fcntl::OFlag::O_NOCTTY | nix::fcntl::OFlag::O_CLOEXEC,
+        nix::sys::stat::Mode::empty(),
+    )
+    .during(Step::Terminal, 0)?;
+    let slave = terminal::open_peer(&master).during(Step::Terminal, 0)?;
+    terminal::set_size(&slave, size).during(Step::Terminal, 0)?;
+    ends.send_terminal(master.as_fd()).during(Step::Terminal, 0)?;
+    Ok(Some(slave))
+}
+
+fn streams<'a>(prepared: &'a Prepared, terminal: Option<&'a OwnedFd>, null: &'a OwnedFd) -> [BorrowedFd<'a>; 3] {
+    std::array::from_fn(|number| match (&prepared.streams[number], terminal) {
+        (_, Some(terminal)) => terminal.as_fd(),
+        (ChildStream::Null, None) => null.as_fd(),
+        (ChildStream::Pipe(pipe), None) => pipe.as_fd(),
+        (ChildStream::Inherited(fd), None) => fd.as_fd(),
+    })
+}
+
+/// Reads back from the kernel what was just set, and goes no further on any mismatch.
+fn verify(prepared: &Prepared) -> Applied {
+    prepared.users.verify()?;
+    caps::verify(prepared.kept_capabilities)?;
+    prepared.root.verify_clock()?;
+    match process::no_new_privs() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Errno::EPERM).during(Step::Verify, 2),
+        Err(errno) => Err(errno).during(Step::Verify, 2),
+    }
+}

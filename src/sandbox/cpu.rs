@@ -1,0 +1,42 @@
+//! CPU time of a process tree without a cgroup: what its processes and the children they waited for have used.
+
+use nix::unistd::{SysconfVar, sysconf};
+
+/// CPU time in microseconds of a process and all its living descendants, each with its reaped children.
+///
+/// A process that lets the kernel reap its children hides what they used; `RLIMIT_CPU` still bounds each of them.
+pub fn of_tree(root: i32) -> u64 {
+    let ticks_per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks.max(1) as u64);
+    let mut ticks = 0;
+    let mut pids = vec![root];
+    while let Some(pid) = pids.pop() {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        ticks += ticks_of(&stat).unwrap_or(0);
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            pids.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
+        }
+    }
+    ticks.saturating_mul(1_000_000) / ticks_per_second
+}
+
+/// `utime`, `stime`, `cutime` and `cstime` of `/proc/PID/stat`, whose second field may hold anything, parentheses included.
+fn ticks_of(stat: &str) -> Option<u64> {
+    let fields = &stat[stat.rfind(')')? + 1..];
+    let mut numbers = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<u64>());
+    (0..4).try_fold(0u64, |sum, _| Some(sum.saturating_add(numbers.next()?.ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_traps_is_skipped() {
+        let stat = "12 (a) R (\n) b) S 1 2 3 4 5 6 7 8 9 10 100 20 3 1 20 0 1 0 99";
+        assert_eq!(ticks_of(stat), Some(124));
+        assert_eq!(ticks_of("12 (a) S 1 2"), None);
+        assert_eq!(ticks_of(""), None);
+    }
+}

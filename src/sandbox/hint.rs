@@ -1,0 +1,64 @@
+//! The way out of a failure that the child reported, as far as one can be named from here.
+
+use nix::errno::Errno;
+
+use crate::error::Step;
+use crate::plan::{MountKind, Plan};
+
+/// What to do about it.
+pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String> {
+    let doctor = "`stockade doctor` says what this host supports, and what would change it";
+    let text = match (step, errno) {
+        (Step::Exec, Errno::ENOENT) => return on_the_host(plan),
+        (Step::Interpreter, _) => {
+            "the file is there, but the interpreter or loader that it names is not in the sandbox; \
+             bind it with --ro, or use a --rootfs that has it"
+        }
+        (Step::Exec, Errno::EACCES) => "it is not executable for the sandbox's user, or lies on a noexec mount",
+        (Step::Exec, Errno::ENOEXEC) => "it is not a program for this machine, nor a script with a #! line",
+        (Step::Exec, Errno::E2BIG) => "its arguments and environment are too long, execve(2)",
+        (Step::Cwd, Errno::ENOENT | Errno::ENOTDIR) => "choose a directory that exists inside, with -w",
+        (Step::MountPoint, Errno::ENOENT) => {
+            "it lies in a directory of the host, where nothing is created: make the mount point there first"
+        }
+        (Step::Mount, Errno::ESTALE) => "its source changed while the sandbox was starting; try again",
+        (Step::Mount, Errno::EPERM) if is_proc(plan, index) => {
+            "the caller's own /proc is partly covered (a container?), so a new one may not be mounted; \
+             -p strict shows processes only, which is allowed"
+        }
+        (Step::NamespaceLimits, _) => {
+            "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits does without this layer"
+        }
+        (Step::Keyring, Errno::EDQUOT) => "the caller's key quota is used up (kernel.keys.maxkeys)",
+        (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",
+        (Step::Rlimit, Errno::EPERM) => "the caller's own hard limit is lower",
+        (Step::Streams, Errno::ENOENT) => "the sandbox has no /dev/null",
+        (Step::Mount | Step::MountRoot | Step::Pivot | Step::Capabilities | Step::SetIds, _) => doctor,
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn is_proc(plan: &Plan, index: usize) -> bool {
+    plan.mounts.get(index).is_some_and(|mount| matches!(mount.kind, MountKind::Proc { .. }))
+}
+
+/// Where the command is on the host, when it is there but not in the sandbox.
+fn on_the_host(plan: &Plan) -> Option<String> {
+    let program = plan.command.argv.first()?.as_path();
+    let found = if program.components().count() > 1 {
+        program.to_owned()
+    } else {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())?
+    };
+    let found = std::path::absolute(&found).ok().filter(|file| file.is_file())?;
+    let shown = found.parent().filter(|parent| *parent != std::path::Path::new("/")).unwrap_or(&found);
+    let target = found.canonicalize().ok().filter(|target| *target != found && !target.starts_with(shown));
+    let also = target.map(|target| format!(" (and what it links to, {})", target.display())).unwrap_or_default();
+    Some(format!(
+        "the host has {}, outside the sandbox's view; --ro {} would add it{also}",
+        found.display(),
+        shown.display()
+    ))
+}

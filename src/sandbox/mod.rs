@@ -1,0 +1,217 @@
+//! The sandbox: from a plan to a report.
+//!
+//! # Theory of operation
+//!
+//! Three processes, two channels, one way through:
+//!
+//! ```text
+//! supervisor (the caller's process)        pid 1 of the sandbox                      workload, pid 2
+//! ────────────────────────────────────     ─────────────────────────────────────     ─────────────────────────────
+//! prepare: open, parse, compile, allocate
+//! clone3 with all new namespaces ────────► waits
+//! write id maps, verify namespaces
+//! go ────────────────────────────────────► ids, lifeline, root and mounts, lo, pivot,
+//! supervise: pidfd, signals, deadlines,    hostname, keyring, groups, capabilities,
+//!   messages, streams                      no_new_privs, not dumpable
+//!                          ◄──── pidfd ─── fork ──────────────────────────────────► session, streams, cwd, umask,
+//!                                          init: reap, forward signals                limits, descriptors, signals,
+//! verify /proc/PID/status ◄───── the failure pipe closes by itself ──────────────── verify, execve
+//!                          ◄─── status ─── workload ended; it stays a zombie
+//! SIGKILL to pid 1: the whole tree is dead
+//! drain the streams, read what was used, report
+//! ```
+//!
+//! The child was copied from a process without threads, formats no text and takes no lock. What fails in it travels as
+//! {step, index, errno}; the supervisor, who has the plan, names the thing. Pid 1 dies with its supervisor
+//! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
+//! Without init the workload is pid 1 itself.
+
+mod child;
+mod cpu;
+mod hint;
+mod init;
+mod outcome;
+mod output;
+mod prepare;
+mod supervise;
+mod sync;
+mod terminal;
+mod verify;
+
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::unistd::Pid;
+
+pub use self::outcome::signal_name;
+use self::outcome::{Beginning, Findings};
+use self::prepare::{ChildStream, Kept, Prepared};
+use self::supervise::{Outcome, Supervisor, Watches};
+use crate::error::{Error, Result, Step};
+use crate::layers::{Failure, Missing, user};
+use crate::plan::{Facility, Network, Plan};
+use crate::report::{Degraded, Enforced, Report};
+use crate::sys::process::{self, Cloned};
+
+/// Signals that the supervisor takes itself: most are passed on to the workload.
+const TAKEN: [Signal; 8] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGWINCH,
+];
+
+/// Runs a plan to its end. Whatever happens, there is a report, and nothing is left of the run.
+///
+/// While it runs, the signals of [`TAKEN`] are blocked in the calling thread and SIGCHLD has its default disposition.
+/// The caller should have no other threads (`clone3(2)` copies only the calling one).
+pub fn run(plan: &Plan) -> Report {
+    let begun = Beginning::now();
+    let blocked = TAKEN.into_iter().collect::<SigSet>();
+    let mut before = SigSet::empty();
+    let masked = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
+    process::default_child_signal();
+    let report = match masked.map_err(|errno| Error::errno(Step::Supervise, "signal mask", errno)) {
+        Ok(()) => start(plan, begun, &blocked),
+        Err(error) => Err(error),
+    };
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
+}
+
+fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
+    let (mut prepared, mut kept) = prepare::prepare(plan)?;
+    let watches = Watches::new(signals)?;
+    let (ends, child_ends) = sync::channels()?;
+    let flags = namespace_flags(plan);
+    let child = match process::clone3(flags, kept.cgroup.as_ref().map(|leaf| leaf.dir())) {
+        Ok(Cloned::Child) => child::run(&prepared, ends, &child_ends),
+        Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
+        Err(errno) => return Err(clone_error(errno)),
+    };
+    let cloned_at = Instant::now();
+    drop(child_ends);
+    prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
+    let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
+    let pid = child.0;
+    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept.pumps, kept.cgroup.as_ref());
+    let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
+    let outcome = supervisor.run(admitted, &mut |workload| {
+        let status = verify::Status::read(workload)?;
+        let host_ids = (prepared.users.host_uid, prepared.users.host_gid);
+        status.record(prepared.kept_capabilities, host_ids, &mut enforced)
+    });
+    Ok(conclude(plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
+}
+
+fn namespace_flags(plan: &Plan) -> u64 {
+    let namespaces = &plan.namespaces;
+    let optional = [
+        (namespaces.ipc, libc::CLONE_NEWIPC),
+        (namespaces.uts, libc::CLONE_NEWUTS),
+        (namespaces.cgroup, libc::CLONE_NEWCGROUP),
+        (namespaces.network != Network::Host, libc::CLONE_NEWNET),
+    ];
+    let always = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+    let wanted = optional.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag);
+    wanted as u64
+}
+
+fn clone_error(errno: Errno) -> Error {
+    let error = Error::errno(Step::Clone, "", errno);
+    match errno {
+        Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL => {
+            error.hint("`stockade doctor` says which namespace this host refuses, and what would change it")
+        }
+        Errno::EAGAIN => error.hint("a limit on processes was reached (ulimit -u, or pids.max of the caller's cgroup)"),
+        _ => error,
+    }
+}
+
+/// What the child waits for: its limits and id maps; and while it cannot run on, a look at its namespaces.
+fn admit(
+    plan: &Plan,
+    prepared: &Prepared,
+    pid: Pid,
+    supervisor: &Supervisor<'_>,
+    enforced: &mut Enforced,
+) -> Result<()> {
+    let proc_pid = user::open_proc_pid(pid)?;
+    enforced.namespaces = verify::namespaces(&proc_pid, &plan.namespaces)?;
+    prepared.process.raise_limits(pid)?;
+    prepared.users.write_maps(&proc_pid, pid)?;
+    supervisor.go()
+}
+
+/// What the child had to do without.
+fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
+    for item in missing {
+        let (facility, wanted, got, why) = match item {
+            Missing::NamespaceLimits => (
+                Facility::NamespaceLimits,
+                "no nested namespaces",
+                "nested namespaces",
+                "/proc/sys/user is not writable here",
+            ),
+            Missing::Keyring => {
+                (Facility::Keyring, "an own session keyring", "the caller's", "the kernel refused to make one")
+            }
+        };
+        let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());
+        enforced.degraded.push(Degraded { what: facility.name().to_owned(), wanted, got, why });
+    }
+}
+
+fn conclude(
+    plan: &Plan,
+    begun: Beginning,
+    cloned_at: Instant,
+    prepared: &Prepared,
+    kept: Kept,
+    mut enforced: Enforced,
+    outcome: &Outcome,
+) -> Report {
+    let mut findings =
+        Findings { cloned_at, enforced: Enforced::default(), usage: Default::default(), output: kept.pumps.record() };
+    note_missing(&outcome.missing, &mut enforced);
+    if plan.namespaces.time && outcome.executed_at.is_some() {
+        enforced.namespaces.push("time".to_owned()); // verified by the child, or it would not have executed anything
+    }
+    if let Some(leaf) = &kept.cgroup {
+        leaf.usage(&mut findings.usage);
+        enforced.cgroup = Some(leaf.record());
+    }
+    findings.enforced = enforced;
+    let died_silently = outcome.executed_at.is_none() && outcome.error.is_none() && outcome.reason.is_none();
+    let error = match &outcome.failure {
+        Some(failure) => Some(name_failure(plan, prepared, *failure)),
+        None if died_silently => Some(outcome::silent_death(outcome.wait_status)),
+        None => outcome.error.clone(),
+    };
+    drop(kept.cgroup);
+    outcome::finished(plan, begun, outcome, findings, error.as_ref())
+}
+
+/// The child's numbers, with the plan's names and a way out.
+fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
+    let index = usize::from(index);
+    let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    let object = match step {
+        Step::Exec | Step::Interpreter => program.clone(),
+        Step::Cwd => plan.command.cwd.to_string(),
+        Step::Hostname => plan.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
+        _ => {
+            prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
+        }
+    };
+    let error = Error::errno(step, object, errno);
+    match hint::of(plan, step, index, errno) {
+        Some(text) => error.hint(text),
+        None => error,
+    }
+}

@@ -1,0 +1,134 @@
+//! From what was planned and what was seen to the report.
+
+use std::time::{Instant, SystemTime};
+
+use nix::sys::signal::Signal;
+
+use super::supervise::{Outcome, Reason};
+use crate::error::{Error, Step};
+use crate::plan::Plan;
+use crate::report::{self, Enforced, NetworkRecord, Output, Report, Status, Timings, Usage};
+
+/// When a run began, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    /// For durations.
+    pub instant: Instant,
+    /// For people.
+    pub time: SystemTime,
+}
+
+impl Beginning {
+    /// Now.
+    pub fn now() -> Self {
+        Self { instant: Instant::now(), time: SystemTime::now() }
+    }
+}
+
+/// What the supervisor adds to an [`Outcome`].
+pub struct Findings {
+    /// When the namespaces were there.
+    pub cloned_at: Instant,
+    /// What was verified.
+    pub enforced: Enforced,
+    /// What the cgroup counted.
+    pub usage: Usage,
+    /// What was printed.
+    pub output: Option<Output>,
+}
+
+/// The report of a run that was started. `error` is what the outcome's failure or error amounts to.
+pub fn finished(plan: &Plan, begun: Beginning, outcome: &Outcome, findings: Findings, error: Option<&Error>) -> Report {
+    let mut report = Report::blank(&plan.id, Some(plan), begun.time);
+    let between = |from: Option<Instant>, to: Option<Instant>| Some(micros(to?.saturating_duration_since(from?)));
+    report.timings_us = Timings {
+        setup: between(Some(begun.instant), Some(findings.cloned_at)),
+        exec_wait: between(Some(findings.cloned_at), outcome.executed_at),
+        run: between(outcome.executed_at, outcome.ended_at),
+        teardown: between(outcome.ended_at, outcome.dead_at),
+    };
+    report.usage = findings.usage;
+    report.usage.wall_us = report.timings_us.run;
+    report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| plan.scratch.size_bytes);
+    fill_rusage(&mut report.usage, outcome);
+    report.output = findings.output;
+    if let Some(error) = error {
+        report.error = Some(error.into());
+        report.exit_code = error.exit_code();
+        let ran = outcome.executed_at.is_some();
+        report.status = if ran { Status::InternalError } else { Status::SetupError };
+        report.enforced = ran.then_some(findings.enforced);
+        return report;
+    }
+    report.network = Some(NetworkRecord { mode: plan.namespaces.network });
+    report.enforced = Some(findings.enforced);
+    conclude(&mut report, outcome);
+    report
+}
+
+fn conclude(report: &mut Report, outcome: &Outcome) {
+    let status = outcome.wait_status.unwrap_or(libc::SIGKILL);
+    report.signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    report.core_dumped = libc::WIFSIGNALED(status) && libc::WCOREDUMP(status);
+    let own_code = match report.signal {
+        Some(signal) => 128 + signal as u8,
+        None => libc::WEXITSTATUS(status) as u8,
+    };
+    let oom_killed =
+        report.usage.memory.oom_kills.is_some_and(|kills| kills > 0) && report.signal == Some(libc::SIGKILL);
+    (report.status, report.exit_code) = match (outcome.reason, report.signal) {
+        (Some(Reason::Wall), _) => (Status::TimeoutWall, 124),
+        (Some(Reason::Cpu), _) => (Status::TimeoutCpu, 124),
+        (Some(Reason::Idle), _) => (Status::TimeoutIdle, 124),
+        (Some(Reason::Output), _) => (Status::OutputLimit, 128 + libc::SIGKILL as u8),
+        (Some(Reason::User), _) => (Status::KilledByUser, own_code),
+        (None, Some(libc::SIGXCPU)) if outcome.cpu_limited => (Status::TimeoutCpu, 124),
+        (None, Some(_)) if oom_killed => (Status::Oom, own_code),
+        (None, Some(signal)) if outcome.relayed == Some(signal) => (Status::KilledByUser, own_code),
+        (None, Some(_)) => (Status::Signaled, own_code),
+        (None, None) if own_code == 0 => (Status::Ok, 0),
+        (None, None) => (Status::Nonzero, own_code),
+    };
+}
+
+fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
+    if let Some(rusage) = &outcome.rusage {
+        let count = |value: libc::c_long| u64::try_from(value).ok();
+        usage.rusage = report::Rusage {
+            minor_faults: count(rusage.ru_minflt),
+            major_faults: count(rusage.ru_majflt),
+            ctx_voluntary: count(rusage.ru_nvcsw),
+            ctx_involuntary: count(rusage.ru_nivcsw),
+        };
+        if usage.cpu.source.is_none() {
+            let micros = |time: libc::timeval| Some(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64);
+            usage.cpu.user_us = micros(rusage.ru_utime);
+            usage.cpu.system_us = micros(rusage.ru_stime);
+            usage.cpu.total_us = usage.cpu.user_us.zip(usage.cpu.system_us).map(|(user, system)| user + system);
+            usage.cpu.source = Some("rusage".to_owned());
+        }
+    }
+    if let Some(scratch) = outcome.scratch.filter(|scratch| scratch.scratch_bytes != u64::MAX) {
+        usage.disk.scratch_used_bytes = Some(scratch.scratch_bytes);
+        usage.disk.inodes_used = Some(scratch.scratch_inodes);
+    }
+}
+
+fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The name of a signal, for people.
+pub fn signal_name(number: i32) -> String {
+    Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
+}
+
+/// The error of a child that died without a word.
+pub fn silent_death(status: Option<i32>) -> Error {
+    let how = match status {
+        Some(status) if libc::WIFSIGNALED(status) => signal_name(libc::WTERMSIG(status)),
+        Some(status) => format!("exit code {}", libc::WEXITSTATUS(status)),
+        None => "an unknown end".to_owned(),
+    };
+    Error::new(Step::Supervise, "sandbox", format!("its set-up process died of {how} before the workload ran"))
+}

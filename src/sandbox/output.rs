@@ -1,0 +1,353 @@
+//! The workload's standard streams: passed through untouched where that is safe, and pumped by the supervisor where they
+//! have to be bounded or kept away from the caller's terminal.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use sha2::{Digest as _, Sha256};
+
+use super::prepare::ChildStream;
+use crate::error::{Error, Result, Step};
+use crate::plan::{Keep, OutputLimit, Plan, hex};
+use crate::report;
+use crate::sys::process::borrow_standard;
+use crate::sys::terminal::{self, Size};
+
+/// How much a pump holds on its way; also what one turn reads.
+const BUFFER: usize = 64 * 1024;
+/// What a write to a pipe that polls writable can always take, `pipe(7)`.
+const PIPE_BUF: usize = 4096;
+
+/// The supervisor's side of the streams.
+#[derive(Debug, Default)]
+pub struct Pumps {
+    /// To the workload's standard input.
+    pub input: Option<Pump>,
+    /// From its standard output (or its terminal).
+    pub output: Option<Pump>,
+    /// From its standard error.
+    pub error: Option<Pump>,
+    /// Whether input and output go through a terminal of its own.
+    pub terminal: bool,
+    /// What the terminal's output is bounded to.
+    limit: Option<OutputLimit>,
+    input_wanted: bool,
+}
+
+/// Decides for each stream, and makes the pipes that are needed.
+pub fn prepare(plan: &Plan) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
+    for number in 0..3 {
+        refuse_directory(number)?;
+    }
+    let stdio = &plan.stdio;
+    if stdio.tty {
+        let size = terminal::size(borrow_standard(0)).or_else(|_| terminal::size(borrow_standard(1)));
+        let size = size.unwrap_or(Size { rows: 24, columns: 80 });
+        let pumps = Pumps { terminal: true, limit: stdio.output_limit, input_wanted: stdio.stdin, ..Pumps::default() };
+        return Ok(([ChildStream::Null, ChildStream::Null, ChildStream::Null], Some(size), pumps));
+    }
+    // A terminal is never handed over: its input could be read, and on old kernels faked, from inside.
+    let watched = stdio.output_limit.is_some() || plan.deadlines.idle_us.is_some();
+    let mut pumps = Pumps::default();
+    let stdin = match stdio.stdin {
+        false => ChildStream::Null,
+        true if is_terminal(0) => {
+            let (read, write) = pipe()?;
+            pumps.input = Some(Pump::new(Source::new(copy_of(0)?), Sink::new(never_block(write)?), None));
+            ChildStream::Pipe(read)
+        }
+        true => ChildStream::Inherited(borrow_standard(0)),
+    };
+    let output = |number| -> Result<(ChildStream, Option<Pump>)> {
+        if !watched && !is_terminal(number) {
+            return Ok((ChildStream::Inherited(borrow_standard(number)), None));
+        }
+        let (read, write) = pipe()?;
+        let pump = Pump::new(Source::new(never_block(read)?), Sink::new(unblocking(number)?), stdio.output_limit);
+        Ok((ChildStream::Pipe(write), Some(pump)))
+    };
+    let (stdout, to_stdout) = output(1)?;
+    let (stderr, to_stderr) = output(2)?;
+    (pumps.output, pumps.error) = (to_stdout, to_stderr);
+    Ok(([stdin, stdout, stderr], None, pumps))
+}
+
+fn refuse_directory(number: i32) -> Result<()> {
+    let object = ["standard input", "standard output", "standard error"][number as usize];
+    let stat = fstat(borrow_standard(number)).map_err(|errno| Error::errno(Step::Streams, object, errno))?;
+    if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR {
+        return Err(Error::new(Step::Streams, object, "is a directory, which would lead out of the sandbox"));
+    }
+    Ok(())
+}
+
+fn is_terminal(number: i32) -> bool {
+    nix::unistd::isatty(borrow_standard(number)).unwrap_or(false)
+}
+
+/// A pipe of which the supervisor keeps one end, which never blocks it.
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::errno(Step::Streams, "pipe", errno))
+}
+
+fn never_block(fd: OwnedFd) -> Result<OwnedFd> {
+    let failed = |errno| Error::errno(Step::Streams, "pipe", errno);
+    let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL).map_err(failed)?);
+    fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map_err(failed)?;
+    Ok(fd)
+}
+
+fn copy_of(number: i32) -> Result<OwnedFd> {
+    borrow_standard(number)
+        .try_clone_to_owned()
+        .map_err(|error| Error::errno(Step::Streams, "", Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))
+}
+
+/// The caller's stream, for writing without ever blocking. A pipe or terminal is opened anew for that, because the mode of
+/// the caller's own open file is shared with others.
+fn unblocking(number: i32) -> Result<OwnedFd> {
+    let is_pipe = fstat(borrow_standard(number))
+        .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO);
+    if is_pipe || is_terminal(number) {
+        let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        if let Ok(fd) = open(format!("/proc/self/fd/{number}").as_str(), flags, Mode::empty()) {
+            return Ok(fd);
+        }
+    }
+    copy_of(number) // a pipe of another user, a socket, a file: written in pieces that a writable one takes at once
+}
+
+impl Pumps {
+    /// The terminal's master side has come: input goes to it, output comes from it.
+    pub fn attach_terminal(&mut self, master: OwnedFd) -> Result<()> {
+        let master = never_block(master)?;
+        if self.input_wanted {
+            let copy = master.try_clone().map_err(|error| Error::new(Step::Terminal, "", error.to_string()))?;
+            self.input = Some(Pump::new(Source::new(copy_of(0)?), Sink::new(copy), None));
+        }
+        self.output = Some(Pump::new(Source::new(master), Sink::new(unblocking(1)?), self.limit));
+        Ok(())
+    }
+
+    /// Those that carry what the workload prints.
+    pub fn outputs(&mut self) -> impl Iterator<Item = &mut Pump> {
+        [&mut self.output, &mut self.error].into_iter().flatten()
+    }
+
+    /// What was printed, if it was bounded.
+    pub fn record(&self) -> Option<report::Output> {
+        let stream = |pump: &Option<Pump>| pump.as_ref().map(Pump::record).unwrap_or_else(empty_record);
+        let bounded = [&self.output, &self.error].into_iter().flatten().any(|pump| pump.limit.is_some());
+        bounded.then(|| report::Output { stdout: stream(&self.output), stderr: stream(&self.error) })
+    }
+}
+
+fn empty_record() -> report::Stream {
+    report::Stream { sha256: hex(&Sha256::digest([])), ..report::Stream::default() }
+}
+
+#[derive(Debug)]
+struct Source(Option<OwnedFd>);
+
+impl Source {
+    fn new(fd: OwnedFd) -> Self {
+        Self(Some(fd))
+    }
+}
+
+#[derive(Debug)]
+struct Sink {
+    fd: Option<OwnedFd>,
+    is_socket: bool,
+}
+
+impl Sink {
+    fn new(fd: OwnedFd) -> Self {
+        let is_socket =
+            fstat(&fd).is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK);
+        Self { fd: Some(fd), is_socket }
+    }
+
+    fn write(fd: &OwnedFd, is_socket: bool, bytes: &[u8]) -> std::result::Result<usize, Errno> {
+        use nix::sys::socket::{MsgFlags, send};
+        let bytes = &bytes[..bytes.len().min(PIPE_BUF)];
+        if is_socket {
+            return send(fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
+        }
+        nix::unistd::write(fd, bytes)
+    }
+}
+
+/// Carries bytes from a source to a sink, never blocking, bounded in memory, counting and perhaps dropping.
+#[derive(Debug)]
+pub struct Pump {
+    source: Source,
+    sink: Sink,
+    limit: Option<OutputLimit>,
+    waiting: VecDeque<u8>,
+    /// Bytes that came.
+    seen: u64,
+    /// Bytes that were passed on, and their hash, if it will be asked for.
+    passed: u64,
+    hash: Option<Sha256>,
+}
+
+impl Pump {
+    fn new(source: Source, sink: Sink, limit: Option<OutputLimit>) -> Self {
+        let hash = limit.map(|_| Sha256::new());
+        Self { source, sink, limit, waiting: VecDeque::new(), seen: 0, passed: 0, hash }
+    }
+
+    /// What to poll for: the source while there is room, the sink while there is something for it.
+    pub fn interests(&self) -> [Option<PollFd<'_>>; 2] {
+        let source = self.source.0.as_ref().filter(|_| self.has_room());
+        let sink = self.sink.fd.as_ref().filter(|_| self.has_output());
+        [
+            source.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)),
+            sink.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLOUT)),
+        ]
+    }
+
+    fn keeps_tail(&self) -> bool {
+        self.limit.is_some_and(|limit| limit.keep == Keep::Tail)
+    }
+
+    fn has_room(&self) -> bool {
+        self.keeps_tail() || self.waiting.len() < BUFFER
+    }
+
+    fn has_output(&self) -> bool {
+        !(self.waiting.is_empty() || self.keeps_tail() && self.source.0.is_some())
+    }
+
+    /// Whether nothing more will come through.
+    pub fn is_done(&self) -> bool {
+        self.source.0.is_none() && (self.waiting.is_empty() || self.sink.fd.is_none())
+    }
+
+    /// Whether more came than may.
+    pub fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.seen > limit.bytes)
+    }
+
+    /// Whether the run is to end when it is.
+    pub fn kills(&self) -> bool {
+        self.is_over() && self.limit.is_some_and(|limit| limit.keep == Keep::Kill)
+    }
+
+    /// Takes what the source has now, one buffer at most; whether anything came.
+    pub fn take(&mut self) -> bool {
+        let Some(fd) = &self.source.0 else { return false };
+        let mut buffer = [0; BUFFER];
+        let room = if self.keeps_tail() { BUFFER } else { BUFFER - self.waiting.len().min(BUFFER) };
+        match nix::unistd::read(fd, &mut buffer[..room]) {
+            Ok(0) | Err(Errno::EIO) => self.source.0 = None, // EIO: a terminal nobody has open any more
+            Ok(length) => {
+                self.admit(length, &buffer);
+                return true;
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(_) => self.source.0 = None,
+        }
+        self.finish();
+        false
+    }
+
+    fn admit(&mut self, length: usize, buffer: &[u8]) {
+        let bytes = &buffer[..length];
+        let before = self.seen;
+        self.seen += length as u64;
+        if self.sink.fd.is_none() {
+            return;
+        }
+        match self.limit {
+            None => self.waiting.extend(bytes),
+            Some(OutputLimit { bytes: limit, keep: Keep::Tail }) => {
+                self.waiting.extend(bytes);
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                self.waiting.drain(..self.waiting.len().saturating_sub(limit));
+            }
+            Some(OutputLimit { bytes: limit, .. }) => {
+                let room = usize::try_from(limit.saturating_sub(before)).unwrap_or(usize::MAX);
+                self.waiting.extend(&bytes[..length.min(room)]);
+            }
+        }
+    }
+
+    /// Gives the sink what it can take now.
+    pub fn give(&mut self) {
+        let Some(fd) = &self.sink.fd else { return };
+        while !self.waiting.is_empty() {
+            let (front, _) = self.waiting.as_slices();
+            match Sink::write(fd, self.sink.is_socket, front) {
+                Ok(written) => {
+                    if let Some(hash) = &mut self.hash {
+                        hash.update(&front[..written]);
+                    }
+                    self.passed += written as u64;
+                    self.waiting.drain(..written);
+                    if written < PIPE_BUF {
+                        break; // whether it takes more is for poll to say
+                    }
+                    if !polls(fd, PollFlags::POLLOUT) {
+                        break;
+                    }
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => break,
+                Err(_) => {
+                    // Nobody reads any more: let the workload notice as it would without us.
+                    self.waiting.clear();
+                    self.sink.fd = None;
+                    self.source.0 = None;
+                    break;
+                }
+            }
+        }
+        self.finish();
+    }
+
+    /// Passes the end of the stream on.
+    fn finish(&mut self) {
+        if self.source.0.is_none() && self.waiting.is_empty() {
+            self.sink.fd = None;
+        }
+    }
+
+    /// As [`Self::take`], for a source that may block: only if it polls readable.
+    pub fn take_if_ready(&mut self) {
+        let ready = self.has_room() && self.source.0.as_ref().is_some_and(|fd| polls(fd, PollFlags::POLLIN));
+        if ready {
+            self.take();
+        }
+    }
+
+    /// Gives up on a sink that takes nothing.
+    pub fn abandon(&mut self) {
+        self.source.0 = None;
+        self.waiting.clear();
+        self.finish();
+    }
+
+    fn record(&self) -> report::Stream {
+        report::Stream {
+            bytes: self.seen,
+            kept: self.passed,
+            truncated: self.passed < self.seen,
+            sha256: hex(&self.hash.clone().unwrap_or_default().finalize()),
+        }
+    }
+
+    /// What it reads from: the master side, when that is a terminal of the sandbox's own.
+    pub fn source_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.source.0.as_ref().map(|fd| fd.as_fd())
+    }
+}
+
+fn polls(fd: &OwnedFd, flags: PollFlags) -> bool {
+    let mut polled = [PollFd::new(fd.as_fd(), flags)];
+    nix::poll::poll(&mut polled, nix::poll::PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,97 @@
+//! The parent half: from a plan to everything the child needs, so that nothing is parsed, opened or allocated after clone3.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use crate::cgroup::{self, Leaf};
+use crate::error::{Error, Result, Step};
+use crate::layers::process::PreparedProcess;
+use crate::layers::root::{self, Powers, PreparedRoot};
+use crate::layers::user::{self, Users};
+use crate::layers::{caps, process};
+use crate::plan::{Network, Plan};
+use crate::report::Degraded;
+use crate::sys::terminal::Size;
+
+use super::output::{self, Pumps};
+
+/// What the child needs.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The id maps.
+    pub users: Users,
+    /// The root and all mounts.
+    pub root: PreparedRoot,
+    /// The program and what it inherits.
+    pub process: PreparedProcess,
+    /// Capabilities it keeps, as a mask by number.
+    pub kept_capabilities: u64,
+    /// Its network.
+    pub network: Network,
+    /// Whether pid 1 is our init.
+    pub init: bool,
+    /// The size of its own terminal, if it gets one.
+    pub terminal: Option<Size>,
+    /// What its standard streams become.
+    pub streams: [ChildStream; 3],
+}
+
+/// What one of the workload's standard streams becomes.
+#[derive(Debug)]
+pub enum ChildStream {
+    /// The sandbox's own /dev/null.
+    Null,
+    /// The caller's, as it is.
+    Inherited(BorrowedFd<'static>),
+    /// One end of a pipe whose other end the supervisor has.
+    Pipe(OwnedFd),
+}
+
+/// What the parent keeps for itself.
+#[derive(Debug)]
+pub struct Kept {
+    /// The supervisor's side of the standard streams.
+    pub pumps: Pumps,
+    /// The cgroup that bounds the run, if it has a budget.
+    pub cgroup: Option<Leaf>,
+    /// Budgets that were allowed to be missing, and are.
+    pub degraded: Vec<Degraded>,
+}
+
+/// Prepares everything that can fail without a new namespace.
+pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
+    if plan.namespaces.time && !plan.init {
+        // A time namespace is entered by being born into it, which pid 1 cannot do for itself.
+        return Err(Error::new(Step::Plan, "time namespace", "cannot be had without init")
+            .hint("leave --no-init or --time-namespace out"));
+    }
+    let privileged = user::is_privileged();
+    let users = user::prepare(&plan.identity, privileged)?;
+    let mut namespaces = Vec::new();
+    let mut idmap = |owner| idmap(&mut namespaces, owner, &users);
+    let root = root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
+    let process = process::prepare(plan)?;
+    let (streams, terminal, pumps) = output::prepare(plan)?;
+    let (cgroup, degraded) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
+    let prepared = Prepared {
+        users,
+        root,
+        process,
+        kept_capabilities: caps::mask(&plan.capabilities),
+        network: plan.namespaces.network,
+        init: plan.init,
+        terminal,
+        streams,
+    };
+    Ok((prepared, Kept { pumps, cgroup, degraded }))
+}
+
+/// One idmapping namespace per owner, however many binds have it.
+fn idmap(known: &mut Vec<((u32, u32), Rc<OwnedFd>)>, owner: (u32, u32), users: &Users) -> Result<Rc<OwnedFd>> {
+    if let Some((_, namespace)) = known.iter().find(|(of, _)| *of == owner) {
+        return Ok(Rc::clone(namespace));
+    }
+    let namespace = Rc::new(user::idmap_namespace(owner, users)?);
+    known.push((owner, Rc::clone(&namespace)));
+    Ok(namespace)
+}

@@ -1,0 +1,431 @@
+//! The supervisor: one poll loop over pidfd, signals, deadlines, messages and streams, until the whole tree is dead.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::Pid;
+
+use super::cpu;
+use super::output::{Pump, Pumps};
+use super::sync::{Exited, Message, ParentEnds};
+use super::terminal::{RawMode, follow_size};
+use crate::cgroup::Leaf;
+use crate::error::{Error, Result, Step};
+use crate::layers::Failure;
+use crate::layers::Missing;
+use crate::plan::Plan;
+use crate::sys::process;
+
+/// Why the supervisor ended the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The wall-clock deadline.
+    Wall,
+    /// The CPU time.
+    Cpu,
+    /// No output for too long.
+    Idle,
+    /// Too much output.
+    Output,
+    /// Whoever signalled us.
+    User,
+}
+
+/// What supervision found out.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How the workload ended, as `wait(2)` encodes it.
+    pub wait_status: Option<i32>,
+    /// Why we ended it, if we did.
+    pub reason: Option<Reason>,
+    /// The signal that we passed on and that may have ended it.
+    pub relayed: Option<i32>,
+    /// What failed in the child.
+    pub failure: Option<Failure>,
+    /// What failed in the supervisor.
+    pub error: Option<Error>,
+    /// What the child had to do without, of what it may.
+    pub missing: Vec<Missing>,
+    /// What init saw of the scratch tmpfs.
+    pub scratch: Option<Exited>,
+    /// What the tree used, as far as it was waited for.
+    pub rusage: Option<libc::rusage>,
+    /// Whether the kernel bounds the CPU time of each process.
+    pub cpu_limited: bool,
+    /// When the workload's execve succeeded.
+    pub executed_at: Option<Instant>,
+    /// When the workload ended.
+    pub ended_at: Option<Instant>,
+    /// When its whole tree was dead.
+    pub dead_at: Option<Instant>,
+}
+
+/// A tree that is being watched.
+pub struct Supervisor<'a> {
+    plan: &'a Plan,
+    ends: ParentEnds,
+    pid: Pid,
+    pidfd: OwnedFd,
+    signals: SignalFd,
+    timer: TimerFd,
+    armed: Option<Instant>,
+    pumps: &'a mut Pumps,
+    cgroup: Option<&'a Leaf>,
+    raw: Option<RawMode>,
+    cloned_at: Instant,
+    workload: Option<i32>,
+    starting: bool,
+    verified: bool,
+    last_output: Instant,
+    next_sample: Option<Instant>,
+    kill_at: Option<Instant>,
+    drain_until: Option<Instant>,
+    outcome: Outcome,
+}
+
+/// Called once with the workload's process id on the host, as soon as it runs: what it returns is fatal.
+pub type Verify<'a> = &'a mut dyn FnMut(i32) -> Result<()>;
+
+/// Where signals and deadlines arrive; made before there is anything to watch.
+#[derive(Debug)]
+pub struct Watches {
+    signals: SignalFd,
+    timer: TimerFd,
+}
+
+impl Watches {
+    /// For these signals, which are blocked.
+    pub fn new(signals: &SigSet) -> Result<Self> {
+        let failed = |errno| Error::errno(Step::Supervise, "signals and timer", errno);
+        Ok(Self {
+            signals: SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed)?,
+            timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
+                .map_err(failed)?,
+        })
+    }
+}
+
+impl<'a> Supervisor<'a> {
+    /// Takes a freshly cloned child over.
+    pub fn new(
+        plan: &'a Plan,
+        ends: ParentEnds,
+        (pid, pidfd): (Pid, OwnedFd),
+        watches: Watches,
+        pumps: &'a mut Pumps,
+        cgroup: Option<&'a Leaf>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            plan,
+            ends,
+            pid,
+            pidfd,
+            signals: watches.signals,
+            timer: watches.timer,
+            armed: None,
+            pumps,
+            cgroup,
+            raw: None,
+            cloned_at: now,
+            workload: (!plan.init).then_some(pid.as_raw()),
+            starting: true,
+            verified: false,
+            last_output: now,
+            next_sample: None,
+            kill_at: None,
+            drain_until: None,
+            outcome: Outcome { cpu_limited: plan.deadlines.cpu_us.is_some(), ..Outcome::default() },
+        }
+    }
+
+    /// Lets the child go on.
+    pub fn go(&self) -> Result<()> {
+        self.ends.go()
+    }
+
+    /// Watches until the tree is dead and what it printed is passed on.
+    ///
+    /// A child that was not `admitted` is killed at once.
+    pub fn run(mut self, admitted: Result<()>, verify: Verify<'_>) -> Outcome {
+        if let Err(error) = admitted.and_then(|()| self.watch(verify)) {
+            self.outcome.error.get_or_insert(error);
+            self.kill();
+        }
+        self.reap();
+        if let Err(error) = self.drain() {
+            self.outcome.error.get_or_insert(error);
+        }
+        drop(self.raw.take());
+        self.outcome
+    }
+
+    fn watch(&mut self, verify: Verify<'_>) -> Result<()> {
+        loop {
+            self.check_deadlines(Instant::now());
+            self.arm_timer()?;
+            let events = self.wait(true)?;
+            if events.contains(&Event::Started) {
+                self.end_of_start();
+            }
+            if events.contains(&Event::Message) {
+                self.receive()?;
+            }
+            if let (false, false, None, Some(workload)) =
+                (self.verified, self.starting, self.outcome.failure, self.workload)
+            {
+                self.verified = true;
+                verify(workload)?;
+            }
+            if events.contains(&Event::Signal) {
+                self.take_signals()?;
+            }
+            self.pump();
+            if events.contains(&Event::Dead) {
+                return Ok(());
+            }
+            if self.outcome.scratch.is_some() || self.outcome.failure.is_some() {
+                self.kill(); // the workload is over: so is everything it left
+            }
+        }
+    }
+
+    /// Waits for something to do. Once the tree is dead only signals, deadlines and its last output are left.
+    fn wait(&self, alive: bool) -> Result<Vec<Event>> {
+        let mut events = vec![Event::Signal, Event::Timer];
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut polled = vec![readable(self.signals.as_fd()), readable(self.timer.as_fd())];
+        if alive {
+            events.extend([Event::Dead, Event::Message]);
+            polled.extend([readable(self.pidfd.as_fd()), readable(self.ends.control.as_fd())]);
+            if self.starting {
+                events.push(Event::Started);
+                polled.push(readable(self.ends.failure.as_fd()));
+            }
+        }
+        let input = self.pumps.input.as_ref().filter(|_| alive);
+        for pump in [input, self.pumps.output.as_ref(), self.pumps.error.as_ref()].into_iter().flatten() {
+            polled.extend(pump.interests().into_iter().flatten());
+        }
+        loop {
+            match poll(&mut polled, PollTimeout::NONE) {
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(Error::errno(Step::Supervise, "poll", errno)),
+                Ok(_) => break,
+            }
+        }
+        Ok(events.into_iter().zip(&polled).filter(|(_, fd)| fd.any().unwrap_or(true)).map(|(event, _)| event).collect())
+    }
+
+    /// The failure pipe ended, with or without a failure in it.
+    fn end_of_start(&mut self) {
+        self.starting = false;
+        self.outcome.failure = self.ends.failure();
+        if self.outcome.failure.is_none() {
+            let now = Instant::now();
+            self.outcome.executed_at = Some(now);
+            self.last_output = now;
+            self.next_sample = self.plan.deadlines.cpu_us.map(|cpu_us| now + sample_pause(cpu_us));
+        }
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        loop {
+            match self.ends.receive() {
+                Ok(None) | Err(Errno::EPIPE | Errno::ECONNRESET) => return Ok(()),
+                Err(errno) => return Err(Error::errno(Step::Supervise, "message from the sandbox", errno)),
+                Ok(Some(Message::Terminal(master))) => {
+                    self.pumps.attach_terminal(master)?;
+                    if self.plan.stdio.stdin {
+                        self.raw = RawMode::enter();
+                    }
+                }
+                Ok(Some(Message::Missing(missing))) => self.outcome.missing = missing,
+                Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
+                Ok(Some(Message::Exited(exited))) => {
+                    self.outcome.ended_at = Some(Instant::now());
+                    self.outcome.wait_status = Some(exited.status);
+                    self.outcome.scratch = Some(exited);
+                }
+            }
+        }
+    }
+
+    fn take_signals(&mut self) -> Result<()> {
+        loop {
+            let info = self.signals.read_signal().map_err(|errno| Error::errno(Step::Supervise, "signals", errno))?;
+            let Some(info) = info else { return Ok(()) };
+            match info.ssi_signo as libc::c_int {
+                libc::SIGWINCH if self.pumps.terminal => {
+                    if let Some(master) = self.pumps.output.as_ref().and_then(Pump::source_fd) {
+                        follow_size(master);
+                    }
+                }
+                libc::SIGINT if self.outcome.relayed == Some(libc::SIGINT) => {
+                    self.outcome.reason.get_or_insert(Reason::User);
+                    self.kill();
+                    self.drain_until = Some(Instant::now());
+                }
+                signal => {
+                    if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+                        self.outcome.relayed = Some(signal);
+                    }
+                    self.signal(signal);
+                }
+            }
+        }
+    }
+
+    fn check_deadlines(&mut self, now: Instant) {
+        let deadlines = &self.plan.deadlines;
+        let after = |start: Instant, us: Option<u64>| us.map(|us| start + Duration::from_micros(us));
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(after(self.outcome.executed_at.unwrap_or(self.cloned_at), deadlines.wall_us)) {
+            self.end(Reason::Wall, now);
+        }
+        if is_due(after(self.last_output, deadlines.idle_us)) {
+            self.end(Reason::Idle, now);
+        }
+        if is_due(self.next_sample)
+            && let Some(limit) = deadlines.cpu_us
+        {
+            let used = match self.cgroup.and_then(Leaf::cpu_us) {
+                Some(used) => used,
+                None => cpu::of_tree(self.pid.as_raw()),
+            };
+            self.next_sample = Some(now + sample_pause(limit.saturating_sub(used)));
+            if used >= limit {
+                self.end(Reason::Cpu, now);
+            }
+        }
+        if is_due(self.kill_at) {
+            self.kill();
+        }
+    }
+
+    /// Ends the run politely; the rest is done by [`Self::kill`] after the grace period.
+    fn end(&mut self, reason: Reason, now: Instant) {
+        if self.outcome.reason.is_some() {
+            return;
+        }
+        self.outcome.reason = Some(reason);
+        self.kill_at = Some(now + self.grace());
+        self.signal(libc::SIGTERM);
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_micros(self.plan.deadlines.kill_after_us)
+    }
+
+    /// To pid 1, which passes it on (or is the workload itself).
+    fn signal(&self, signal: libc::c_int) {
+        let _ = process::pidfd_send_signal(self.pidfd.as_fd(), signal);
+    }
+
+    /// Kills pid 1, and with it everything in its pid namespace, stopped or not.
+    fn kill(&mut self) {
+        self.kill_at = None;
+        self.signal(libc::SIGKILL);
+    }
+
+    /// Arms the timer for the nearest deadline, if that changed.
+    fn arm_timer(&mut self) -> Result<()> {
+        let deadlines = &self.plan.deadlines;
+        let after = |start: Instant, us: Option<u64>| us.map(|us| start + Duration::from_micros(us));
+        let ending = self.outcome.reason.is_some();
+        let wall = after(self.outcome.executed_at.unwrap_or(self.cloned_at), deadlines.wall_us).filter(|_| !ending);
+        let idle = after(self.last_output, deadlines.idle_us).filter(|_| !ending);
+        let sample = self.next_sample.filter(|_| !ending);
+        self.arm([wall, idle, sample, self.kill_at].into_iter().flatten().min())
+    }
+
+    fn arm(&mut self, nearest: Option<Instant>) -> Result<()> {
+        if nearest == self.armed {
+            return Ok(());
+        }
+        self.armed = nearest;
+        let failed = |errno| Error::errno(Step::Supervise, "timer", errno);
+        let Some(nearest) = nearest else { return self.timer.unset().map_err(failed) };
+        let left = nearest.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)); // zero would disarm
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(left));
+        self.timer.set(expiration, TimerSetTimeFlags::empty()).map_err(failed)
+    }
+
+    fn pump(&mut self) {
+        let mut printed = false;
+        for pump in self.pumps.outputs() {
+            printed |= pump.take();
+            pump.give();
+        }
+        if printed {
+            self.last_output = Instant::now();
+        }
+        if let Some(input) = &mut self.pumps.input {
+            input.take_if_ready();
+            input.give();
+        }
+        if self.pumps.outputs().any(|pump| pump.kills()) && self.outcome.reason.is_none() {
+            self.outcome.reason = Some(Reason::Output);
+            self.kill();
+        }
+    }
+
+    /// Takes pid 1's status, and with it what the tree used.
+    fn reap(&mut self) {
+        match process::wait4(self.pid) {
+            Ok((status, rusage)) => {
+                self.outcome.rusage = Some(rusage);
+                if !self.plan.init {
+                    self.outcome.wait_status = Some(status);
+                }
+            }
+            Err(errno) => drop(self.outcome.error.get_or_insert(Error::errno(Step::Supervise, "wait4", errno))),
+        }
+        let now = Instant::now();
+        self.outcome.ended_at.get_or_insert(now);
+        self.outcome.dead_at = Some(now);
+        if self.outcome.reason.is_some() || self.outcome.relayed.is_some() {
+            self.drain_until = self.drain_until.or(Some(now + self.grace()));
+        }
+    }
+
+    /// Passes on what is still in the pipes. A reader that does not read is waited for only if no deadline was set.
+    fn drain(&mut self) -> Result<()> {
+        loop {
+            self.pump();
+            if self.pumps.outputs().all(|pump| pump.is_done()) {
+                return Ok(());
+            }
+            if self.drain_until.is_some_and(|until| until <= Instant::now()) {
+                self.pumps.outputs().for_each(Pump::abandon);
+                return Ok(());
+            }
+            self.arm(self.drain_until)?;
+            if self.wait(false)?.contains(&Event::Signal) {
+                self.take_signals()?;
+            }
+        }
+    }
+}
+
+/// Something [`Supervisor::wait`] found to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Signal,
+    Timer,
+    Dead,
+    Message,
+    Started,
+}
+
+/// How long the tree can run before it could have used this much CPU time, within reason.
+fn sample_pause(left_us: u64) -> Duration {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    Duration::from_micros(left_us / cpus).clamp(Duration::from_millis(10), Duration::from_secs(1))
+}

@@ -1,0 +1,203 @@
+//! What parent and child tell each other: a failure on one pipe, everything else on one socket.
+//!
+//! The failure pipe closes by itself when execve succeeds, which is how the parent learns of that. The socket's end in the
+//! child is also its lifeline: when it reads the end of the stream, the supervisor is gone.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+use crate::error::{Error, Result, Step};
+use crate::layers::{Failure, Missing, MissingSet};
+use crate::sys::socket;
+
+/// The parent's ends.
+#[derive(Debug)]
+pub struct ParentEnds {
+    /// Where a failure of the child arrives; ends when the workload runs.
+    pub failure: OwnedFd,
+    /// Messages in both directions.
+    pub control: OwnedFd,
+}
+
+/// The child's ends.
+#[derive(Debug)]
+pub struct ChildEnds {
+    failure: OwnedFd,
+    control: OwnedFd,
+}
+
+/// Both ends of both channels, all close-on-exec.
+pub fn channels() -> Result<(ParentEnds, ChildEnds)> {
+    let failed = |errno| Error::errno(Step::Streams, "channel to the sandbox", errno);
+    let (failure, failure_child) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
+    let (control, control_child) =
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
+    Ok((ParentEnds { failure, control }, ChildEnds { failure: failure_child, control: control_child }))
+}
+
+/// What the child tells the parent.
+#[derive(Debug)]
+pub enum Message {
+    /// The terminal's master side.
+    Terminal(OwnedFd),
+    /// What the child had to do without; sent only if there is something.
+    Missing(Vec<Missing>),
+    /// The workload's process has been made; its pidfd.
+    Started(OwnedFd),
+    /// The workload has ended, and waits as a zombie.
+    Exited(Exited),
+}
+
+/// How the workload ended, seen from inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exited {
+    /// As `wait(2)` encodes it.
+    pub status: i32,
+    /// Bytes in use on the scratch tmpfs.
+    pub scratch_bytes: u64,
+    /// Files in use on the scratch tmpfs.
+    pub scratch_inodes: u64,
+}
+
+const TERMINAL: u32 = 1;
+const STARTED: u32 = 2;
+const EXITED: u32 = 3;
+const MISSING: u32 = 4;
+const MESSAGE_LENGTH: usize = 24;
+const FAILURE_LENGTH: usize = 8;
+
+fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENGTH] {
+    let mut frame = [0; MESSAGE_LENGTH];
+    frame[..4].copy_from_slice(&kind.to_ne_bytes());
+    frame[4..8].copy_from_slice(&status.to_ne_bytes());
+    frame[8..16].copy_from_slice(&bytes.to_ne_bytes());
+    frame[16..].copy_from_slice(&inodes.to_ne_bytes());
+    frame
+}
+
+/// Reads a frame totally: anything but a whole message of a known kind, with the descriptor it promises, is none.
+fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
+    let frame: &[u8; MESSAGE_LENGTH] = frame.try_into().ok()?;
+    let word = |at: usize| u32::from_ne_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+    let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|offset| frame[at + offset]));
+    match word(0) {
+        TERMINAL => fd.map(Message::Terminal),
+        STARTED => fd.map(Message::Started),
+        MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
+        EXITED => {
+            Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
+        }
+        _ => None,
+    }
+}
+
+impl ParentEnds {
+    /// Lets the child go on: its id maps are written.
+    pub fn go(&self) -> Result<()> {
+        socket::send(&self.control, b"g", None).map_err(|errno| Error::errno(Step::Wait, "", errno))
+    }
+
+    /// The next message, if one is there: `Ok(None)` when there is none now, `Err(EPIPE)` when there will be no more.
+    pub fn receive(&self) -> std::result::Result<Option<Message>, Errno> {
+        let mut frame = [0; MESSAGE_LENGTH + 1];
+        match socket::receive(&self.control, &mut frame, false) {
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(errno) => Err(errno),
+            Ok((0, _)) => Err(Errno::EPIPE),
+            Ok((length, fd)) => parse(&frame[..length], fd).map(Some).ok_or(Errno::EBADMSG),
+        }
+    }
+
+    /// After the pipe became readable: the child's failure, or `None` when it ended because the workload runs.
+    pub fn failure(&self) -> Option<Failure> {
+        let mut record = [0; FAILURE_LENGTH];
+        let length = nix::unistd::read(&self.failure, &mut record).ok()?;
+        parse_failure(&record[..length])
+    }
+}
+
+fn parse_failure(record: &[u8]) -> Option<Failure> {
+    let record: &[u8; FAILURE_LENGTH] = record.try_into().ok()?;
+    let step = Step::from_number(u16::from_ne_bytes([record[0], record[1]]))?;
+    let index = u16::from_ne_bytes([record[2], record[3]]);
+    let errno = Errno::from_raw(i32::from_ne_bytes([record[4], record[5], record[6], record[7]]));
+    Some(Failure { step, index, errno })
+}
+
+impl ChildEnds {
+    /// Waits until the parent lets us go on; `false` when it is gone instead.
+    pub fn wait(&self) -> bool {
+        matches!(socket::receive(&self.control, &mut [0; 1], true), Ok((1, _)))
+    }
+
+    /// Whether the parent still lives.
+    pub fn parent_lives(&self) -> bool {
+        matches!(socket::receive(&self.control, &mut [0; 1], false), Err(Errno::EAGAIN))
+    }
+
+    /// Tells the parent what failed. Nothing more can be done if it does not listen.
+    pub fn fail(&self, failure: Failure) {
+        let mut record = [0; FAILURE_LENGTH];
+        record[..2].copy_from_slice(&(failure.step as u16).to_ne_bytes());
+        record[2..4].copy_from_slice(&failure.index.to_ne_bytes());
+        record[4..].copy_from_slice(&(failure.errno as i32).to_ne_bytes());
+        let _ = nix::unistd::write(&self.failure, &record);
+    }
+
+    /// Hands the terminal's master side over.
+    pub fn send_terminal(&self, master: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(TERMINAL, 0, 0, 0), Some(master))
+    }
+
+    /// Tells what had to be done without, if anything.
+    pub fn send_missing(&self, missing: MissingSet) -> std::result::Result<(), Errno> {
+        if missing == MissingSet::default() {
+            return Ok(());
+        }
+        socket::send(&self.control, &message(MISSING, missing.0 as i32, 0, 0), None)
+    }
+
+    /// Hands the workload's pidfd over.
+    pub fn send_started(&self, pidfd: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(STARTED, 0, 0, 0), Some(pidfd))
+    }
+
+    /// The socket, which is all that init keeps of the two.
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+}
+
+/// Tells the parent how the workload ended.
+pub fn send_exited(control: BorrowedFd<'_>, exited: Exited) -> std::result::Result<(), Errno> {
+    let frame = message(EXITED, exited.status, exited.scratch_bytes, exited.scratch_inodes);
+    socket::send(control, &frame, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_whole_and_known_or_none() {
+        let exited = Exited { status: 256, scratch_bytes: 7, scratch_inodes: u64::MAX };
+        let frame = message(EXITED, exited.status, exited.scratch_bytes, exited.scratch_inodes);
+        assert!(matches!(parse(&frame, None), Some(Message::Exited(read)) if read == exited));
+        for length in 0..frame.len() {
+            assert!(parse(&frame[..length], None).is_none());
+        }
+        assert!(parse(&[frame.as_slice(), &[0]].concat(), None).is_none());
+        assert!(parse(&message(STARTED, 0, 0, 0), None).is_none(), "a start without its pidfd");
+        assert!(parse(&message(99, 0, 0, 0), None).is_none());
+    }
+
+    #[test]
+    fn a_failure_is_whole_and_known_or_none() {
+        assert!(parse_failure(&[0xff; 8]).is_none());
+        assert!(parse_failure(&[0; 7]).is_none());
+        assert_eq!(parse_failure(&[0; 8]).map(|failure| failure.step), Some(Step::Usage));
+    }
+}

@@ -1,0 +1,154 @@
+//! What really confines the workload, read from outside: its namespaces and its `/proc/PID/status`.
+
+use std::os::fd::OwnedFd;
+
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fstatat};
+
+use crate::error::{Error, Result, Step};
+use crate::plan::{Capability, Namespaces, Network};
+use crate::report::Enforced;
+
+const NAMESPACES: [&str; 8] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+
+/// The namespaces in which the process of this `/proc` directory differs from us. Fails if a planned one is missing.
+pub fn namespaces(proc_pid: &OwnedFd, planned: &Namespaces) -> Result<Vec<String>> {
+    let own = nix::fcntl::open("/proc/self/ns", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(|errno| Error::errno(Step::Verify, "/proc/self/ns", errno))?;
+    let theirs = openat(proc_pid, "ns", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(|errno| Error::errno(Step::Verify, "namespaces", errno))?;
+    let mut differing = Vec::new();
+    for name in NAMESPACES {
+        // The time namespace is entered by the workload's own process, later: it is looked at with the status.
+        let wanted = match name {
+            "net" => planned.network != Network::Host,
+            "ipc" => planned.ipc,
+            "uts" => planned.uts,
+            "cgroup" => planned.cgroup,
+            "time" => continue,
+            _ => true,
+        };
+        let identity = |dir: &OwnedFd| {
+            fstatat(dir, name, nix::fcntl::AtFlags::empty())
+                .map(|stat| (stat.st_dev, stat.st_ino))
+                .map_err(|errno| Error::errno(Step::Verify, format!("{name} namespace"), errno))
+        };
+        if identity(&own)? != identity(&theirs)? {
+            differing.push(name.to_owned());
+        } else if wanted {
+            return Err(Error::new(Step::Verify, format!("{name} namespace"), "is still the supervisor's"));
+        }
+    }
+    Ok(differing)
+}
+
+/// What `/proc/PID/status` says of a process's privileges, `proc_pid_status(5)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    uids: Vec<u32>,
+    gids: Vec<u32>,
+    groups: Vec<u32>,
+    /// Union of the five capability sets.
+    capabilities: u64,
+    no_new_privs: Option<bool>,
+    seccomp: Option<u32>,
+}
+
+impl Status {
+    /// Parses the file; lines it does not know are skipped.
+    pub fn parse(text: &str) -> Self {
+        let mut status = Self::default();
+        let numbers = |value: &str| value.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            match key {
+                "Uid" => status.uids = numbers(value),
+                "Gid" => status.gids = numbers(value),
+                "Groups" => status.groups = numbers(value),
+                // A set that cannot be read counts as full.
+                "CapInh" | "CapPrm" | "CapEff" | "CapBnd" | "CapAmb" => {
+                    status.capabilities |= u64::from_str_radix(value.trim(), 16).unwrap_or(u64::MAX);
+                }
+                "NoNewPrivs" => status.no_new_privs = Some(value.trim() == "1"),
+                "Seccomp" => status.seccomp = value.trim().parse().ok(),
+                _ => {}
+            }
+        }
+        status
+    }
+
+    /// Reads it for a process that has not been reaped, from its `/proc` directory.
+    pub fn read(pid: i32) -> Result<Self> {
+        let path = format!("/proc/{pid}/status");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Self::parse(&text)),
+            Err(error) => Err(Error::new(Step::Verify, path, error.to_string())),
+        }
+    }
+
+    /// Fills in what was read; fails if it is weaker than planned.
+    pub fn record(&self, kept_capabilities: u64, host_ids: (u32, u32), enforced: &mut Enforced) -> Result<()> {
+        let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
+        if self.capabilities & !kept_capabilities != 0 {
+            return weaker("capabilities", format!("{:#x}", self.capabilities));
+        }
+        if self.no_new_privs != Some(true) {
+            return weaker("no_new_privs", format!("{:?}", self.no_new_privs));
+        }
+        if self.uids != [host_ids.0; 4] || self.gids != [host_ids.1; 4] {
+            // With CAP_SETUID it may already have become another of its own namespace's users.
+            if kept_capabilities == 0 {
+                return weaker("user and group", format!("{:?} and {:?}", self.uids, self.gids));
+            }
+        }
+        enforced.caps = names(self.capabilities);
+        enforced.no_new_privs = true;
+        enforced.host_uid = self.uids.first().copied();
+        enforced.host_gid = self.gids.first().copied();
+        enforced.supplementary_groups = self.groups.clone();
+        Ok(())
+    }
+}
+
+fn names(mask: u64) -> Vec<String> {
+    (0..64)
+        .filter(|number| mask >> number & 1 == 1)
+        .map(|number| match Capability::ALL.iter().find(|capability| capability.number() == number) {
+            Some(capability) => capability.name().to_owned(),
+            None => format!("CAP_{number}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFINED: &str = "Name:\ta\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t4 5 \nNoNewPrivs:\t1\nSeccomp:\t0\n\
+        CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\n\
+        CapAmb:\t0000000000000000\n";
+
+    #[test]
+    fn a_confined_process_passes() {
+        let status = Status::parse(CONFINED);
+        let mut enforced = Enforced::default();
+        status.record(0, (7, 8), &mut enforced).unwrap();
+        assert_eq!((enforced.host_uid, enforced.no_new_privs, enforced.caps), (Some(7), true, vec![]));
+        assert_eq!(enforced.supplementary_groups, [4, 5]);
+    }
+
+    #[test]
+    fn anything_weaker_does_not() {
+        for (from, to) in [
+            ("CapBnd:\t0000000000000000", "CapBnd:\t0000020000000000"),
+            ("CapAmb:\t0000000000000000", "CapAmb:\tjunk"),
+            ("NoNewPrivs:\t1", "NoNewPrivs:\t0"),
+            ("NoNewPrivs:\t1\n", ""),
+            ("Uid:\t7\t7\t7\t7", "Uid:\t7\t0\t7\t7"),
+            ("Gid:\t8\t8\t8\t8\n", ""),
+        ] {
+            let text = CONFINED.replace(from, to);
+            assert_ne!(text, CONFINED);
+            assert!(Status::parse(&text).record(0, (7, 8), &mut Enforced::default()).is_err(), "{to}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Passing descriptors over a Unix socket, `unix(7)`, without allocating.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+
+use super::{Result, check};
+
+/// Room for one descriptor in ancillary data, aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Ancillary([u8; 24]);
+
+/// Sends one message, with or without a descriptor.
+pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<()> {
+    let mut ancillary = Ancillary([0; 24]);
+    let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    if let Some(fd) = fd {
+        header.msg_control = ancillary.0.as_mut_ptr().cast();
+        header.msg_controllen = ancillary.0.len();
+        // SAFETY: the control buffer holds one aligned cmsghdr and one descriptor (CMSG_SPACE(4) is 24).
+        unsafe {
+            let control = libc::CMSG_FIRSTHDR(&raw const header);
+            (*control).cmsg_level = libc::SOL_SOCKET;
+            (*control).cmsg_type = libc::SCM_RIGHTS;
+            (*control).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+            libc::CMSG_DATA(control).cast::<RawFd>().write_unaligned(fd.as_raw_fd());
+        }
+    }
+    // SAFETY: the header points to live locals and to `message`, which is only read.
+    check(unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) } as libc::c_long)
+        .map(drop)
+}
+
+/// Receives one message into `buffer`: its length (0 at the end of the stream) and the descriptor that came with it.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], wait: bool) -> Result<(usize, Option<OwnedFd>)> {
+    let mut ancillary = Ancillary([0; 24]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = ancillary.0.as_mut_ptr().cast();
+    header.msg_controllen = ancillary.0.len();
+    let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
+    let length = loop {
+        // SAFETY: the header points to live locals and to `buffer`, of the lengths given.
+        match check(unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) } as libc::c_long) {
+            Err(Errno::EINTR) => {}
+            result => break result? as usize,
+        }
+    };
+    // SAFETY: the kernel has set msg_controllen to what it wrote, so a header found there is whole.
+    let fd = unsafe {
+        let control = libc::CMSG_FIRSTHDR(&raw const header);
+        let passed = !control.is_null()
+            && (*control).cmsg_level == libc::SOL_SOCKET
+            && (*control).cmsg_type == libc::SCM_RIGHTS
+            && (*control).cmsg_len == libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+        passed.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<RawFd>().read_unaligned()))
+    };
+    Ok((length, fd))
+}
