@@ -138,6 +138,10 @@ pub struct Plan {
     pub readonly_paths: Vec<Bytes>,
     /// `sethostname(2)` in the new UTS namespace; at most 64 bytes.
     pub hostname: Option<Bytes>,
+    /// Path and port rules on top of what the mounts allow; `None` leaves Landlock out.
+    pub landlock: Option<Landlock>,
+    /// Which system calls the workload may make; `None` filters none.
+    pub seccomp: Option<Seccomp>,
     /// Capabilities the workload keeps inside its user namespace; empty by default.
     pub capabilities: Vec<Capability>,
     /// Resource limits of `setrlimit(2)`.
@@ -317,6 +321,56 @@ pub struct ScratchLimit {
     pub nr_inodes: u64,
 }
 
+/// Where the seccomp filter comes from, and what is added to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Seccomp {
+    /// The profile.
+    pub profile: SeccompProfile,
+    /// Names of groups of calls that are allowed on top of it.
+    pub allow: Vec<String>,
+    /// Whether a profile with anything to warn about is refused.
+    pub strict: bool,
+}
+
+/// A seccomp profile, by where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SeccompProfile {
+    /// One that comes with stockade, by name.
+    Builtin(String),
+    /// A file in OCI's or seccompiler's JSON, by host path.
+    File(Bytes),
+    /// A file of compiled BPF, by host path.
+    Binary(Bytes),
+}
+
+/// What `landlock(7)` allows. Everything the kernel's ABI can deny is denied unless a rule here, or one derived from the
+/// plan's mounts, allows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Landlock {
+    /// The run is refused where the kernel's ABI is lower, unless `landlock` may be degraded.
+    pub minimum_abi: u32,
+    /// What may be read; `None` is everything in the sandbox. /proc and /dev always may.
+    pub read: Option<Vec<PathRule>>,
+    /// What may be written; `None` is every writable mount.
+    pub write: Option<Vec<PathRule>>,
+    /// What may be executed; `None` is everything on a mount that allows it.
+    pub execute: Option<Vec<PathRule>>,
+    /// TCP ports that may be connected to; `None` is any, unless the network is `none`.
+    pub connect_tcp: Option<Vec<u16>>,
+    /// TCP ports that may be bound; `None` is any, unless the network is `none`.
+    pub bind_tcp: Option<Vec<u16>>,
+}
+
+/// A file, or a directory with all below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PathRule {
+    /// Absolute path inside the sandbox.
+    pub path: Bytes,
+    /// Left out when it does not exist; otherwise that is an error.
+    pub optional: bool,
+}
+
 /// A resource limit, `setrlimit(2)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rlimit {
@@ -493,5 +547,6 @@ kernel_names! {
         Pids = 2, "pids";
         Keyring = 3, "keyring";
         NamespaceLimits = 4, "namespace-limits";
+        Landlock = 5, "landlock";
     }
 }

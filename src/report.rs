@@ -374,8 +374,10 @@ pub struct Enforced {
     pub namespaces: Vec<String>,
     /// The Landlock ABI in force; `null` when none is.
     pub landlock_abi: Option<u32>,
-    /// The access rights it handles.
+    /// The access rights it denies wherever no rule allows them.
     pub landlock_rights: Vec<String>,
+    /// The access rights that this program would handle, and this kernel cannot.
+    pub landlock_missing: Vec<String>,
     /// The seccomp filter in force; `null` when none is.
     pub seccomp: Option<Seccomp>,
     /// The cgroup that bounds it; `null` when there is none.

@@ -544,8 +544,10 @@ fn what_the_doctor_calls_required_is() {
     let place = Place::new("required");
     skip_unless!(succeeds("/usr/bin/python3 -c 'import ctypes'"), "no python3 with ctypes");
     place.script("filter.py", FILTER, 0o644);
-    // clone3, keyctl, fsopen, move_mount, mount_setattr, pivot_root, openat2, close_range, sethostname.
-    for rule in ["435=38", "250=1", "430=1", "429=1", "442=1", "155=1", "437=38", "436=38", "170=1"] {
+    // clone3, keyctl, fsopen, move_mount, mount_setattr, pivot_root, openat2, close_range, sethostname,
+    // landlock_create_ruleset, seccomp.
+    for rule in ["435=38", "250=1", "430=1", "429=1", "442=1", "155=1", "437=38", "436=38", "170=1", "444=38", "317=38"]
+    {
         let filtered = format!("exec /usr/bin/python3 $PLACE/filter.py {rule} -- ");
         place.examine(&format!("{filtered} $DOCTOR")).must_refuse();
         let run = place.shell(&format!("{filtered} $PLACE/stockade run -- /bin/true"));

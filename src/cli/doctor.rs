@@ -1,42 +1,29 @@
 //! `stockade doctor`: what works on this host, what does not, and what to type about it.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
-
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::process::ExitCode;
 
 use crate::doctor::{Examination, Finding, Group, State, examine};
-use crate::error::printable;
+use crate::error::{Error, Result, Step, printable};
 
-/// The verb's grammar.
-pub fn command() -> Command {
-    Command::new("doctor")
-        .about("Try what runs need on this host, and say what to change where it does not work")
-        .long_about(
-            "Tries, on this host and as the caller, everything that runs need or can be asked for: namespaces, mounts, \
-             Landlock, seccomp, cgroups. Prints what works, what does not, what follows from it, and the command that would \
-             change it. Nothing is left behind.\n\n\
-             Exit code: 0 if a default run can be fully enforced, 1 if not.",
-        )
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the findings as JSON"))
-}
-
-/// Examines the host and prints what was found. Returns the exit code: 1 if a default run could not be fully enforced.
-pub fn run(arguments: &ArgMatches) -> u8 {
+/// Examines the host and prints what was found. Exits with 1 if a default run could not be fully enforced.
+pub fn main(words: &[OsString]) -> Result<ExitCode> {
+    let Some(words) = super::read("doctor", words)? else { return Ok(ExitCode::SUCCESS) };
     let examination = examine();
-    let stdout = std::io::stdout();
-    let printed = if arguments.get_flag("json") {
-        serde_json::to_writer_pretty(&stdout, &examination).map_err(Into::into).and_then(|()| writeln!(&stdout))
+    let mut text = Vec::new();
+    if words.on("json") {
+        let json = serde_json::to_string_pretty(&examination);
+        text.extend(json.map_err(|error| Error::new(Step::Host, "", error.to_string()))?.into_bytes());
+        text.push(b'\n');
     } else {
-        let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        write_table(&mut std::io::BufWriter::new(&stdout), &examination, Look { width: width(), colour })
-    };
-    match printed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            let _ = writeln!(std::io::stderr(), "stockade: printing the findings: {error}");
-            125
-        }
-        _ => u8::from(!examination.default_run_enforceable),
+        let colour =
+            std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let written = write_table(&mut text, &examination, Look { width: width(), colour });
+        written.map_err(|error| Error::new(Step::Host, "", error.to_string()))?;
     }
+    super::say(&String::from_utf8_lossy(&text))?;
+    Ok(ExitCode::from(u8::from(!examination.default_run_enforceable)))
 }
 
 /// Lines longer than this are hard to read.

@@ -1,11 +1,10 @@
 //! From the words of `run` and `plan` to settings: the topmost layer of the policy.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::ArgMatches;
-
+use super::words::Words;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
 use crate::policy::mount::MountRequest;
@@ -22,12 +21,12 @@ pub struct Flags {
     pub files: Vec<PathBuf>,
 }
 
-/// The flags as settings. Relative paths of environment files start in `cwd`; those of mounts are anchored later.
-pub fn settings(words: &ArgMatches, cwd: Option<&Path>) -> Result<Flags> {
+/// The flags as settings. Relative paths start in `cwd`; `None` when it is gone.
+pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
     let mut settings = Settings {
         rootfs: one(words, "rootfs")?,
         workspace: one(words, "workspace")?,
-        mounts: mounts(words)?,
+        mounts: mounts(words, cwd)?,
         sysfs: on(words, "sysfs"),
         devices: many(words, "device")?,
         cwd: one(words, "workdir")?,
@@ -44,7 +43,7 @@ pub fn settings(words: &ArgMatches, cwd: Option<&Path>) -> Result<Flags> {
     settings.capabilities.drop = many(words, "cap-drop")?;
     settings.budget.memory = one(words, "memory")?;
     settings.budget.cpus = one(words, "cpus")?;
-    settings.budget.pids = match raw(words, "pids-limit") {
+    settings.budget.pids = match words.one("pids-limit") {
         // Docker's word for no limit.
         Some(word) if word == "-1" => Some(Limit::Unlimited),
         _ => one(words, "pids-limit")?,
@@ -68,32 +67,24 @@ fn wrong(flag: &str, reason: String) -> Error {
     Error::new(Step::Usage, format!("--{flag}"), reason)
 }
 
-fn raw<'a>(words: &'a ArgMatches, flag: &str) -> Option<&'a OsStr> {
-    words.get_one::<OsString>(flag).map(OsString::as_os_str)
+fn one<T: Value>(words: &Words<'_>, flag: &str) -> Result<Option<T>> {
+    words.one(flag).map(|word| T::parse(word.as_bytes())).transpose().map_err(|reason| wrong(flag, reason))
 }
 
-fn all<'a>(words: &'a ArgMatches, flag: &str) -> impl Iterator<Item = &'a OsStr> + use<'a> {
-    words.get_many::<OsString>(flag).into_iter().flatten().map(OsString::as_os_str)
-}
-
-fn one<T: Value>(words: &ArgMatches, flag: &str) -> Result<Option<T>> {
-    raw(words, flag).map(|word| T::parse(word.as_bytes())).transpose().map_err(|reason| wrong(flag, reason))
-}
-
-fn many<T: Value>(words: &ArgMatches, flag: &str) -> Result<Vec<T>> {
-    all(words, flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
+fn many<T: Value>(words: &Words<'_>, flag: &str) -> Result<Vec<T>> {
+    words.all(flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
 }
 
 /// `Some(true)` when the switch was given; a switch that was not says nothing.
-fn on(words: &ArgMatches, flag: &str) -> Option<bool> {
-    words.get_flag(flag).then_some(true)
+fn on(words: &Words<'_>, flag: &str) -> Option<bool> {
+    words.on(flag).then_some(true)
 }
 
 fn shown(word: &OsStr) -> String {
     format!("\"{}\"", Bytes::from(word))
 }
 
-fn mounts(words: &ArgMatches) -> Result<Vec<MountRequest>> {
+fn mounts(words: &Words<'_>, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
     type Parse = fn(&[u8]) -> std::result::Result<MountRequest, String>;
     let kinds: [(&str, Parse); 5] = [
         ("volume", MountRequest::volume),
@@ -104,16 +95,17 @@ fn mounts(words: &ArgMatches) -> Result<Vec<MountRequest>> {
     ];
     let mut mounts = Vec::new();
     for (flag, parse) in kinds {
-        for word in all(words, flag) {
-            let mount = parse(word.as_bytes());
+        for word in words.all(flag) {
+            // Made absolute here, where the flag that it came by can still be named.
+            let mount = parse(word.as_bytes()).and_then(|mut mount| mount.anchor(cwd).map(|()| mount));
             mounts.push(mount.map_err(|reason| wrong(flag, format!("{}: {reason}", shown(word))))?);
         }
     }
     Ok(mounts)
 }
 
-fn network(words: &ArgMatches) -> Result<Option<Network>> {
-    let Some(word) = raw(words, "network") else { return Ok(None) };
+fn network(words: &Words<'_>) -> Result<Option<Network>> {
+    let Some(word) = words.one("network") else { return Ok(None) };
     match word.as_bytes() {
         b"none" => Ok(Some(Network::None)),
         b"loopback" => Ok(Some(Network::Loopback)),
@@ -122,7 +114,7 @@ fn network(words: &ArgMatches) -> Result<Option<Network>> {
     }
 }
 
-fn allow_degraded(words: &ArgMatches) -> Result<Vec<Facility>> {
+fn allow_degraded(words: &Words<'_>) -> Result<Vec<Facility>> {
     let known = || Facility::ALL.iter().map(|facility| facility.name());
     let facility = |word: &OsStr| {
         let name = word.to_str().unwrap_or_default();
@@ -133,12 +125,12 @@ fn allow_degraded(words: &ArgMatches) -> Result<Vec<Facility>> {
                 .hint(format!("{near}known are {names}"))
         })
     };
-    all(words, "allow-degraded").map(facility).collect()
+    words.all("allow-degraded").map(facility).collect()
 }
 
 /// `N[,head|tail|kill]`.
-fn output_limit(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
-    let Some(word) = raw(words, "output-limit") else { return Ok(()) };
+fn output_limit(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
+    let Some(word) = words.one("output-limit") else { return Ok(()) };
     let bytes = word.as_bytes();
     let (size, keep) = match bytes.iter().position(|byte| *byte == b',') {
         Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
@@ -160,8 +152,8 @@ fn output_limit(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
 }
 
 /// `NAME=SOFT[:HARD]`, with docker's names.
-fn ulimits(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
-    for word in all(words, "ulimit") {
+fn ulimits(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
+    for word in words.all("ulimit") {
         let fail = |reason: String| wrong("ulimit", format!("{}: {reason}", shown(word)));
         let text = word.to_str().ok_or_else(|| fail("is not UTF-8".into()))?;
         let (name, limit) = text.split_once('=').ok_or_else(|| fail("lacks a value: NAME=SOFT[:HARD]".into()))?;
@@ -177,10 +169,10 @@ fn ulimits(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-fn user(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
+fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
     let user = &mut settings.user;
     let named = |name: &str, home: &str| (Some(UserName(name.into())), Some(SandboxPath(home.into())));
-    match raw(words, "user").map(OsStr::as_bytes) {
+    match words.one("user").map(OsStr::as_bytes) {
         None => {}
         Some(b"root" | b"0" | b"0:0") => {
             (user.name, user.home) = named("root", "/root");
@@ -198,8 +190,8 @@ fn user(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
             (user.uid, user.gid) = (Some(Id(uid)), Some(Id(gid)));
         }
     }
-    let subordinate = words.get_flag("subuid");
-    user.map = match raw(words, "host-user") {
+    let subordinate = words.on("subuid");
+    user.map = match words.one("host-user") {
         Some(_) if subordinate => return Err(wrong("host-user", "cannot be used together with --subuid".into())),
         Some(word) => {
             let text = word.to_str().ok_or_else(|| wrong("host-user", "is not UTF-8".into()))?;
@@ -211,14 +203,14 @@ fn user(words: &ArgMatches, settings: &mut Settings) -> Result<()> {
 }
 
 /// `--env-file` first, then `-e`, as docker has it: the latest word about a variable counts.
-fn environment(words: &ArgMatches, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<PathBuf>> {
+fn environment(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<PathBuf>> {
     let env = &mut settings.env;
     let mut files = Vec::new();
-    for file in all(words, "env-file") {
+    for file in words.all("env-file") {
         HostPath::parse(file.as_bytes()).map_err(|reason| wrong("env-file", reason))?;
         files.extend(env_file::read(env, Path::new(file), cwd)?);
     }
-    for word in all(words, "env") {
+    for word in words.all("env") {
         env_file::add(env, word.as_bytes()).map_err(|reason| wrong("env", reason))?;
     }
     env.keep = on(words, "keep-env");

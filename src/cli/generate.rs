@@ -3,14 +3,16 @@
 //! The repository holds copies of all of it; a test compares them and says which command brings them up to date.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Command;
 use clap_complete::Shell;
 use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
 
-use super::grammar::{self, grammar};
+use super::grammar;
 use super::say;
 use crate::error::{Error, Result, Step};
 use crate::policy::Settings;
@@ -18,26 +20,27 @@ use crate::report::Report;
 
 /// `stockade completions SHELL`.
 pub fn completions(words: &[OsString]) -> Result<ExitCode> {
-    let Some(matches) = super::read("completions", words)? else { return Ok(ExitCode::SUCCESS) };
-    let shell = match matches.get_one::<String>("shell").map(String::as_str) {
+    let Some(words) = super::read("completions", words)? else { return Ok(ExitCode::SUCCESS) };
+    let shell = match words.operands.first().and_then(|word| word.to_str()) {
         Some("zsh") => Shell::Zsh,
         Some("fish") => Shell::Fish,
         _ => Shell::Bash,
     };
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut grammar(), "stockade", &mut out);
+    clap_complete::generate(shell, &mut grammar::command(), "stockade", &mut out);
     say(&String::from_utf8_lossy(&out))
 }
 
 /// `stockade man [DIR]`.
 pub fn man(words: &[OsString]) -> Result<ExitCode> {
-    let Some(matches) = super::read("man", words)? else { return Ok(ExitCode::SUCCESS) };
-    let Some(directory) = matches.get_one::<OsString>("dir") else { return say(&page(grammar())?) };
-    let mut pages = vec![("stockade.1".to_owned(), page(grammar())?)];
-    for (name, build) in grammar::VERBS {
+    let Some(words) = super::read("man", words)? else { return Ok(ExitCode::SUCCESS) };
+    let top = || page(grammar::command(), "stockade VERB [OPTIONS] ...");
+    let Some(directory) = words.operands.first() else { return say(&top()?) };
+    let mut pages = vec![("stockade.1".to_owned(), top()?)];
+    for verb in grammar::VERBS {
         // A page of its own has the whole name: stockade-run(1).
-        let command = build().name(format!("stockade-{name}")).bin_name(format!("stockade {name}"));
-        pages.push((format!("stockade-{name}.1"), page(command.version(env!("CARGO_PKG_VERSION")))?));
+        let name = format!("stockade-{}", verb.name);
+        pages.push((format!("{name}.1"), page(verb.command().name(name), &verb.usage())?));
     }
     for (name, text) in pages {
         let path = Path::new(directory).join(name);
@@ -49,23 +52,63 @@ pub fn man(words: &[OsString]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One manual page. Undated, so that it changes only when the grammar does.
-fn page(command: Command) -> Result<String> {
-    let mut out = Vec::new();
+/// One manual page. Undated, so that it changes only when the grammar does; and with a synopsis that can be read, where
+/// clap's own would list every option.
+fn page(command: Command, synopsis: &str) -> Result<String> {
+    let has_verbs = command.has_subcommands();
     let man = clap_mangen::Man::new(command).manual("Stockade").source(concat!("stockade ", env!("CARGO_PKG_VERSION")));
-    man.render(&mut out).map_err(|error| Error::new(Step::Output, "manual page", error.to_string()))?;
+    let mut out = Vec::new();
+    let written = man
+        .render_title(&mut out)
+        .and_then(|()| man.render_name_section(&mut out))
+        .and_then(|()| writeln!(out, ".SH SYNOPSIS\n{}", synopsis.replace('-', "\\-")))
+        .and_then(|()| man.render_description_section(&mut out))
+        .and_then(|()| {
+            if has_verbs { man.render_subcommands_section(&mut out) } else { man.render_options_section(&mut out) }
+        });
+    written.map_err(|error| Error::new(Step::Output, "manual page", error.to_string()))?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// `stockade schema policy|report`: not in the help, because it is for this repository.
 pub fn schema(words: &[OsString]) -> Result<ExitCode> {
     let generator = || SchemaSettings::draft2020_12().into_generator();
-    let schema = match words.first().and_then(|word| word.to_str()) {
-        Some("policy") => generator().into_root_schema_for::<Settings>(),
-        Some("report") => generator().into_root_schema_for::<Report>(),
+    let mut schema = match words.first().and_then(|word| word.to_str()) {
+        Some("policy") => generator().into_root_schema_for::<Settings>().to_value(),
+        Some("report") => generator().into_root_schema_for::<Report>().to_value(),
         _ => return Err(Error::new(Step::Usage, "schema", "is policy or report")),
     };
-    let text =
-        serde_json::to_string_pretty(&schema).map_err(|error| Error::new(Step::Output, "schema", error.to_string()))?;
-    say(&(text + "\n"))
+    if words.first().is_some_and(|word| word == "policy") {
+        without_null(&mut schema);
+    }
+    let text = serde_json::to_string_pretty(&schema);
+    say(&(text.map_err(|error| Error::new(Step::Output, "schema", error.to_string()))? + "\n"))
+}
+
+/// A key that is left out of a TOML file is left out: it has no null to write.
+fn without_null(schema: &mut Value) {
+    let null = json!({ "type": "null" });
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Object(keys) => {
+            keys.values_mut().for_each(without_null);
+            if let Some(Value::Array(types)) = keys.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    keys.insert("type".into(), only);
+                }
+            }
+            if let Some(Value::Array(forms)) = keys.get_mut("anyOf") {
+                forms.retain(|form| *form != null);
+                // What is left alone needs no list around it.
+                if let [Value::Object(only)] = forms.as_slice() {
+                    let only = only.clone();
+                    keys.remove("anyOf");
+                    keys.extend(only);
+                }
+            }
+        }
+        _ => {}
+    }
 }

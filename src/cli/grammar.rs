@@ -1,177 +1,306 @@
-//! The command line: one function a verb, which help, completions and man pages come from too.
+//! The command line as a table: what is parsed, and what help, completions and man pages say.
 //!
-//! Only the verb that was typed is built; the whole tree costs more than all the rest of the intake.
+//! Parsing reads the table directly ([`super::words`]); clap turns it into prose only when somebody asks for that. Building
+//! and running clap's parser for one verb took 130 µs of every start, a third of the intake.
 
-use std::ffi::OsString;
+use clap::{Arg, ArgAction, Command, ValueHint};
 
-use clap::{Arg, ArgAction, Command, value_parser};
+use super::words::Help;
 
-/// The verbs and what they do, in the order of the help.
-pub const VERBS: &[(&str, fn() -> Command)] =
-    &[("run", run), ("plan", plan), ("doctor", super::doctor::command), ("completions", completions), ("man", man)];
+/// A verb.
+#[derive(Debug)]
+pub struct Verb {
+    /// As it is typed.
+    pub name: &'static str,
+    /// What it does, in one line.
+    about: &'static str,
+    /// What else there is to say; may be empty.
+    more: &'static str,
+    /// Options by heading.
+    pub options: &'static [(&'static str, &'static [Flag])],
+    /// What follows them.
+    pub operand: Operand,
+}
 
-/// Everything, for completions and man pages.
-pub fn grammar() -> Command {
+/// An option.
+#[derive(Debug)]
+pub struct Flag {
+    /// Its name after `--`.
+    pub long: &'static str,
+    /// Its letter after `-`.
+    pub short: Option<char>,
+    /// What it takes; nothing when it is a switch.
+    pub value: Option<&'static str>,
+    /// Whether it may be repeated, each time adding; otherwise the last one counts.
+    pub many: bool,
+    help: &'static str,
+}
+
+/// What follows the options of a verb.
+#[derive(Debug)]
+pub enum Operand {
+    /// Nothing.
+    None,
+    /// A command with arguments of its own, which are none of our business.
+    Command,
+    /// At most one word: its name and help.
+    Word(&'static str, &'static str),
+    /// One word out of these: its name and help.
+    Choice(&'static str, &'static str, &'static [&'static str]),
+}
+
+/// The verbs, in the order of the help.
+pub static VERBS: &[Verb] = &[
+    Verb {
+        name: "run",
+        about: "Run a command in a sandbox",
+        more: "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network, no capabilities and \
+               nothing of the caller's home. The exit code is the command's own; 128+N when signal N ended it; 124 when its \
+               time was up; 125 when it could not be started for a reason of ours; 126 when it was found but could not be \
+               executed; 127 when it was not found. Sizes are bytes, or K, M, G, T in powers of 1024; times are 500ms, 30s, \
+               5m, 1h or plain seconds.",
+        options: RUN,
+        operand: Operand::Command,
+    },
+    Verb {
+        name: "plan",
+        about: "Show what a run would do, and run nothing",
+        more: "Takes the options of run. No report is written.",
+        options: PLAN,
+        operand: Operand::Command,
+    },
+    Verb {
+        name: "doctor",
+        about: "Try what this host can enforce",
+        more: "Exits with 1 when a run with the default policy could not be fully enforced.",
+        options: &[("Options", &[switch("json", "Print the findings as JSON")])],
+        operand: Operand::None,
+    },
+    Verb {
+        name: "completions",
+        about: "Print the completions of a shell",
+        more: "",
+        options: &[],
+        operand: Operand::Choice("SHELL", "The shell", &["bash", "zsh", "fish"]),
+    },
+    Verb {
+        name: "man",
+        about: "Print the manual page, or write all of them",
+        more: "",
+        options: &[],
+        operand: Operand::Word("DIR", "Directory to write every page to"),
+    },
+];
+
+/// The verb of this name.
+pub fn verb(name: &str) -> Option<&'static Verb> {
+    VERBS.iter().find(|verb| verb.name == name)
+}
+
+impl Verb {
+    /// Every option.
+    pub fn flags(&self) -> impl Iterator<Item = &'static Flag> {
+        self.options.iter().flat_map(|(_, flags)| flags.iter())
+    }
+}
+
+/// The options of run, and then plan's own.
+const RUN: &[(&str, &[Flag])] = PLAN.split_at(PLAN.len() - 1).0;
+
+/// One table for both, so that they cannot differ: `run` has all but the last group.
+const PLAN: &[(&str, &[Flag])] = &[
+    (
+        "Policy",
+        &[
+            list(
+                "profile",
+                "NAME|FILE",
+                "Policy to add: default, strict, build, or a file (with a slash in it or .toml)",
+            )
+            .short('p'),
+            list("allow-degraded", "NAME", "Run even if this host cannot enforce NAME"),
+        ],
+    ),
+    (
+        "Files",
+        &[
+            list("volume", "SRC[:DST][:OPTIONS]", "Mount SRC at DST: ro or rw (default), noexec, optional").short('v'),
+            list(
+                "mount",
+                "type=TYPE,…",
+                "Mount by name=value: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode",
+            ),
+            list("tmpfs", "DST[:OPTIONS]", "Mount an own tmpfs: size=, nr_inodes=, mode=, exec, ro"),
+            list("ro", "PATH", "Mount PATH read-only at the same path"),
+            list("rw", "PATH", "Mount PATH read-write at the same path"),
+            value("workspace", "DIR", "Mount DIR read-write at /workspace, and work there"),
+            value("rootfs", "DIR", "Use DIR, read-only, as the root instead of the view of the host"),
+            list("device", "PATH", "Provide this host device node"),
+            switch("sysfs", "Mount the host's /sys read-only"),
+            value("scratch-size", "SIZE", "Most that /tmp, the home and /dev/shm can hold together"),
+            value("scratch-inodes", "N", "Most files there"),
+        ],
+    ),
+    (
+        "Environment",
+        &[
+            list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's on").short('e'),
+            list("env-file", "FILE", "Read such lines from FILE"),
+            switch("keep-env", "Pass the caller's whole environment on, but what makes programs load code"),
+            value("workdir", "DIR", "Working directory inside").short('w'),
+            value("umask", "MODE", "File mode creation mask, octal"),
+        ],
+    ),
+    (
+        "User and privileges",
+        &[
+            value("user", "UID[:GID]|root|sandbox", "Who the command is, inside").short('u'),
+            value("host-user", "UID[:GID]", "Host user that it is, outside (as root)"),
+            switch("subuid", "Map the caller's subordinate ids, with newuidmap"),
+            list("cap-add", "CAP", "Keep a capability inside the user namespace"),
+            list("cap-drop", "CAP", "Drop a capability that a policy keeps, or ALL"),
+        ],
+    ),
+    (
+        "Isolation",
+        &[
+            value("network", "none|loopback|host", "What can be reached"),
+            value("hostname", "NAME", "Host name inside"),
+            value("name", "NAME", "Name of the sandbox"),
+            switch("time-namespace", "Start the monotonic and boot clocks at zero"),
+            switch("no-init", "Make the command pid 1, without an init before it"),
+        ],
+    ),
+    (
+        "Limits",
+        &[
+            value("memory", "SIZE", "Memory of the whole tree, or unlimited").short('m'),
+            value("cpus", "N", "CPUs of the whole tree, such as 0.5, or unlimited"),
+            value("pids-limit", "N", "Processes and threads of the whole tree, or unlimited"),
+            list("ulimit", "NAME=SOFT[:HARD]", "Resource limit of each process"),
+            value("timeout", "TIME", "End the run after this wall-clock time, such as 30s"),
+            value("cpu-time", "TIME", "End the run after this CPU time of the whole tree"),
+            value("idle-timeout", "TIME", "End the run after this time without output"),
+            value("kill-after", "TIME", "Time from the polite signal to SIGKILL"),
+            value("oom-score-adj", "N", "-1000 to 1000: when memory is short, kill it later or sooner"),
+        ],
+    ),
+    (
+        "Input, output and report",
+        &[
+            switch("interactive", "Let the command read standard input").short('i'),
+            switch("tty", "Give the command a terminal of its own").short('t'),
+            value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
+            value("report", "FILE|fd:N", "Write the report of the run there"),
+        ],
+    ),
+    ("Output", &[switch("json", "Print the plan as JSON")]),
+];
+
+const fn value(long: &'static str, value: &'static str, help: &'static str) -> Flag {
+    Flag { long, short: None, value: Some(value), many: false, help }
+}
+
+const fn list(long: &'static str, value: &'static str, help: &'static str) -> Flag {
+    Flag { long, short: None, value: Some(value), many: true, help }
+}
+
+const fn switch(long: &'static str, help: &'static str) -> Flag {
+    Flag { long, short: None, value: None, many: false, help }
+}
+
+impl Flag {
+    const fn short(mut self, letter: char) -> Self {
+        self.short = Some(letter);
+        self
+    }
+}
+
+/// Everything, as clap knows it.
+pub fn command() -> Command {
     let tree = Command::new("stockade")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Run a program that is not trusted: contained, bounded and accounted for")
         .subcommand_required(true)
         .disable_help_subcommand(true);
-    VERBS.iter().fold(tree, |tree, (_, verb)| tree.subcommand(verb()))
+    VERBS.iter().fold(tree, |tree, verb| tree.subcommand(verb.command()))
 }
 
-/// The grammar of one verb, named as it is typed.
-pub fn verb(name: &str) -> Option<Command> {
-    let (name, build) = VERBS.iter().find(|(known, _)| *known == name)?;
-    Some(build().bin_name(format!("stockade {name}")))
+impl Verb {
+    /// The verb, as clap knows it.
+    pub fn command(&self) -> Command {
+        let command = Command::new(self.name)
+            .bin_name(format!("stockade {}", self.name))
+            .about(self.about)
+            .override_usage(self.usage())
+            .disable_help_flag(true);
+        let command = match self.more {
+            "" => command,
+            more => command.long_about(format!("{}.\n\n{more}", self.about)),
+        };
+        let command = self.options.iter().fold(command, |command, (heading, flags)| {
+            command.args(flags.iter().map(|flag| flag.arg().help_heading(*heading)))
+        });
+        let help = "Print help; --help says more than -h";
+        let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help(help).help_heading("Options");
+        let command = command.arg(help);
+        match self.operand {
+            Operand::None => command,
+            Operand::Command => command.arg(
+                Arg::new("command")
+                    .value_name("COMMAND")
+                    .hide(true)
+                    .value_hint(ValueHint::CommandWithArguments)
+                    .help("The command and its arguments")
+                    .num_args(0..)
+                    .trailing_var_arg(true),
+            ),
+            Operand::Word(name, help) => command.arg(Arg::new("operand").value_name(name).help(help)),
+            Operand::Choice(name, help, known) => {
+                command.arg(Arg::new("operand").value_name(name).help(help).value_parser(known.to_vec()).required(true))
+            }
+        }
+    }
 }
 
-fn run() -> Command {
-    run_options(Command::new("run"))
-        .about("Run a command in a sandbox")
-        .long_about(
-            "Run a command in a sandbox: its own namespaces, a read-only view of the host's /usr, no network, no \
-             capabilities, nothing of the caller's home. The exit code is the command's own; 128+N when signal N ended \
-             it; 124 when its time was up; 125 when it could not be started for a reason of ours; 126 when it was found \
-             but could not be executed; 127 when it was not found.",
-        )
+impl Verb {
+    /// What is printed for `-h` and `--help`.
+    pub fn help(&self, help: Help) -> String {
+        let mut command = self.command();
+        match help {
+            Help::Short => command.render_help().to_string(),
+            Help::Long => command.render_long_help().to_string(),
+        }
+    }
+
+    /// How it is typed, in one line.
+    pub fn usage(&self) -> String {
+        let options = if self.options.is_empty() { "" } else { " [OPTIONS]" };
+        let operand = match self.operand {
+            Operand::None => String::new(),
+            Operand::Command => " [--] COMMAND [ARG]...".into(),
+            Operand::Word(name, _) => format!(" [{name}]"),
+            Operand::Choice(_, _, known) => format!(" {}", known.join("|")),
+        };
+        format!("stockade {}{options}{operand}", self.name)
+    }
 }
 
-fn plan() -> Command {
-    run_options(Command::new("plan"))
-        .about("Show what a run would do, and run nothing")
-        .arg(switch("json", "Print the plan as JSON").help_heading("Output"))
-}
-
-fn completions() -> Command {
-    Command::new("completions").about("Print the completions of a shell").arg(
-        Arg::new("shell").value_name("SHELL").value_parser(["bash", "zsh", "fish"]).help("The shell").required(true),
-    )
-}
-
-fn man() -> Command {
-    Command::new("man").about("Print the manual page, or write all of them").arg(
-        Arg::new("dir")
-            .value_name("DIR")
-            .value_parser(value_parser!(OsString))
-            .help("Directory to write every page to"),
-    )
-}
-
-/// Options that describe a run; options end at the first word of the command.
-fn run_options(command: Command) -> Command {
-    let command = command.args_override_self(true).arg(
-        Arg::new("command")
-            .value_name("COMMAND")
-            .help("The command and its arguments")
-            .num_args(0..)
-            .trailing_var_arg(true)
-            .value_parser(value_parser!(OsString)),
-    );
-    let groups: [(&str, Vec<Arg>); 7] = [
-        ("Policy", policy()),
-        ("Files", files()),
-        ("Environment", environment()),
-        ("User and privileges", privileges()),
-        ("Isolation", isolation()),
-        ("Limits", limits()),
-        ("Input, output and report", streams()),
-    ];
-    groups
-        .into_iter()
-        .fold(command, |command, (heading, args)| command.args(args.into_iter().map(|arg| arg.help_heading(heading))))
-}
-
-fn policy() -> Vec<Arg> {
-    vec![
-        list("profile", "NAME|FILE", "Policy to add: default, strict, build, or a file (with a slash in it or .toml)")
-            .short('p'),
-        list("allow-degraded", "NAME", "Run even if this host cannot enforce NAME"),
-    ]
-}
-
-fn files() -> Vec<Arg> {
-    vec![
-        list("volume", "SRC[:DST][:OPTIONS]", "Mount SRC at DST: ro or rw (default), noexec, optional").short('v'),
-        list(
-            "mount",
-            "type=TYPE,…",
-            "Mount by name=value: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode",
-        ),
-        list("tmpfs", "DST[:OPTIONS]", "Mount an own tmpfs: size=, nr_inodes=, mode=, exec, ro"),
-        list("ro", "PATH", "Mount PATH read-only at the same path"),
-        list("rw", "PATH", "Mount PATH read-write at the same path"),
-        value("workspace", "DIR", "Mount DIR read-write at /workspace, and work there"),
-        value("rootfs", "DIR", "Use DIR, read-only, as the root instead of the view of the host"),
-        list("device", "PATH", "Provide this host device node"),
-        switch("sysfs", "Mount the host's /sys read-only"),
-        value("scratch-size", "SIZE", "Most that /tmp, the home and /dev/shm can hold together"),
-        value("scratch-inodes", "N", "Most files there"),
-    ]
-}
-
-fn environment() -> Vec<Arg> {
-    vec![
-        list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's on").short('e'),
-        list("env-file", "FILE", "Read such lines from FILE"),
-        switch("keep-env", "Pass the caller's whole environment on, but what makes programs load code"),
-        value("workdir", "DIR", "Working directory inside").short('w'),
-        value("umask", "MODE", "File mode creation mask, octal"),
-    ]
-}
-
-fn privileges() -> Vec<Arg> {
-    vec![
-        value("user", "UID[:GID]|root|sandbox", "Who the command is, inside").short('u'),
-        value("host-user", "UID[:GID]", "Host user that it is, outside (as root)"),
-        switch("subuid", "Map the caller's subordinate ids, with newuidmap"),
-        list("cap-add", "CAP", "Keep a capability inside the user namespace"),
-        list("cap-drop", "CAP", "Drop a capability that a policy keeps, or ALL"),
-    ]
-}
-
-fn isolation() -> Vec<Arg> {
-    vec![
-        value("network", "none|loopback|host", "What can be reached"),
-        value("hostname", "NAME", "Host name inside"),
-        value("name", "NAME", "Name of the sandbox"),
-        switch("time-namespace", "Start the monotonic and boot clocks at zero"),
-        switch("no-init", "Make the command pid 1, without an init before it"),
-    ]
-}
-
-fn limits() -> Vec<Arg> {
-    vec![
-        value("memory", "SIZE", "Memory of the whole tree, or unlimited").short('m'),
-        value("cpus", "N", "CPUs of the whole tree, such as 0.5, or unlimited"),
-        value("pids-limit", "N", "Processes and threads of the whole tree, or unlimited").allow_hyphen_values(true),
-        list("ulimit", "NAME=SOFT[:HARD]", "Resource limit of each process"),
-        value("timeout", "TIME", "End the run after this wall-clock time, such as 30s"),
-        value("cpu-time", "TIME", "End the run after this CPU time of the whole tree"),
-        value("idle-timeout", "TIME", "End the run after this time without output"),
-        value("kill-after", "TIME", "Time from the polite signal to SIGKILL"),
-        value("oom-score-adj", "N", "-1000 to 1000: when memory is short, kill it later or sooner")
-            .allow_hyphen_values(true),
-    ]
-}
-
-fn streams() -> Vec<Arg> {
-    vec![
-        switch("interactive", "Let the command read standard input").short('i'),
-        switch("tty", "Give the command a terminal of its own").short('t'),
-        value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
-        value("report", "FILE|fd:N", "Write the report of the run there"),
-    ]
-}
-
-fn value(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help).value_parser(value_parser!(OsString))
-}
-
-fn list(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
-    value(name, value_name, help).action(ArgAction::Append)
-}
-
-fn switch(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
+impl Flag {
+    fn arg(&self) -> Arg {
+        let arg = Arg::new(self.long).long(self.long).help(self.help);
+        let arg = self.short.into_iter().fold(arg, Arg::short);
+        let hint = match self.value {
+            Some("DIR") => ValueHint::DirPath,
+            Some("PATH") => ValueHint::AnyPath,
+            Some(value) if value.contains("FILE") || value.contains("SRC") => ValueHint::AnyPath,
+            _ => ValueHint::Unknown,
+        };
+        let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };
+        match (self.value, self.many) {
+            (Some(value), true) => arg.value_name(value).action(ArgAction::Append),
+            (Some(value), false) => arg.value_name(value),
+            (None, _) => arg.action(ArgAction::SetTrue),
+        }
+    }
 }

@@ -1,33 +1,30 @@
 //! The words of `run` and `plan` become a plan.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use clap::ArgMatches;
-
 use super::flags;
+use super::words::Words;
 use crate::error::{Error, Result, Step};
 use crate::policy::{self, Caller, Resolved, trust};
 
 /// The plan of these words, read in this process's directory and environment.
-pub fn plan(words: &ArgMatches, id: String) -> Result<Resolved> {
+pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
     // Needed only where a path is relative, and then its absence is an error that says so.
     let cwd = std::env::current_dir().ok();
     let flags = flags::settings(words, cwd.as_deref())?;
-    let profiles: Vec<&OsStr> =
-        words.get_many::<OsString>("profile").into_iter().flatten().map(OsString::as_os_str).collect();
+    let profiles: Vec<&OsStr> = words.all("profile").collect();
     let loaded = policy::load(&profiles, flags.settings, cwd.as_deref())?;
-    let command: Vec<OsString> = words.get_many::<OsString>("command").into_iter().flatten().cloned().collect();
     let caller = Caller { env: std::env::vars_os().collect(), id };
-    let resolved = policy::resolve(loaded.settings, &command, &caller)?;
+    let resolved = policy::resolve(loaded.settings, words.operands, &caller)?;
     let files: Vec<_> = loaded.files.into_iter().chain(flags.files).collect();
     trust::check(&resolved.plan, &files)?;
     Ok(resolved)
 }
 
 /// The name that was asked for, or one that nobody else has.
-pub fn id(words: &ArgMatches) -> Result<String> {
-    match words.get_one::<OsString>("name") {
+pub fn id(words: &Words<'_>) -> Result<String> {
+    match words.one("name") {
         Some(name) => {
             let name = name.to_str().ok_or_else(|| Error::new(Step::Usage, "--name", "is not UTF-8"))?;
             Ok(name.to_owned())

@@ -9,13 +9,13 @@ mod plan;
 mod plan_text;
 mod report_file;
 mod run;
-mod usage;
+mod words;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use usage::Read;
+use words::{Help, Words};
 
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Bytes;
@@ -41,7 +41,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
     match verb.to_str() {
         Some("run") => run::main(rest),
         Some("plan") => plan::main(rest),
-        Some("doctor") => Ok(read("doctor", rest)?.map_or(ExitCode::SUCCESS, |matches| doctor::run(&matches).into())),
+        Some("doctor") => doctor::main(rest),
         Some("completions") => generate::completions(rest),
         Some("man") => generate::man(rest),
         Some("schema") => generate::schema(rest),
@@ -53,23 +53,24 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
 
 /// `stockade help [VERB]`.
 fn help(verb: Option<&OsString>) -> Result<ExitCode> {
-    let Some(verb) = verb else { return say(&grammar::grammar().render_help().to_string()) };
-    let grammar = verb.to_str().and_then(grammar::verb).ok_or_else(|| unknown_verb(verb))?;
-    say(&grammar.clone().render_long_help().to_string())
+    let Some(verb) = verb else { return say(&grammar::command().render_help().to_string()) };
+    let found = verb.to_str().and_then(grammar::verb).ok_or_else(|| unknown_verb(verb))?;
+    say(&found.help(Help::Long))
 }
 
-/// Reads the words of a verb; `None` when they asked for help, which is then printed.
-fn read(verb: &str, words: &[OsString]) -> Result<Option<clap::ArgMatches>> {
-    let grammar = grammar::verb(verb).ok_or_else(|| unknown_verb(&verb.into()))?;
-    match usage::read(grammar, words)? {
-        Read::Matches(matches) => Ok(Some(matches)),
-        Read::Help(text) => say(&text).map(|_| None),
+/// The words of a verb; `None` when they asked for help, which is then printed.
+fn read<'a>(verb: &str, words: &'a [OsString]) -> Result<Option<Words<'a>>> {
+    let verb = grammar::verb(verb).ok_or_else(|| unknown_verb(&verb.into()))?;
+    let (words, result) = Words::read(verb, words);
+    match words.help {
+        Some(help) => say(&verb.help(help)).map(|_| None),
+        None => result.map(|()| Some(words)),
     }
 }
 
 fn unknown_verb(verb: &OsString) -> Error {
     let verb = Bytes::from(verb).to_string();
-    let names = || grammar::VERBS.iter().map(|(name, _)| *name);
+    let names = || grammar::VERBS.iter().map(|verb| verb.name);
     let error = Error::new(Step::Usage, &verb, "is not something stockade does");
     match policy::nearest(&verb, names()) {
         Some(near) => error.hint(format!("did you mean `stockade {near}`?")),

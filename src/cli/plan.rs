@@ -8,12 +8,12 @@ use crate::error::{Error, Result, Step};
 
 /// Prints the plan of these words; runs nothing and writes no report.
 pub fn main(words: &[OsString]) -> Result<ExitCode> {
-    let Some(matches) = super::read("plan", words)? else { return Ok(ExitCode::SUCCESS) };
-    let resolved = intake::plan(&matches, intake::id(&matches)?)?;
+    let Some(words) = super::read("plan", words)? else { return Ok(ExitCode::SUCCESS) };
+    let resolved = intake::plan(&words, intake::id(&words)?)?;
     for warning in &resolved.warnings {
         warn(warning);
     }
-    if matches.get_flag("json") {
+    if words.on("json") {
         let json = serde_json::to_string_pretty(&resolved.plan);
         return say(&(json.map_err(|error| Error::new(Step::Plan, "", error.to_string()))? + "\n"));
     }

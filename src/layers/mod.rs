@@ -2,9 +2,11 @@
 //! parsing or allocating, and a child half that applies it between clone3 and execve with system calls alone.
 
 pub mod caps;
+pub mod landlock;
 pub mod net;
 pub mod process;
 pub mod root;
+pub mod seccomp;
 pub mod user;
 
 use nix::errno::Errno;

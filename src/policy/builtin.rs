@@ -1,8 +1,5 @@
 //! The policies that are part of the program.
 
-use super::settings::Settings;
-use crate::error::Result;
-
 /// Name and text of each, the base of all first.
 pub const ALL: [(&str, &str); 3] = [
     ("default", include_str!("../../profiles/default.toml")),
@@ -13,9 +10,4 @@ pub const ALL: [(&str, &str); 3] = [
 /// The text of a built-in policy.
 pub fn text(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
-}
-
-/// The policy that every other one adds to.
-pub fn default() -> Result<Settings> {
-    super::load::parse("default", ALL[0].1)
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
-use super::{builtin, diagnose, file};
+use super::{builtin, default, diagnose, file};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
@@ -28,8 +28,7 @@ pub struct Loaded {
 /// The settings of `default`, of each `-p` in order (after what it extends), and of the flags, each over the ones before.
 /// `cwd` is where relative paths of the command line start; `None` when it is gone.
 pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Result<Loaded> {
-    let mut loaded = Loaded { settings: builtin::default()?, files: Vec::new() };
-    settle(&mut loaded.settings, None, Step::Policy, "default")?;
+    let mut loaded = Loaded { settings: default::settings(), files: Vec::new() };
     for profile in profiles {
         loaded.add(profile, cwd, &mut Vec::new())?;
     }
@@ -115,11 +114,12 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     }
     let mut destinations = HashSet::new();
     for (index, mount) in settings.mounts.iter_mut().enumerate() {
-        let field = || if name.is_empty() { "mount".to_owned() } else { format!("mounts[{index}]") };
+        let field = || format!("mounts[{index}]");
         mount.anchor(base).map_err(|reason| fail(&field())(reason))?;
         let destination = mount.destination.as_ref().map(|path| path.0.clone()).unwrap_or_default();
         if destinations.contains(&destination) {
-            return Err(fail(&field())(format!("\"{destination}\" is mounted twice")));
+            let what = if name.is_empty() { "volume" } else { &field() };
+            return Err(fail(what)(format!("\"{destination}\" is mounted twice")));
         }
         destinations.insert(destination);
     }

@@ -6,6 +6,7 @@
 //! that cannot hold a bad one; behind this door nobody checks again.
 
 pub mod builtin;
+mod default;
 mod diagnose;
 pub mod env_file;
 mod environment;

@@ -103,8 +103,14 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
-        let host_ids = (prepared.users.host_uid, prepared.users.host_gid);
-        status.record(prepared.kept_capabilities, host_ids, &mut enforced)
+        let planned = verify::Planned {
+            kept_capabilities: prepared.kept_capabilities,
+            host_ids: (prepared.users.host_uid, prepared.users.host_gid),
+            filtered: prepared.seccomp.is_some(),
+        };
+        status.record(&planned, &mut enforced)?;
+        enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
+        Ok(())
     });
     Ok(conclude(plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
@@ -182,6 +188,9 @@ fn conclude(
     if plan.namespaces.time && outcome.executed_at.is_some() {
         enforced.namespaces.push("time".to_owned()); // verified by the child, or it would not have executed anything
     }
+    if let Some(landlock) = prepared.landlock.as_ref().filter(|_| outcome.executed_at.is_some()) {
+        landlock.record(&mut enforced); // verified by the child likewise
+    }
     if let Some(leaf) = &kept.cgroup {
         leaf.usage(&mut findings.usage);
         enforced.cgroup = Some(leaf.record());
@@ -204,6 +213,7 @@ fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }
     let object = match step {
         Step::Exec | Step::Interpreter => program.clone(),
         Step::Cwd => plan.command.cwd.to_string(),
+        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
         Step::Hostname => plan.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
         _ => {
             prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()

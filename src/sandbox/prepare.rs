@@ -5,10 +5,12 @@ use std::rc::Rc;
 
 use crate::cgroup::{self, Leaf};
 use crate::error::{Error, Result, Step};
+use crate::layers::landlock::PreparedLandlock;
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::{self, Powers, PreparedRoot};
+use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
-use crate::layers::{caps, process};
+use crate::layers::{caps, landlock, process, seccomp};
 use crate::plan::{Network, Plan};
 use crate::report::Degraded;
 use crate::sys::terminal::Size;
@@ -24,6 +26,10 @@ pub struct Prepared {
     pub root: PreparedRoot,
     /// The program and what it inherits.
     pub process: PreparedProcess,
+    /// Its path and port rules.
+    pub landlock: Option<PreparedLandlock>,
+    /// Its system call filter.
+    pub seccomp: Option<PreparedSeccomp>,
     /// Capabilities it keeps, as a mask by number.
     pub kept_capabilities: u64,
     /// Its network.
@@ -72,11 +78,17 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
     let root = root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
     let process = process::prepare(plan)?;
     let (streams, terminal, pumps) = output::prepare(plan)?;
-    let (cgroup, degraded) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
+    let mut degraded = Vec::new();
+    let landlock = landlock::prepare(plan, &mut degraded)?;
+    let seccomp = seccomp::install::prepare(plan)?;
+    let (cgroup, missing) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
+    degraded.extend(missing);
     let prepared = Prepared {
         users,
         root,
         process,
+        landlock,
+        seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
         network: plan.namespaces.network,
         init: plan.init,

@@ -81,6 +81,8 @@ pub struct Supervisor<'a> {
     cloned_at: Instant,
     workload: Option<i32>,
     starting: bool,
+    listening: bool,
+    ending: bool,
     verified: bool,
     last_output: Instant,
     next_sample: Option<Instant>,
@@ -136,6 +138,8 @@ impl<'a> Supervisor<'a> {
             cloned_at: now,
             workload: (!plan.init).then_some(pid.as_raw()),
             starting: true,
+            listening: true,
+            ending: false,
             verified: false,
             last_output: now,
             next_sample: None,
@@ -190,7 +194,8 @@ impl<'a> Supervisor<'a> {
             if events.contains(&Event::Dead) {
                 return Ok(());
             }
-            if self.outcome.scratch.is_some() || self.outcome.failure.is_some() {
+            if !self.ending && (self.outcome.scratch.is_some() || self.outcome.failure.is_some()) {
+                self.ending = true;
                 self.kill(); // the workload is over: so is everything it left
             }
         }
@@ -202,8 +207,12 @@ impl<'a> Supervisor<'a> {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut polled = vec![readable(self.signals.as_fd()), readable(self.timer.as_fd())];
         if alive {
-            events.extend([Event::Dead, Event::Message]);
-            polled.extend([readable(self.pidfd.as_fd()), readable(self.ends.control.as_fd())]);
+            events.push(Event::Dead);
+            polled.push(readable(self.pidfd.as_fd()));
+            if self.listening {
+                events.push(Event::Message);
+                polled.push(readable(self.ends.control.as_fd()));
+            }
             if self.starting {
                 events.push(Event::Started);
                 polled.push(readable(self.ends.failure.as_fd()));
@@ -238,7 +247,11 @@ impl<'a> Supervisor<'a> {
     fn receive(&mut self) -> Result<()> {
         loop {
             match self.ends.receive() {
-                Ok(None) | Err(Errno::EPIPE | Errno::ECONNRESET) => return Ok(()),
+                Ok(None) => return Ok(()),
+                Err(Errno::EPIPE | Errno::ECONNRESET) => {
+                    self.listening = false; // only its death is still to come
+                    return Ok(());
+                }
                 Err(errno) => return Err(Error::errno(Step::Supervise, "message from the sandbox", errno)),
                 Ok(Some(Message::Terminal(master))) => {
                     self.pumps.attach_terminal(master)?;

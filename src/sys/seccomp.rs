@@ -19,12 +19,12 @@ pub fn notification_sizes() -> Result<[u16; 3]> {
     Ok(sizes)
 }
 
-/// Adds a classic BPF filter to this thread. Needs `no_new_privs` or CAP_SYS_ADMIN. At most 4,096 instructions.
-pub fn set_filter(program: &[libc::sock_filter]) -> Result<()> {
+/// Adds a classic BPF filter to this thread and all it will start, with the flags of `seccomp(2)`. Needs `no_new_privs` or
+/// CAP_SYS_ADMIN. At most 4,096 instructions.
+pub fn set_filter(program: &[libc::sock_filter], flags: u32) -> Result<()> {
     let Ok(len) = u16::try_from(program.len()) else { return Err(nix::errno::Errno::EINVAL) };
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
-    let none: libc::c_uint = 0;
     // SAFETY: `program` has the length given and outlives the call, and the kernel only reads it.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, none, &raw const program) })
+    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
         .map(drop)
 }

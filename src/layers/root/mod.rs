@@ -254,6 +254,11 @@ impl BuiltRoot {
         if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
+    /// The new root.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
     /// Opens a path inside, symlinks and `..` resolved within the root.
     pub fn open(&self, path: &CStr, flags: libc::c_int) -> std::result::Result<OwnedFd, Errno> {
         mount::open_beneath(&self.root, path, flags, IN_ROOT | NO_MAGICLINKS)

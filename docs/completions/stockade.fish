@@ -1,0 +1,122 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_stockade_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_stockade_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_stockade_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_stockade_using_subcommand
+    set -l cmd (__fish_stockade_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c stockade -n "__fish_stockade_needs_command" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_needs_command" -s V -l version -d 'Print version'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run a command in a sandbox'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Show what a run would do, and run nothing'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Try what this host can enforce'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions of a shell'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Print the manual page, or write all of them'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l mount -d 'Mount by name=value: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l tmpfs -d 'Mount an own tmpfs: size=, nr_inodes=, mode=, exec, ro' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l ro -d 'Mount PATH read-only at the same path' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l rw -d 'Mount PATH read-write at the same path' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l workspace -d 'Mount DIR read-write at /workspace, and work there' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l rootfs -d 'Use DIR, read-only, as the root instead of the view of the host' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l device -d 'Provide this host device node' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l scratch-size -d 'Most that /tmp, the home and /dev/shm can hold together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l scratch-inodes -d 'Most files there' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s e -l env -d 'Set a variable, or pass the caller\'s on' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l env-file -d 'Read such lines from FILE' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s w -l workdir -d 'Working directory inside' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l umask -d 'File mode creation mask, octal' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s u -l user -d 'Who the command is, inside' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l host-user -d 'Host user that it is, outside (as root)' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-add -d 'Keep a capability inside the user namespace' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-drop -d 'Drop a capability that a policy keeps, or ALL' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'What can be reached' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l hostname -d 'Host name inside' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s m -l memory -d 'Memory of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpus -d 'CPUs of the whole tree, such as 0.5, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l pids-limit -d 'Processes and threads of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l ulimit -d 'Resource limit of each process' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l timeout -d 'End the run after this wall-clock time, such as 30s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpu-time -d 'End the run after this CPU time of the whole tree' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l idle-timeout -d 'End the run after this time without output' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l kill-after -d 'Time from the polite signal to SIGKILL' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l output-limit -d 'Most that is passed on of each output stream' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run there' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l time-namespace -d 'Start the monotonic and boot clocks at zero'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l no-init -d 'Make the command pid 1, without an init before it'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s i -l interactive -d 'Let the command read standard input'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l mount -d 'Mount by name=value: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l tmpfs -d 'Mount an own tmpfs: size=, nr_inodes=, mode=, exec, ro' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l ro -d 'Mount PATH read-only at the same path' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rw -d 'Mount PATH read-write at the same path' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l workspace -d 'Mount DIR read-write at /workspace, and work there' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rootfs -d 'Use DIR, read-only, as the root instead of the view of the host' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l device -d 'Provide this host device node' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l scratch-size -d 'Most that /tmp, the home and /dev/shm can hold together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l scratch-inodes -d 'Most files there' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s e -l env -d 'Set a variable, or pass the caller\'s on' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l env-file -d 'Read such lines from FILE' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s w -l workdir -d 'Working directory inside' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l umask -d 'File mode creation mask, octal' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s u -l user -d 'Who the command is, inside' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l host-user -d 'Host user that it is, outside (as root)' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-add -d 'Keep a capability inside the user namespace' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-drop -d 'Drop a capability that a policy keeps, or ALL' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'What can be reached' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hostname -d 'Host name inside' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s m -l memory -d 'Memory of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpus -d 'CPUs of the whole tree, such as 0.5, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l pids-limit -d 'Processes and threads of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l ulimit -d 'Resource limit of each process' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l timeout -d 'End the run after this wall-clock time, such as 30s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpu-time -d 'End the run after this CPU time of the whole tree' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l idle-timeout -d 'End the run after this time without output' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l kill-after -d 'Time from the polite signal to SIGKILL' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l output-limit -d 'Most that is passed on of each output stream' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run there' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l time-namespace -d 'Start the monotonic and boot clocks at zero'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l no-init -d 'Make the command pid 1, without an init before it'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s i -l interactive -d 'Let the command read standard input'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
+complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand completions" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand man" -s h -l help -d 'Print help; --help says more than -h'

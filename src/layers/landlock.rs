@@ -1,0 +1,210 @@
+//! Landlock: path, port and scope rules that hold even where a mount or a namespace would not, `landlock(7)`.
+//!
+//! The ruleset handles every right of the kernel's ABI that the crate knows. It is made in the parent, with the port rules;
+//! path rules need the finished root, so the child adds them, a handful of system calls. Nothing is left out silently: a
+//! right the kernel lacks is listed as missing, a path that does not exist is an error.
+
+use std::ffi::CString;
+use std::os::fd::BorrowedFd;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
+};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+
+use super::{Applied, During};
+use crate::error::{Error, Result, Step};
+use crate::plan::{self, Bytes, Facility, MountKind, Network, PathRule, Plan};
+use crate::report::{Degraded, Enforced};
+use crate::sys;
+use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
+
+/// The newest ABI that this program knows how to use.
+const NEWEST: ABI = ABI::V9;
+
+/// Dynamic loaders, which the kernel executes on behalf of whatever may be executed.
+const LOADERS: [&str; 3] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1"];
+
+/// Everything the child needs to restrict itself.
+#[derive(Debug)]
+pub struct PreparedLandlock {
+    ruleset: RulesetCreated,
+    rules: Vec<Rule>,
+    abi: ABI,
+    handled_net: BitFlags<AccessNet>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    path: CString,
+    access: BitFlags<AccessFs>,
+    optional: bool,
+}
+
+/// Parent half: `None`, with the reason as degraded, where Landlock is off, or missing and allowed to be.
+pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<PreparedLandlock>> {
+    let Some(wanted) = &plan.landlock else { return Ok(None) };
+    let kernel = sys::landlock::abi();
+    if let Some(error) = too_old(wanted, kernel) {
+        if !plan.allow_degraded.contains(&Facility::Landlock) {
+            return Err(error);
+        }
+        degraded.push(Degraded {
+            what: Facility::Landlock.name().to_owned(),
+            wanted: format!("ABI {} or newer", wanted.minimum_abi),
+            got: kernel.map_or_else(|_| "none".to_owned(), |abi| format!("ABI {abi}")),
+            why: error.to_string(),
+        });
+    }
+    let Ok(kernel) = kernel else { return Ok(None) };
+    let abi = ABI::from(i32::try_from(kernel).unwrap_or(i32::MAX));
+    let handled_net = handled_net(wanted, plan.namespaces.network) & AccessNet::from_all(abi);
+    let failed = |error: landlock::RulesetError| Error::new(Step::Landlock, "ruleset", error.to_string());
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(abi))
+        .map_err(failed)?;
+    if !handled_net.is_empty() {
+        ruleset = ruleset.handle_access(handled_net).map_err(failed)?;
+    }
+    if !Scope::from_all(abi).is_empty() {
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(failed)?;
+    }
+    let mut ruleset = ruleset.create().map_err(failed)?;
+    for (ports, access) in [(&wanted.connect_tcp, AccessNet::ConnectTcp), (&wanted.bind_tcp, AccessNet::BindTcp)] {
+        for port in ports.iter().flatten().filter(|_| handled_net.contains(access)) {
+            ruleset = ruleset.add_rule(NetPort::new(*port, access)).map_err(failed)?;
+        }
+    }
+    Ok(Some(PreparedLandlock { ruleset, rules: rules(plan, wanted, abi)?, abi, handled_net }))
+}
+
+fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> Option<Error> {
+    let error = match kernel {
+        Ok(abi) if abi >= wanted.minimum_abi => return None,
+        Ok(abi) => Error::new(
+            Step::Landlock,
+            format!("ABI {abi}"),
+            format!("the policy asks for Landlock ABI {} or newer", wanted.minimum_abi),
+        ),
+        Err(Errno::EOPNOTSUPP) => {
+            Error::new(Step::Landlock, "kernel", "Landlock is built in, but was not enabled at boot")
+                .hint("add landlock to the lsm= list of the kernel command line")
+        }
+        Err(_) => Error::new(Step::Landlock, "kernel", "has no Landlock"),
+    };
+    Some(if error.hint.is_some() { error } else { error.hint("--allow-degraded landlock runs without this layer") })
+}
+
+/// Without a network no port is open; otherwise only lists close any.
+fn handled_net(wanted: &plan::Landlock, network: Network) -> BitFlags<AccessNet> {
+    let closed = network == Network::None;
+    let mut handled = BitFlags::EMPTY;
+    if closed || wanted.connect_tcp.is_some() {
+        handled |= AccessNet::ConnectTcp;
+    }
+    if closed || wanted.bind_tcp.is_some() {
+        handled |= AccessNet::BindTcp;
+    }
+    handled
+}
+
+fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    // Devices are made by nobody, whatever the mount.
+    let write = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let all = AccessFs::from_all(abi);
+    let mut rules = Vec::new();
+    let mut add = |path: &Bytes, access: BitFlags<AccessFs>, optional: bool| -> Result<()> {
+        rules.push(Rule { path: relative(path)?, access: access & all, optional });
+        Ok(())
+    };
+    let root = Bytes::from("/");
+    let mut listed = |list: &Option<Vec<PathRule>>, access| match list {
+        None => add(&root, access, false),
+        Some(paths) => paths.iter().try_for_each(|rule| add(&rule.path, access, rule.optional)),
+    };
+    listed(&wanted.read, read)?;
+    listed(&wanted.execute, AccessFs::Execute.into())?;
+    if wanted.execute.is_some() {
+        LOADERS.iter().try_for_each(|loader| add(&Bytes::from(*loader), AccessFs::Execute.into(), true))?;
+    }
+    for mount in &plan.mounts {
+        match mount.kind {
+            MountKind::Proc { .. } => {
+                add(&mount.destination, read | AccessFs::WriteFile | AccessFs::Truncate, false)?;
+            }
+            MountKind::Dev { .. } => add(&mount.destination, read | AccessFs::WriteFile | AccessFs::IoctlDev, false)?,
+            MountKind::Bind { .. } | MountKind::AsHost | MountKind::Tmpfs { .. } | MountKind::Scratch { .. }
+                if !mount.read_only && wanted.write.is_none() =>
+            {
+                add(&mount.destination, write, mount.optional)?;
+            }
+            _ => {}
+        }
+    }
+    for rule in wanted.write.iter().flatten() {
+        add(&rule.path, write, rule.optional)?;
+    }
+    Ok(rules)
+}
+
+fn relative(path: &Bytes) -> Result<CString> {
+    let bytes = path.as_bytes();
+    let start = bytes.iter().position(|byte| *byte != b'/').unwrap_or(bytes.len());
+    let text = if start == bytes.len() { b".".as_slice() } else { &bytes[start..] };
+    CString::new(text).map_err(|_| Error::new(Step::Landlock, path.to_string(), "contains a NUL byte"))
+}
+
+impl PreparedLandlock {
+    /// Child half: adds the path rules and restricts this process and all it will start.
+    ///
+    /// `root` is the new root; `outside` a directory of ours that no rule reaches: that it can no longer be read is how the
+    /// restriction is verified.
+    pub fn apply(&self, root: BorrowedFd<'_>, outside: BorrowedFd<'_>) -> Applied {
+        let mut ruleset = self.ruleset.try_clone().map_err(|_| Errno::EMFILE).during(Step::Landlock, usize::MAX)?;
+        for (index, rule) in self.rules.iter().enumerate() {
+            let beneath = match open_beneath(root, &rule.path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS) {
+                Err(Errno::ENOENT | Errno::ENOTDIR) if rule.optional => continue,
+                beneath => beneath.during(Step::Landlock, index)?,
+            };
+            let is_dir =
+                fstat(&beneath).during(Step::Landlock, index)?.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
+            let access = if is_dir { rule.access } else { rule.access & AccessFs::from_file(self.abi) };
+            if access.is_empty() {
+                continue;
+            }
+            ruleset = ruleset
+                .add_rule(PathBeneath::new(beneath, access))
+                .map_err(|_| Errno::last())
+                .during(Step::Landlock, index)?;
+        }
+        ruleset.restrict_self().map_err(|_| Errno::last()).during(Step::Landlock, usize::MAX)?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        match openat(outside, c".", flags, Mode::empty()) {
+            Err(Errno::EACCES) => Ok(()),
+            Ok(_) => Err(Errno::EPERM).during(Step::Verify, 4),
+            Err(errno) => Err(errno).during(Step::Verify, 4),
+        }
+    }
+
+    /// What is in force, once the child has verified it.
+    pub fn record(&self, enforced: &mut Enforced) {
+        let fs = |abi| AccessFs::from_all(abi).iter().map(|right| format!("fs:{right:?}")).collect::<Vec<_>>();
+        let net = |set: BitFlags<AccessNet>| set.iter().map(|right| format!("net:{right:?}")).collect::<Vec<_>>();
+        let scope = |abi| Scope::from_all(abi).iter().map(|right| format!("scope:{right:?}")).collect::<Vec<_>>();
+        enforced.landlock_abi = Some(self.abi as u32);
+        enforced.landlock_rights = [fs(self.abi), net(self.handled_net), scope(self.abi)].concat();
+        let newest = [fs(NEWEST), net(AccessNet::from_all(NEWEST)), scope(NEWEST)].concat();
+        let known = [fs(self.abi), net(AccessNet::from_all(self.abi)), scope(self.abi)].concat();
+        enforced.landlock_missing = newest.into_iter().filter(|right| !known.contains(right)).collect();
+    }
+
+    /// Names the path that a failure was about.
+    pub fn object(&self, index: usize) -> Option<String> {
+        self.rules.get(index).map(|rule| format!("/{}", rule.path.to_string_lossy()))
+    }
+}
