@@ -22,3 +22,5 @@ pub mod policy;
 pub mod report;
 pub mod sandbox;
 mod sys;
+
+pub use layers::seccomp;
