@@ -21,3 +21,5 @@ pub mod policy;
 pub mod report;
 pub mod sandbox;
 mod sys;
+
+pub use layers::seccomp;
