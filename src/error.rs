@@ -53,6 +53,7 @@ steps! {
     Usage = "usage", "reading the command line";
     Policy = "policy", "reading the policy";
     Plan = "plan", "planning the run";
+    SeccompProfile = "seccomp_profile", "reading the seccomp profile";
     Host = "host", "looking at this host";
     Source = "source", "opening a mount source";
     Identity = "identity", "choosing the user ids";
@@ -83,12 +84,12 @@ steps! {
     Capabilities = "capabilities", "dropping capabilities";
     NoNewPrivs = "no_new_privs", "forbidding new privileges";
     Landlock = "landlock", "restricting paths and ports";
-    Seccomp = "seccomp", "installing the seccomp filter";
     Verify = "verify", "verifying the confinement";
     Fork = "fork", "starting the workload's process";
     Session = "session", "starting a new session";
     Descriptors = "descriptors", "closing file descriptors";
     Signals = "signals", "resetting signals";
+    Seccomp = "seccomp", "installing the seccomp filter";
     Exec = "exec", "executing the command";
     Interpreter = "interpreter", "executing the command's interpreter";
     Supervise = "supervise", "supervising the run";

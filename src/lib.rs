@@ -13,6 +13,7 @@
 
 mod cgroup;
 pub mod cli;
+pub mod doctor;
 pub mod error;
 mod layers;
 pub mod plan;

@@ -140,6 +140,8 @@ pub struct Plan {
     pub hostname: Option<Bytes>,
     /// Path and port rules on top of what the mounts allow; `None` leaves Landlock out.
     pub landlock: Option<Landlock>,
+    /// Which system calls the workload may make; `None` filters none.
+    pub seccomp: Option<Seccomp>,
     /// Capabilities the workload keeps inside its user namespace; empty by default.
     pub capabilities: Vec<Capability>,
     /// Resource limits of `setrlimit(2)`.
@@ -317,6 +319,29 @@ pub struct ScratchLimit {
     pub size_bytes: u64,
     /// Upper bound of its number of files.
     pub nr_inodes: u64,
+}
+
+/// Where the seccomp filter comes from, and what is added to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Seccomp {
+    /// The profile.
+    pub profile: SeccompProfile,
+    /// Names of groups of calls that are allowed on top of it.
+    pub allow: Vec<String>,
+    /// Whether a profile with anything to warn about is refused.
+    pub strict: bool,
+}
+
+/// A seccomp profile, by where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SeccompProfile {
+    /// One that comes with stockade, by name.
+    Builtin(String),
+    /// A file in OCI's or seccompiler's JSON, by host path.
+    File(Bytes),
+    /// A file of compiled BPF, by host path.
+    Binary(Bytes),
 }
 
 /// What `landlock(7)` allows. Everything the kernel's ABI can deny is denied unless a rule here, or one derived from the

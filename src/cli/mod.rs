@@ -1,5 +1,6 @@
 //! The door: verbs, exit codes, and the one place where an error becomes text.
 
+mod doctor;
 mod flags;
 mod generate;
 mod grammar;
@@ -40,6 +41,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
     match verb.to_str() {
         Some("run") => run::main(rest),
         Some("plan") => plan::main(rest),
+        Some("doctor") => doctor::main(rest),
         Some("completions") => generate::completions(rest),
         Some("man") => generate::man(rest),
         Some("schema") => generate::schema(rest),

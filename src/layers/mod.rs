@@ -6,6 +6,7 @@ pub mod landlock;
 pub mod net;
 pub mod process;
 pub mod root;
+pub mod seccomp;
 pub mod user;
 
 use nix::errno::Errno;

@@ -128,7 +128,7 @@ fn choose_id(wanted: u32, uid_map: &str) -> Option<u32> {
 }
 
 /// The caller's first range in a subordinate id file: start and length.
-fn subordinate(file: &str, uid: u32) -> Result<(u32, u32)> {
+pub fn subordinate(file: &str, uid: u32) -> Result<(u32, u32)> {
     let missing = |reason: &str| {
         Error::new(Step::Identity, file, reason).hint(
             "add a range, as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER; or leave --subuid out",

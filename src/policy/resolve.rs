@@ -12,7 +12,7 @@ use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
     Budget, Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Landlock, Mount, MountKind, Namespaces,
-    Network, OutputLimit, Plan, Root, ScratchLimit, Stdio, hex,
+    Network, OutputLimit, Plan, Root, ScratchLimit, Seccomp, SeccompProfile, Stdio, hex,
 };
 
 /// What is taken from the caller.
@@ -101,6 +101,11 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         masked_paths: shown(&settings.masked_paths),
         readonly_paths: shown(&settings.readonly_paths),
         hostname: Some(Bytes::from(&hostname)),
+        seccomp: Some(Seccomp {
+            profile: SeccompProfile::Builtin("default".to_owned()),
+            allow: Vec::new(),
+            strict: false,
+        }),
         landlock: Some(Landlock { minimum_abi: 2, ..Landlock::default() }),
         capabilities: capabilities(&settings),
         rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),

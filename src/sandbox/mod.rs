@@ -103,8 +103,14 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
-        let host_ids = (prepared.users.host_uid, prepared.users.host_gid);
-        status.record(prepared.kept_capabilities, host_ids, &mut enforced)
+        let planned = verify::Planned {
+            kept_capabilities: prepared.kept_capabilities,
+            host_ids: (prepared.users.host_uid, prepared.users.host_gid),
+            filtered: prepared.seccomp.is_some(),
+        };
+        status.record(&planned, &mut enforced)?;
+        enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
+        Ok(())
     });
     Ok(conclude(plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }

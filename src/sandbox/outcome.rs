@@ -76,6 +76,7 @@ fn conclude(report: &mut Report, outcome: &Outcome) {
     };
     let oom_killed =
         report.usage.memory.oom_kills.is_some_and(|kills| kills > 0) && report.signal == Some(libc::SIGKILL);
+    let filtered = report.enforced.as_ref().is_some_and(|enforced| enforced.seccomp.is_some());
     (report.status, report.exit_code) = match (outcome.reason, report.signal) {
         (Some(Reason::Wall), _) => (Status::TimeoutWall, 124),
         (Some(Reason::Cpu), _) => (Status::TimeoutCpu, 124),
@@ -83,6 +84,7 @@ fn conclude(report: &mut Report, outcome: &Outcome) {
         (Some(Reason::Output), _) => (Status::OutputLimit, 128 + libc::SIGKILL as u8),
         (Some(Reason::User), _) => (Status::KilledByUser, own_code),
         (None, Some(libc::SIGXCPU)) if outcome.cpu_limited => (Status::TimeoutCpu, 124),
+        (None, Some(libc::SIGSYS)) if filtered => (Status::SeccompKilled, own_code),
         (None, Some(_)) if oom_killed => (Status::Oom, own_code),
         (None, Some(signal)) if outcome.relayed == Some(signal) => (Status::KilledByUser, own_code),
         (None, Some(_)) => (Status::Signaled, own_code),

@@ -8,8 +8,9 @@ use crate::error::{Error, Result, Step};
 use crate::layers::landlock::PreparedLandlock;
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::{self, Powers, PreparedRoot};
+use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
-use crate::layers::{caps, landlock, process};
+use crate::layers::{caps, landlock, process, seccomp};
 use crate::plan::{Network, Plan};
 use crate::report::Degraded;
 use crate::sys::terminal::Size;
@@ -27,6 +28,8 @@ pub struct Prepared {
     pub process: PreparedProcess,
     /// Its path and port rules.
     pub landlock: Option<PreparedLandlock>,
+    /// Its system call filter.
+    pub seccomp: Option<PreparedSeccomp>,
     /// Capabilities it keeps, as a mask by number.
     pub kept_capabilities: u64,
     /// Its network.
@@ -77,6 +80,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
     let (streams, terminal, pumps) = output::prepare(plan)?;
     let mut degraded = Vec::new();
     let landlock = landlock::prepare(plan, &mut degraded)?;
+    let seccomp = seccomp::install::prepare(plan)?;
     let (cgroup, missing) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
     degraded.extend(missing);
     let prepared = Prepared {
@@ -84,6 +88,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         root,
         process,
         landlock,
+        seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
         network: plan.namespaces.network,
         init: plan.init,

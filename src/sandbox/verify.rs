@@ -54,6 +54,20 @@ pub struct Status {
     seccomp: Option<u32>,
 }
 
+/// `Seccomp:` of a process with a filter.
+const SECCOMP_MODE_FILTER: u32 = 2;
+
+/// What the status of the workload must show.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planned {
+    /// Capabilities it may have, as a mask by number.
+    pub kept_capabilities: u64,
+    /// Its user and group on the host.
+    pub host_ids: (u32, u32),
+    /// Whether it has a seccomp filter.
+    pub filtered: bool,
+}
+
 impl Status {
     /// Parses the file; lines it does not know are skipped.
     pub fn parse(text: &str) -> Self {
@@ -88,13 +102,17 @@ impl Status {
     }
 
     /// Fills in what was read; fails if it is weaker than planned.
-    pub fn record(&self, kept_capabilities: u64, host_ids: (u32, u32), enforced: &mut Enforced) -> Result<()> {
+    pub fn record(&self, planned: &Planned, enforced: &mut Enforced) -> Result<()> {
+        let &Planned { kept_capabilities, host_ids, filtered } = planned;
         let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
         if self.capabilities & !kept_capabilities != 0 {
             return weaker("capabilities", format!("{:#x}", self.capabilities));
         }
         if self.no_new_privs != Some(true) {
             return weaker("no_new_privs", format!("{:?}", self.no_new_privs));
+        }
+        if filtered && self.seccomp != Some(SECCOMP_MODE_FILTER) {
+            return weaker("seccomp", format!("mode {:?}", self.seccomp));
         }
         if self.uids != [host_ids.0; 4] || self.gids != [host_ids.1; 4] {
             // With CAP_SETUID it may already have become another of its own namespace's users.
@@ -125,7 +143,8 @@ fn names(mask: u64) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const CONFINED: &str = "Name:\ta\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t4 5 \nNoNewPrivs:\t1\nSeccomp:\t0\n\
+    const PLANNED: Planned = Planned { kept_capabilities: 0, host_ids: (7, 8), filtered: true };
+    const CONFINED: &str = "Name:\ta\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t4 5 \nNoNewPrivs:\t1\nSeccomp:\t2\n\
         CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\n\
         CapAmb:\t0000000000000000\n";
 
@@ -133,7 +152,7 @@ mod tests {
     fn a_confined_process_passes() {
         let status = Status::parse(CONFINED);
         let mut enforced = Enforced::default();
-        status.record(0, (7, 8), &mut enforced).unwrap();
+        status.record(&PLANNED, &mut enforced).unwrap();
         assert_eq!((enforced.host_uid, enforced.no_new_privs, enforced.caps), (Some(7), true, vec![]));
         assert_eq!(enforced.supplementary_groups, [4, 5]);
     }
@@ -145,12 +164,13 @@ mod tests {
             ("CapAmb:\t0000000000000000", "CapAmb:\tjunk"),
             ("NoNewPrivs:\t1", "NoNewPrivs:\t0"),
             ("NoNewPrivs:\t1\n", ""),
+            ("Seccomp:\t2", "Seccomp:\t0"),
             ("Uid:\t7\t7\t7\t7", "Uid:\t7\t0\t7\t7"),
             ("Gid:\t8\t8\t8\t8\n", ""),
         ] {
             let text = CONFINED.replace(from, to);
             assert_ne!(text, CONFINED);
-            assert!(Status::parse(&text).record(0, (7, 8), &mut Enforced::default()).is_err(), "{to}");
+            assert!(Status::parse(&text).record(&PLANNED, &mut Enforced::default()).is_err(), "{to}");
         }
     }
 }

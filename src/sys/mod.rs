@@ -5,11 +5,13 @@
 
 #![allow(unsafe_code)]
 
+pub mod file;
 pub mod inherited;
 pub mod landlock;
 pub mod mount;
 pub mod net;
 pub mod process;
+pub mod seccomp;
 pub mod socket;
 pub mod terminal;
 

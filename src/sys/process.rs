@@ -51,6 +51,12 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
 }
 
+/// Refers to a process, which the caller knows to be that one, `pidfd_open(2)`.
+pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    super::check_fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })
+}
+
 /// Sends a signal to the process a pidfd refers to, `pidfd_send_signal(2)`.
 pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> Result<()> {
     let no_info: *const libc::siginfo_t = std::ptr::null();
@@ -268,8 +274,11 @@ pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
 /// Resets every signal's disposition to the default and unblocks all of them.
 pub fn reset_signals() -> Result<()> {
     for signal in 1..=64 {
-        // SAFETY: SIG_DFL installs no handler. SIGKILL, SIGSTOP and glibc's own two are refused, and need no reset.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        let default = [0u64; 4]; // the kernel's struct sigaction: SIG_DFL, no flags, no restorer, an empty mask
+        let old: *mut u64 = std::ptr::null_mut();
+        // SAFETY: SIG_DFL installs no handler. SIGKILL and SIGSTOP are refused, and need no reset. The raw call also resets
+        // the two signals that glibc keeps for itself.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8) };
     }
     let empty: u64 = 0;
     let old: *mut u64 = std::ptr::null_mut();

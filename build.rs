@@ -1,0 +1,61 @@
+//! Compiles the built-in seccomp profiles into tables of instructions, so that a start parses no JSON.
+//!
+//! The compiler is the crate's own: the same files, built a second time for this script.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[path = "src/layers/seccomp/compiler/mod.rs"]
+mod compiler;
+
+use compiler::bpf::Instruction;
+use compiler::names::Arch;
+use compiler::oci::{Context, read, read_group};
+
+/// The programs that are compiled: base profile, and whether it is for a run with a network.
+const PROGRAMS: [(&str, bool); 4] = [("default", false), ("default", true), ("strict", false), ("docker", false)];
+
+fn main() {
+    println!("cargo::rerun-if-changed=profiles/seccomp");
+    println!("cargo::rerun-if-changed=src/layers/seccomp/compiler");
+    let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let arch = if target == "aarch64" { Arch::Aarch64 } else { Arch::X86_64 };
+    // Docker's profile asks for a kernel of 4.8, which everything stockade runs on has, and for capabilities; a workload
+    // that keeps some gets its program compiled at start.
+    let context = Context { arch, kernel: (5, 0), capabilities: &[], strict: true };
+    let mut text = String::from("[\n");
+    for (name, network) in PROGRAMS {
+        let json = |name: &str| {
+            let path = Path::new("profiles/seccomp").join(name).with_extension("json");
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        let wrong = |error| -> ! { panic!("profiles/seccomp/{name}.json: {error}") };
+        let (mut profile, _) = read(&json(name), &context).unwrap_or_else(|error| wrong(error));
+        if network {
+            profile.prefer(read_group(&json("inet"), "inet", &context).unwrap_or_else(|error| wrong(error)));
+        }
+        let program = compiler::compile::compile(&profile).unwrap_or_else(|error| wrong(error));
+        row(&mut text, name, network, &program);
+    }
+    text.push(']');
+    let out = std::env::var_os("OUT_DIR").map(|dir| Path::new(&dir).join("seccomp.rs"));
+    let out = out.unwrap_or_else(|| panic!("OUT_DIR is not set"));
+    std::fs::write(&out, text).unwrap_or_else(|error| panic!("{}: {error}", out.display()));
+}
+
+fn row(text: &mut String, name: &str, network: bool, program: &[Instruction]) {
+    let mut hash = Sha256::new();
+    let _ = write!(text, "Compiled {{ name: {name:?}, network: {network}, instructions: &[");
+    for one in program {
+        hash.update(one.to_bytes());
+        let _ = write!(text, "Instruction {{ code: {}, jt: {}, jf: {}, k: {} }}, ", one.code, one.jt, one.jf, one.k);
+    }
+    let _ = write!(text, "], sha256: \"");
+    for byte in hash.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push_str("\" },\n");
+}

@@ -1,0 +1,102 @@
+//! The kernel and the system calls that every run makes.
+
+use std::ffi::CStr;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+use super::trial::{self, Setup, words};
+use super::{Finding, Group, Patient, Subject};
+use crate::sys::{mount, process};
+
+const fn subject(name: &'static str, title: &'static str) -> Subject {
+    Subject { name, group: Group::Kernel, title, required: true, without: "no run is possible" }
+}
+
+const VERSION: Subject = subject("kernel_version", "kernel version");
+const CLONE3: Subject = subject("clone3", "clone3 with a pidfd");
+const PIDFD: Subject = subject("pidfd", "pidfd_open, pidfd_send_signal");
+const OPENAT2: Subject = subject("openat2", "openat2 within a root");
+const CLOSE_RANGE: Subject = subject("close_range", "close_range, close-on-exec");
+
+/// `mount_setattr(2)` is the newest system call that a run cannot do without.
+const OLDEST: (u32, u32) = (5, 12);
+const UPGRADE: &str = "install a newer kernel: Debian 12, Ubuntu 22.04, RHEL 9.2 and later have one";
+
+pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
+    vec![
+        version(),
+        call(
+            patient,
+            &CLONE3,
+            "5.3",
+            trial::attempt(Setup::default(), || Ok(0)).map_or_else(|stumble| Err(stumble.errno()), |_| Ok(())),
+        ),
+        call(patient, &PIDFD, "5.3", pidfd().map_err(Some)),
+        call(patient, &OPENAT2, "5.6", openat2().map_err(Some)),
+        // Marks descriptors that do not exist.
+        call(patient, &CLOSE_RANGE, "5.11", process::cloexec_from(i32::MAX).map_err(Some)),
+    ]
+}
+
+/// Release and architecture of the running kernel.
+pub(super) fn release() -> (String, String) {
+    let name = nix::sys::utsname::uname();
+    let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
+    name.map_or_else(|_| ("?".into(), "?".into()), |name| (text(name.release()), text(name.machine())))
+}
+
+fn version() -> Finding {
+    let (release, architecture) = release();
+    let (major, minor) = OLDEST;
+    let detail = format!("{release} on {architecture}; {major}.{minor} is the oldest that will do");
+    match parse(&release) {
+        Some(version) if version >= OLDEST => VERSION.ok(detail),
+        Some(_) => VERSION.missing(detail).remedy(UPGRADE),
+        None => VERSION.unknown(detail),
+    }
+}
+
+fn parse(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn call(patient: &Patient, subject: &Subject, since: &str, tried: Result<(), Option<Errno>>) -> Finding {
+    let Err(errno) = tried else { return subject.ok("works") };
+    let said = errno.map_or("no answer".into(), words);
+    let (why, remedy) = patient.blockers.explain(errno, patient.privileged);
+    let why = if why.is_empty() { format!("Linux has it since {since}") } else { why };
+    Finding { remedy: remedy.or(Some(UPGRADE.into())), ..subject.missing(format!("{said}: {why}")) }
+}
+
+fn pidfd() -> Result<(), Errno> {
+    let own = process::pidfd_open(nix::unistd::getpid())?;
+    process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&own), 0)
+}
+
+/// `..` must not lead out of the root of the lookup.
+fn openat2() -> Result<(), Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let root = open("/", flags, Mode::empty())?;
+    let inside: &CStr = c"../..";
+    let found = mount::open_beneath(&root, inside, libc::O_PATH, mount::IN_ROOT | mount::NO_MAGICLINKS)?;
+    let (found, root) = (nix::sys::stat::fstat(&found)?, nix::sys::stat::fstat(&root)?);
+    if (found.st_dev, found.st_ino) == (root.st_dev, root.st_ino) { Ok(()) } else { Err(Errno::EXDEV) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn releases_are_read_as_distributions_write_them() {
+        assert_eq!(parse("6.18.3"), Some((6, 18)));
+        assert_eq!(parse("5.4-rc2"), Some((5, 4)));
+        assert_eq!(parse("6.8.0-31-generic"), Some((6, 8)));
+        assert_eq!(parse("4.18.0-553.el8_10.x86_64"), Some((4, 18)));
+        assert_eq!(parse("junk"), None);
+        assert_eq!(parse(""), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! User namespaces and the ids in them: what every run is made of.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::unistd::{getegid, geteuid, getgroups};
+
+use super::trial::{self, At, Setup, Stumble};
+use super::{Finding, Group, Patient, State, Subject};
+use crate::error::{Cause, Error};
+use crate::layers::user::{self, Users};
+use crate::plan::{Bytes, Capability, IdMapping, Identity};
+use crate::sys::{file, process};
+
+const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
+    Subject { name, group: Group::Users, title, required, without }
+}
+
+const NO_RUN: &str = "no run is possible";
+const NAMESPACE: Subject = subject("user_namespace", "user namespace", true, NO_RUN);
+const HOST_IDS: Subject = subject("host_ids", "a host user id for runs", true, NO_RUN);
+const GROUPS: Subject = subject("supplementary_groups", "dropping supplementary groups", true, "");
+const NO_RANGE: &str = "runs with --subuid are refused; others have one user id, and need no more";
+const NEWUIDMAP: Subject = subject("newuidmap", "newuidmap", false, NO_RANGE);
+const NEWGIDMAP: Subject = subject("newgidmap", "newgidmap", false, NO_RANGE);
+const RANGES: Subject = subject("subordinate_ids", "subordinate id ranges", false, NO_RANGE);
+
+pub(super) fn examine(patient: &mut Patient) -> Vec<Finding> {
+    let host_ids = match user::prepare(&identity(IdMapping::Single), patient.privileged) {
+        Ok(users) => {
+            let id = users.host_uid;
+            patient.users = Some(users);
+            HOST_IDS.ok(if patient.privileged {
+                format!("an id of its own, such as {id}")
+            } else {
+                format!("your own, {id}")
+            })
+        }
+        Err(error) => {
+            let finding = HOST_IDS.missing(reason(&error));
+            Finding { remedy: error.hint, ..finding }
+        }
+    };
+    let namespace = namespace(patient);
+    if namespace.state != State::Ok {
+        patient.users = None;
+    }
+    let (newuidmap, newgidmap) = (helper(&NEWUIDMAP, patient), helper(&NEWGIDMAP, patient));
+    let helpers = newuidmap.state == State::Ok && newgidmap.state == State::Ok;
+    let ranges = ranges(patient, helpers);
+    vec![namespace, host_ids, groups(patient), newuidmap, newgidmap, ranges]
+}
+
+/// An identity as a default run has it.
+fn identity(mapping: IdMapping) -> Identity {
+    Identity { uid: 1000, gid: 1000, mapping, user: String::new(), home: Bytes::default() }
+}
+
+/// Makes one, maps an id into it, becomes that id, and uses a capability in it.
+///
+/// The last is what AppArmor's restriction denies, which lets the first three pass.
+fn namespace(patient: &Patient) -> Finding {
+    // Where only the id is the trouble, a namespace without any can still be tried.
+    let tried = patient.attempt(0, use_it).unwrap_or_else(|| {
+        let setup = Setup { namespaces: libc::CLONE_NEWUSER, ..Setup::default() };
+        trial::attempt(setup, || process::drop_bounding(A_CAPABILITY).map(|()| 0).at(1))
+    });
+    match tried {
+        Ok(_) => NAMESPACE.ok("made, one id mapped and taken, a capability used"),
+        Err(Stumble::Parent(said, Some(Errno::EPERM))) if root_without_setfcap() => NAMESPACE
+            .missing(format!("{said}: uid 0 can only be mapped with CAP_SETFCAP, which this root lacks"))
+            .remedy("setpriv --reuid 1000 --regid 1000 --clear-groups stockade …  # or give root CAP_SETFCAP"),
+        Err(stumble) => patient.stumbled(&NAMESPACE, &stumble, &["taking the mapped id", "using a capability in it"]),
+    }
+}
+
+/// Since Linux 5.12 a mapped uid 0 could write file capabilities that count outside.
+fn root_without_setfcap() -> bool {
+    let setfcap = 1 << Capability::Setfcap.number();
+    geteuid().is_root() && process::capabilities().is_ok_and(|sets| sets.effective & setfcap == 0)
+}
+
+const A_CAPABILITY: u32 = Capability::WakeAlarm.number();
+
+fn use_it() -> trial::Tried {
+    match process::has_ids(1000, 1000).at(0)? {
+        true => process::drop_bounding(A_CAPABILITY).map(|()| 0).at(1),
+        false => Err(Errno::EPERM).at(0),
+    }
+}
+
+fn groups(patient: &Patient) -> Finding {
+    let own = getegid();
+    let others: Vec<_> = getgroups().unwrap_or_default().into_iter().filter(|group| *group != own).collect();
+    if patient.privileged {
+        return match patient.attempt(0, || process::clear_groups().map(|()| 0).at(0)) {
+            None => patient.untried(&GROUPS),
+            Some(Ok(_)) => GROUPS.ok("works"),
+            Some(Err(stumble)) => patient.stumbled(&GROUPS, &stumble, &["setgroups"]),
+        };
+    }
+    if others.is_empty() {
+        return GROUPS.ok("this user has none to drop");
+    }
+    let ids: Vec<_> = others.iter().map(ToString::to_string).collect();
+    GROUPS
+        .degraded(
+            format!("only root can; this user is also in {}", ids.join(", ")),
+            "runs keep these groups: what they may read or write among the bound paths, a run may too",
+        )
+        .remedy("setpriv --clear-groups stockade run …  # as root, with --reuid and --regid")
+}
+
+/// Looks for one of the two helpers on PATH, and for the privilege that lets it write a map.
+fn helper(subject: &Subject, patient: &Patient) -> Finding {
+    let Some(path) = on_path(subject.name) else {
+        return subject.missing("not on PATH").remedy("apt install uidmap  # Fedora: dnf install shadow-utils-subid");
+    };
+    let shown = path.display();
+    let Ok(metadata) = path.metadata() else { return subject.unknown(format!("{shown}: cannot be looked at")) };
+    let setuid = metadata.permissions().mode() & 0o4000 != 0 && metadata.uid() == 0;
+    let capable = CString::new(path.as_os_str().as_bytes())
+        .is_ok_and(|path| file::attribute_length(&path, c"security.capability").is_ok());
+    let how = match (setuid, capable) {
+        (true, _) => "setuid root",
+        (_, true) => "file capabilities",
+        _ if patient.privileged => "no privilege of its own, and needs none here",
+        _ => {
+            let capability = if subject.name == NEWUIDMAP.name { "cap_setuid" } else { "cap_setgid" };
+            return subject
+                .missing(format!("{shown} has neither the setuid bit nor file capabilities"))
+                .remedy(format!("setcap {capability}=ep {shown}  # as root"));
+        }
+    };
+    if !patient.privileged && process::no_new_privs() == Ok(true) {
+        return subject
+            .missing(format!("{shown} ({how}), but this process has no_new_privs, which takes that from it"))
+            .remedy("start stockade from a process without no_new_privs");
+    }
+    subject.ok(format!("{shown}, {how}"))
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file() && file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0))
+}
+
+/// Maps the first ids of the caller's ranges, as `--subuid` would.
+fn ranges(patient: &Patient, helpers: bool) -> Finding {
+    let own = geteuid().as_raw();
+    let (uids, gids) = match (user::subordinate("/etc/subuid", own), user::subordinate("/etc/subgid", own)) {
+        (Ok(uids), Ok(gids)) => (uids, gids),
+        (Err(error), _) | (_, Err(error)) => {
+            return RANGES.missing(reason(&error)).remedy(format!(
+                "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 \"$(id -un {own})\"  # as root"
+            ));
+        }
+    };
+    let ranges = format!("{} user ids from {}, {} group ids from {}", uids.1, uids.0, gids.1, gids.0);
+    if patient.users.is_none() {
+        return patient.untried(&RANGES);
+    }
+    if patient.privileged {
+        return match user::prepare(&identity(IdMapping::Subordinate), true) {
+            Err(error) => RANGES.missing(reason(&error)),
+            Ok(users) => finish(patient, &ranges, try_users(&users)),
+        };
+    }
+    if !helpers {
+        return RANGES
+            .missing(format!("{ranges}, but no helper that could map them"))
+            .remedy("apt install uidmap  # Fedora: dnf install shadow-utils-subid");
+    }
+    let setup = Setup { namespaces: libc::CLONE_NEWUSER, ..Setup::default() };
+    let tried = trial::attempt_with(
+        setup,
+        |pid| {
+            map("newuidmap", pid, own, uids.0)?;
+            map("newgidmap", pid, getegid().as_raw(), gids.0)
+        },
+        || process::set_ids(1, 1).map(|()| 0).at(0),
+    );
+    finish(patient, &ranges, tried)
+}
+
+/// The object and the cause; what was being done says nothing here.
+fn reason(error: &Error) -> String {
+    match &error.cause {
+        Cause::Errno(errno) => format!("{}: {}", error.object, trial::words(*errno)),
+        Cause::Reason(reason) => format!("{} {reason}", error.object),
+    }
+}
+
+fn finish(patient: &Patient, ranges: &str, tried: Result<u32, Stumble>) -> Finding {
+    match tried {
+        Ok(_) => RANGES.ok(ranges),
+        Err(stumble) => patient.stumbled(&RANGES, &stumble, &["taking a mapped id"]),
+    }
+}
+
+fn try_users(users: &Users) -> Result<u32, Stumble> {
+    let setup = Setup { namespaces: libc::CLONE_NEWUSER, users: Some(users), cgroup: None };
+    trial::attempt(setup, || process::has_ids(1000, 1000).map(u32::from).at(0))
+}
+
+/// 0 is the caller, 1 the first of the range.
+fn map(program: &str, pid: nix::unistd::Pid, own: u32, first: u32) -> Result<(), Stumble> {
+    let arguments = [pid.to_string()].into_iter().chain([0, own, 1, 1, first, 1].map(|number| number.to_string()));
+    let Some(path) = on_path(program) else { return Err(Stumble::Parent(format!("{program} is gone"), None)) };
+    trial::run(&path, &arguments.collect::<Vec<_>>()).map_err(|reason| Stumble::Parent(reason, None))
+}

@@ -1,0 +1,142 @@
+//! The profiles that come with stockade, and the groups of calls that can be added to them.
+//!
+//! The JSON of `profiles/seccomp/` is the source of both. What a plain run uses was compiled by the build script; with
+//! groups, or capabilities that matter to Docker's profile, the JSON is read and compiled at start.
+
+use std::borrow::Cow;
+
+use super::compiler::bpf::Instruction;
+use super::compiler::json::ProfileError;
+use super::compiler::model::{Flags, Profile};
+use super::compiler::names::Arch;
+use super::compiler::oci::{Context, read, read_group};
+use super::program::Program;
+use crate::plan::Network;
+
+/// A program that the build script compiled.
+struct Compiled {
+    name: &'static str,
+    network: bool,
+    instructions: &'static [Instruction],
+    sha256: &'static str,
+}
+
+static COMPILED: [Compiled; 4] = include!(concat!(env!("OUT_DIR"), "/seccomp.rs"));
+
+macro_rules! profiles {
+    ($(#[$doc:meta])* $name:ident { $($(#[$text:meta])* $variant:ident = $file:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$text])* $variant,)+ }
+        impl $name {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// Its name on the command line and in policies.
+            pub const fn name(self) -> &'static str { match self { $(Self::$variant => $file,)+ } }
+            /// Its JSON.
+            pub const fn json(self) -> &'static str {
+                match self {
+                    $(Self::$variant => include_str!(concat!("../../../profiles/seccomp/", $file, ".json")),)+
+                }
+            }
+        }
+        impl std::str::FromStr for $name {
+            type Err = ();
+            fn from_str(text: &str) -> Result<Self, ()> {
+                Self::ALL.iter().copied().find(|one| one.name() == text).ok_or(())
+            }
+        }
+    };
+}
+
+profiles! {
+    /// A built-in profile.
+    Builtin {
+        /// What runtimes, shells, build and package tools use.
+        Default = "default";
+        /// Computation on files it is given.
+        Strict = "strict";
+        /// What Docker's default means.
+        Docker = "docker";
+    }
+}
+
+profiles! {
+    /// Calls that can be added to a profile, `--seccomp-allow`.
+    Group {
+        /// Tracing own processes.
+        Debug = "debug";
+        /// System V IPC and POSIX message queues.
+        Sysv = "sysv";
+        /// The kernel's asynchronous input and output.
+        Aio = "aio";
+        /// Copying between descriptors in the kernel.
+        Splice = "splice";
+        /// Sandboxes inside the sandbox.
+        Nested = "nested";
+        /// Files with set-user-id and set-group-id bits.
+        SetuidBits = "setuid-bits";
+        /// Raw and ICMP sockets.
+        Nettools = "nettools";
+    }
+}
+
+impl Group {
+    /// What is given up by adding it, where that is more than the calls themselves.
+    pub const fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::Nested => Some(
+                "user namespaces and mounts open most of the kernel code that the sandbox hides: \
+                 a bug there is a way out",
+            ),
+            Self::Splice => {
+                Some("splice is the way to write to read-only files through several kernel bugs of recent years")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Builtin {
+    /// The profile's rules, with the socket families of a network and the groups added.
+    pub fn profile(self, network: Network, groups: &[Group], context: &Context) -> Result<Profile, ProfileError> {
+        let (mut profile, _) = read(self.json().as_bytes(), context)?;
+        if self.has_network(network) {
+            let inet = include_bytes!("../../../profiles/seccomp/inet.json");
+            profile.prefer(read_group(inet, "inet", context)?);
+        }
+        allow(&mut profile, groups, context)?;
+        Ok(profile)
+    }
+
+    /// The profile's program. One that needs no groups and no capabilities is ready and costs nothing.
+    pub fn program(self, network: Network, groups: &[Group], context: &Context) -> Result<Program, ProfileError> {
+        let wanted = |compiled: &&Compiled| {
+            compiled.name == self.name() && compiled.network == self.has_network(network) && groups.is_empty()
+        };
+        let capabilities_matter = matches!(self, Self::Docker) && !context.capabilities.is_empty();
+        match COMPILED.iter().find(wanted).filter(|_| !capabilities_matter && context.arch == Arch::NATIVE) {
+            Some(compiled) => Ok(Program {
+                instructions: Cow::Borrowed(compiled.instructions),
+                flags: Flags::default(),
+                notifies: false,
+                listener: None,
+                sha256: Cow::Borrowed(compiled.sha256),
+            }),
+            None => Program::compile(&self.profile(network, groups, context)?),
+        }
+    }
+
+    /// Whether it has a variant for runs with a network and this is one.
+    fn has_network(self, network: Network) -> bool {
+        matches!(self, Self::Default) && network != Network::None
+    }
+}
+
+/// Adds groups to any profile.
+pub fn allow(profile: &mut Profile, groups: &[Group], context: &Context) -> Result<(), ProfileError> {
+    for group in groups {
+        profile.prefer(read_group(group.json().as_bytes(), group.name(), context)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Whether a program does what its profile means: both are asked about every call that could tell them apart.
+//!
+//! The tests run this over every built-in profile, the ones of Docker and Podman, and random ones; a fuzz target can.
+
+use super::compiler::action::Action;
+use super::compiler::bpf::Instruction;
+use super::compiler::model::{Call, Operator, Profile, X32_BIT};
+use super::interpret::run;
+
+/// `AUDIT_ARCH_I386`: what `int 0x80` and 32-bit programs come in as on x86_64.
+pub const AUDIT_ARCH_I386: u32 = 0x4000_0003;
+
+/// A call about which a program and its profile disagree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The call.
+    pub call: Call,
+    /// What the profile means.
+    pub wanted: Action,
+    /// What the program does.
+    pub got: Action,
+}
+
+/// The first difference between a program and its profile, over [`calls`].
+pub fn difference(profile: &Profile, program: &[Instruction]) -> Option<Difference> {
+    calls(profile).find_map(|call| {
+        let (wanted, got) = (profile.decide(&call), run(program, &call).0);
+        (wanted != got).then_some(Difference { call, wanted, got })
+    })
+}
+
+/// Every number up to 600 with every boundary value of every argument that a rule for it tests; the same numbers with the
+/// x32 bit and from other architectures; and numbers that belong to no table.
+pub fn calls(profile: &Profile) -> impl Iterator<Item = Call> {
+    let native = profile.arch.audit();
+    let plain = move |arch, number| Call { arch, number, args: [0; 6] };
+    let numbers =
+        (0..=600).chain([X32_BIT - 1, X32_BIT, 0x7fff_ffff, 0x8000_0000, 0xbfff_ffff, 0xc000_0000, !0 - 1, !0]);
+    let foreign = [AUDIT_ARCH_I386, 0xc000_00b7 ^ 0xc000_003e ^ native, native ^ 1, 0, !0];
+    numbers.flat_map(move |number| {
+        let elsewhere = foreign.into_iter().map(move |arch| plain(arch, number));
+        arguments(profile, number)
+            .map(move |args| Call { arch: native, number, args })
+            .chain([plain(native, number | X32_BIT), plain(native, number | X32_BIT | X32_BIT << 1)])
+            .chain(elsewhere)
+    })
+}
+
+/// At most this many combinations of arguments are tried for one number; beyond it, they are picked evenly.
+const MOST: u64 = 100_000;
+
+/// Combinations of boundary values of the arguments that the rules for a number test.
+fn arguments(profile: &Profile, number: u32) -> impl Iterator<Item = [u64; 6]> + use<> {
+    let mut values: [Vec<u64>; 6] = Default::default();
+    for rule in profile.rules().filter(|rule| rule.numbers.contains(&number)) {
+        for condition in &rule.conditions {
+            let value = condition.value;
+            let list = &mut values[usize::from(condition.argument)];
+            list.extend([value, value.wrapping_sub(1), value.wrapping_add(1), value | 1 << 32, value | !0 << 32]);
+            list.extend([value & 0xffff_ffff, value ^ 1 << 31, value | 1 << 16]);
+            if let Operator::MaskedEqual(mask) = condition.operator {
+                list.extend([value | !mask, mask, !mask, mask & mask.wrapping_neg(), mask << 1]);
+            }
+        }
+    }
+    for list in &mut values {
+        list.extend([0, !0]);
+        list.sort_unstable();
+        list.dedup();
+        if *list == [0, !0] {
+            list.truncate(1);
+        }
+    }
+    let all = values.iter().fold(1u64, |product, list| product.saturating_mul(list.len() as u64));
+    let (count, stride) = if all <= MOST { (all, 1) } else { (MOST, (all / MOST) | 1) };
+    (0..count).map(move |index| {
+        let mut rest = index.wrapping_mul(stride);
+        std::array::from_fn(|at| {
+            let list = &values[at];
+            let value = list[(rest % list.len() as u64) as usize];
+            rest /= list.len() as u64;
+            value
+        })
+    })
+}

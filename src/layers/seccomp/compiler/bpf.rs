@@ -1,0 +1,169 @@
+//! Classic BPF as seccomp uses it: instructions, and an assembler that writes a program from its end to its start.
+//!
+//! Every jump goes forward, so when a branch is written from the end its targets already stand. Conditional jumps reach
+//! only 255 instructions; a target further away gets a copy (of a `ret`) or a signpost (an unconditional jump, which
+//! reaches everywhere) just behind the branch. `linux/filter.h`, `Documentation/userspace-api/seccomp_filter.rst`.
+
+use std::collections::HashMap;
+
+/// One instruction: `struct sock_filter`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Instruction {
+    /// The operation.
+    pub code: u16,
+    /// How many instructions are skipped when the comparison holds.
+    pub jt: u8,
+    /// How many are skipped when it does not.
+    pub jf: u8,
+    /// The operand.
+    pub k: u32,
+}
+
+impl Instruction {
+    /// As the kernel reads it.
+    pub fn to_bytes(self) -> [u8; 8] {
+        let ([c0, c1], [k0, k1, k2, k3]) = (self.code.to_ne_bytes(), self.k.to_ne_bytes());
+        [c0, c1, self.jt, self.jf, k0, k1, k2, k3]
+    }
+
+    /// From what [`Self::to_bytes`] gives.
+    pub fn from_bytes([c0, c1, jt, jf, k0, k1, k2, k3]: [u8; 8]) -> Self {
+        Self { code: u16::from_ne_bytes([c0, c1]), jt, jf, k: u32::from_ne_bytes([k0, k1, k2, k3]) }
+    }
+}
+
+/// The most instructions the kernel takes, `BPF_MAXINSNS`.
+pub const MAX_INSTRUCTIONS: usize = 4096;
+
+/// Load the word at an offset of `seccomp_data`: `BPF_LD | BPF_W | BPF_ABS`.
+pub const LOAD: u16 = 0x20;
+/// Bitwise and with the operand: `BPF_ALU | BPF_AND | BPF_K`.
+pub const AND: u16 = 0x54;
+/// Skip the operand's number of instructions: `BPF_JMP | BPF_JA`.
+pub const JUMP: u16 = 0x05;
+/// Whether the accumulator equals the operand: `BPF_JMP | BPF_JEQ | BPF_K`.
+pub const JEQ: u16 = 0x15;
+/// Whether it is greater or equal, unsigned: `BPF_JMP | BPF_JGE | BPF_K`.
+pub const JGE: u16 = 0x35;
+/// Whether it has any bit of the operand: `BPF_JMP | BPF_JSET | BPF_K`.
+pub const JSET: u16 = 0x45;
+/// Answer the operand: `BPF_RET | BPF_K`.
+pub const RETURN: u16 = 0x06;
+
+/// Offset of the number in `struct seccomp_data`.
+pub const NUMBER: u32 = 0;
+/// Offset of the architecture.
+pub const ARCH: u32 = 4;
+/// Size of `struct seccomp_data`.
+pub const DATA_SIZE: u32 = 64;
+
+/// An instruction already written: its distance from the program's end.
+pub type Label = usize;
+
+/// How far from the end of what is written a label may lie for a branch with room for one copy before it.
+const REACH: usize = 255;
+
+enum Op {
+    Plain(u16, u32),
+    Jump(Label),
+    Branch { code: u16, k: u32, yes: Label, no: Label },
+}
+
+/// A program being written, last instruction first.
+#[derive(Default)]
+pub struct Assembler {
+    code: Vec<Op>,
+    /// Where the nearest stand-in for a label is.
+    nearest: HashMap<Label, Label>,
+    /// Where an answer was written first.
+    answers: HashMap<u32, Label>,
+}
+
+impl Assembler {
+    /// How much is written so far.
+    pub fn len(&self) -> usize {
+        self.code.len()
+    }
+
+    /// An instruction that answers.
+    pub fn answer(&mut self, value: u32) -> Label {
+        if let Some(label) = self.answers.get(&value) {
+            return *label;
+        }
+        let label = self.push(Op::Plain(RETURN, value));
+        self.answers.insert(value, label);
+        label
+    }
+
+    /// An instruction that goes on to `next`.
+    pub fn then(&mut self, code: u16, k: u32, next: Label) -> Label {
+        if next + 1 != self.code.len() {
+            self.push(Op::Jump(next));
+        }
+        self.push(Op::Plain(code, k))
+    }
+
+    /// A comparison that goes on to one of two places.
+    pub fn branch(&mut self, code: u16, k: u32, yes: Label, no: Label) -> Label {
+        if yes == no {
+            return yes;
+        }
+        let yes = self.near(yes);
+        let no = self.near(no);
+        self.push(Op::Branch { code, k, yes, no })
+    }
+
+    /// The program from a label on. What it cannot reach is left out.
+    pub fn finish(self, entry: Label) -> Vec<Instruction> {
+        let mut needed = vec![false; self.code.len()];
+        needed[entry] = true;
+        for label in (0..=entry).rev().filter(|label| *label < self.code.len()) {
+            if !needed[label] {
+                continue;
+            }
+            match self.code[label] {
+                Op::Plain(RETURN, _) => {}
+                Op::Plain(..) => needed[label - 1] = true,
+                Op::Jump(to) => needed[to] = true,
+                Op::Branch { yes, no, .. } => (needed[yes], needed[no]) = (true, true),
+            }
+        }
+        // How many needed instructions stand before (that is, nearer to the end than) each.
+        let mut rank = Vec::with_capacity(self.code.len());
+        let mut count = 0usize;
+        for needed in &needed {
+            rank.push(count);
+            count += usize::from(*needed);
+        }
+        let distance = |from: Label, to: Label| rank[from] - rank[to] - 1;
+        let instruction = |label: Label| match self.code[label] {
+            Op::Plain(code, k) => Instruction { code, jt: 0, jf: 0, k },
+            Op::Jump(to) => Instruction { code: JUMP, jt: 0, jf: 0, k: distance(label, to) as u32 },
+            Op::Branch { code, k, yes, no } => {
+                Instruction { code, jt: distance(label, yes) as u8, jf: distance(label, no) as u8, k }
+            }
+        };
+        (0..=entry).rev().filter(|label| needed[*label]).map(instruction).collect()
+    }
+
+    /// A stand-in for a label that a branch written next can reach.
+    fn near(&mut self, label: Label) -> Label {
+        let nearest = self.nearest.get(&label).copied().unwrap_or(label);
+        if self.code.len() - nearest <= REACH {
+            return nearest;
+        }
+        let copy = match self.code[label] {
+            Op::Plain(RETURN, value) => Op::Plain(RETURN, value),
+            _ => Op::Jump(label),
+        };
+        let copy = self.push(copy);
+        self.nearest.insert(label, copy);
+        copy
+    }
+
+    fn push(&mut self, op: Op) -> Label {
+        self.code.push(op);
+        self.code.len() - 1
+    }
+}

@@ -1,0 +1,338 @@
+//! Rules become a program.
+//!
+//! For each number the rules of all stages are put in the order in which they decide, so that the first one that matches
+//! wins. Neighbouring numbers with the same outcome become one range, and a balanced tree of comparisons leads from the
+//! number to the outcome: an answer, or tests of arguments, which are trees over ranges of words in the same way. Each
+//! outcome is written once, next to the first leaf that needs it.
+
+use std::collections::HashMap;
+
+use super::action::Action;
+use super::bpf::{AND, ARCH, Assembler, Instruction, JEQ, JGE, JSET, LOAD, Label, MAX_INSTRUCTIONS, NUMBER};
+use super::json::ProfileError;
+use super::model::{FOREIGN, Profile, Rule, SKIPPED, X32_BIT};
+use super::names::Arch;
+use super::ranges::{self, Place, Test};
+
+/// Compiles a profile. Fails when the program is longer than the kernel takes; the error says what costs most.
+pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, ProfileError> {
+    let mut writer = Writer { outcomes: Outcomes::of(profile), assembler: Assembler::default() };
+    let ranges = writer.outcomes.ranges.clone();
+    let tree = writer.tree(&ranges, &mut Writer::outcome);
+    let number = writer.assembler.then(LOAD, NUMBER, tree);
+    let foreign = writer.assembler.answer(FOREIGN.encode());
+    let arch = writer.assembler.branch(JEQ, profile.arch.audit(), number, foreign);
+    let entry = writer.assembler.then(LOAD, ARCH, arch);
+    let program = writer.assembler.finish(entry);
+    if program.len() > MAX_INSTRUCTIONS { Err(too_long(profile, &writer.outcomes, program.len())) } else { Ok(program) }
+}
+
+/// Tests of arguments that lead to an action.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Arm {
+    tests: Vec<Test>,
+    action: Action,
+}
+
+/// What can become of a call, once its number is known: the first arm whose tests pass, or else an action.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Outcome {
+    arms: Vec<Arm>,
+    otherwise: Action,
+}
+
+/// All outcomes of a profile and the numbers that lead to them.
+struct Outcomes {
+    all: Vec<Outcome>,
+    /// Where the code of each stands, and how long it is.
+    written: Vec<Option<(Label, usize)>>,
+    /// First number and outcome; the ranges cover all numbers, and neighbours differ.
+    ranges: Vec<(u32, usize)>,
+}
+
+impl Outcomes {
+    fn of(profile: &Profile) -> Self {
+        let highest = profile.highest();
+        let mut deciding: Vec<Vec<(usize, &Rule)>> = vec![Vec::new(); highest as usize + 1];
+        for (stage, rules) in profile.stages.iter().enumerate() {
+            for rule in &rules.rules {
+                for number in &rule.numbers {
+                    deciding[*number as usize].push((stage, rule));
+                }
+            }
+        }
+        let mut outcomes = Self { all: Vec::new(), written: Vec::new(), ranges: Vec::new() };
+        let mut known = HashMap::new();
+        for (number, mut rules) in (0..).zip(deciding) {
+            // Stable: among equally strict rules of a stage the first in the file decides.
+            rules.sort_by_key(|(stage, rule)| (*stage, rule.action.leniency()));
+            outcomes.lead(number, outcome(&rules, profile.default), &mut known);
+        }
+        let mut lead = |number, action| {
+            outcomes.lead(number, Outcome { arms: Vec::new(), otherwise: action }, &mut known);
+        };
+        lead(highest + 1, profile.beyond);
+        if profile.arch == Arch::X86_64 {
+            // The x32 bit in a number that is otherwise negative is still the x32 bit; only -1 is a skipped call.
+            for (start, action) in [
+                (X32_BIT, FOREIGN),
+                (X32_BIT << 1, profile.beyond),
+                (X32_BIT | X32_BIT << 1, FOREIGN),
+                (SKIPPED, profile.beyond),
+            ] {
+                lead(start, action);
+            }
+        }
+        outcomes
+    }
+
+    /// Numbers from this one on lead to an outcome.
+    fn lead(&mut self, number: u32, outcome: Outcome, known: &mut HashMap<Outcome, usize>) {
+        let id = match known.get(&outcome) {
+            Some(id) => *id,
+            None => {
+                known.insert(outcome.clone(), self.all.len());
+                self.all.push(outcome);
+                self.written.push(None);
+                self.all.len() - 1
+            }
+        };
+        if self.ranges.last().is_none_or(|last| last.1 != id) {
+            self.ranges.push((number, id));
+        }
+    }
+}
+
+/// What rules lead to, given in the order in which they decide.
+fn outcome(rules: &[(usize, &Rule)], default: Action) -> Outcome {
+    let certain = rules.iter().position(|(_, rule)| rule.conditions.is_empty());
+    let mut otherwise = certain.map_or(default, |at| rules[at].1.action);
+    let mut arms = Vec::new();
+    let mut rest = &rules[..certain.unwrap_or(rules.len())];
+    while let Some((_, first)) = rest.first() {
+        let same = rest.iter().take_while(|(_, rule)| rule.action == first.action).count();
+        let mut alternatives = rest[..same].iter().filter_map(|(_, rule)| ranges::of(&rule.conditions)).collect();
+        ranges::join(&mut alternatives);
+        if alternatives.iter().any(Vec::is_empty) {
+            otherwise = first.action;
+            break;
+        }
+        arms.extend(alternatives.into_iter().map(|tests| Arm { tests, action: first.action }));
+        rest = &rest[same..];
+    }
+    // The last tests decide nothing when passing and failing them come to the same.
+    while arms.last().is_some_and(|arm| arm.action == otherwise) {
+        arms.pop();
+    }
+    Outcome { arms, otherwise }
+}
+
+/// Code that begins with a test of a place: where it is entered depends on what the accumulator holds.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The place that `warm` expects in the accumulator; `None` when nothing is expected.
+    place: Option<Place>,
+    warm: Label,
+    cold: Label,
+}
+
+impl Entry {
+    fn with(self, held: Place) -> Label {
+        if self.place == Some(held) { self.warm } else { self.cold }
+    }
+}
+
+struct Writer {
+    outcomes: Outcomes,
+    assembler: Assembler,
+}
+
+impl Writer {
+    /// The code of an outcome; written when it is first asked for.
+    fn outcome(&mut self, id: usize) -> Label {
+        if let Some((label, _)) = self.outcomes.written[id] {
+            return label;
+        }
+        let before = self.assembler.len();
+        let Outcome { arms, otherwise } = self.outcomes.all[id].clone();
+        let mut next = self.answer(otherwise);
+        for arm in arms.iter().rev() {
+            let mut passed = self.answer(arm.action);
+            for test in arm.tests.iter().rev() {
+                passed = self.test(test, passed, next);
+            }
+            next = passed;
+        }
+        self.outcomes.written[id] = Some((next.cold, self.assembler.len() - before));
+        next.cold
+    }
+
+    fn answer(&mut self, action: Action) -> Entry {
+        let label = self.assembler.answer(action.encode());
+        Entry { place: None, warm: label, cold: label }
+    }
+
+    /// A test that goes on to one of two places.
+    fn test(&mut self, test: &Test, yes: Entry, no: Entry) -> Entry {
+        match test.place {
+            Place::Both { offset } => self.both(offset, &test.ranges, yes, no),
+            Place::Word { offset, mask } => self.word(offset, mask, &test.ranges, yes, no),
+        }
+    }
+
+    fn word(&mut self, offset: u32, mask: u32, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Entry {
+        let whole = Place::Word { offset, mask: u32::MAX };
+        if mask != u32::MAX {
+            // Whether bits are all clear, or some are set, needs no masking, which would cost the accumulator.
+            let (none, some) = match ranges {
+                [(0, 0)] => (yes, no),
+                [(1, end)] if *end == u64::from(mask) => (no, yes),
+                [(start, end)] if start == end && *start == u64::from(mask) && mask.is_power_of_two() => (no, yes),
+                _ => return self.masked_word(offset, mask, ranges, yes, no),
+            };
+            let warm = self.assembler.branch(JSET, mask, some.with(whole), none.with(whole));
+            let cold = self.assembler.then(LOAD, offset, warm);
+            return Entry { place: Some(whole), warm, cold };
+        }
+        let warm = self.ranges(whole, ranges, yes, no);
+        let cold = self.assembler.then(LOAD, offset, warm);
+        Entry { place: Some(whole), warm, cold }
+    }
+
+    fn masked_word(&mut self, offset: u32, mask: u32, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Entry {
+        let place = Place::Word { offset, mask };
+        let warm = self.ranges(place, ranges, yes, no);
+        let masked = self.assembler.then(AND, mask, warm);
+        let cold = self.assembler.then(LOAD, offset, masked);
+        Entry { place: Some(place), warm, cold }
+    }
+
+    /// A tree over the ranges of a word that is in the accumulator.
+    fn ranges(&mut self, place: Place, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Label {
+        let mut starts = Vec::with_capacity(ranges.len() * 2 + 1);
+        if ranges.first().is_none_or(|range| range.0 != 0) {
+            starts.push((0, 0));
+        }
+        for (start, end) in ranges {
+            starts.push((*start as u32, 1));
+            if *end < place.most() {
+                starts.push((*end as u32 + 1, 0));
+            }
+        }
+        let labels = [no.with(place), yes.with(place)];
+        self.tree(&starts, &mut |_, id| labels[id])
+    }
+
+    /// Ranges of 64 bits: the high word first; where it does not decide alone, the low word.
+    fn both(&mut self, offset: u32, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Entry {
+        let high = Place::Word { offset: offset + 4, mask: u32::MAX };
+        let (word, full) = (|value: u64| value & 0xffff_ffff, 0xffff_ffff);
+        // Ranges of the low word for each run of high words.
+        let mut parts: Vec<(u64, u64, Vec<(u64, u64)>)> = Vec::new();
+        let mut add = |first: u64, last: u64, low: (u64, u64)| match parts.last_mut() {
+            Some(part) if part.0 == first && part.1 == last => part.2.push(low),
+            _ => parts.push((first, last, vec![low])),
+        };
+        for &(start, end) in ranges {
+            let (mut first, mut last) = (start >> 32, end >> 32);
+            if first == last {
+                add(first, last, (word(start), word(end)));
+                continue;
+            }
+            if word(start) != 0 {
+                add(first, first, (word(start), full));
+                first += 1;
+            }
+            let tail = (word(end) != full).then_some((last, word(end)));
+            if tail.is_some() {
+                last -= 1;
+            }
+            if first <= last {
+                add(first, last, (0, full));
+            }
+            if let Some((high, end)) = tail {
+                add(high, high, (0, end));
+            }
+        }
+        let mut labels = vec![no.with(high)];
+        let mut starts: Vec<(u32, usize)> = Vec::new();
+        let mut next = 0;
+        for (first, last, low) in parts {
+            if first > next {
+                starts.push((next as u32, 0));
+            }
+            labels.push(if low == [(0, full)] {
+                yes.with(high)
+            } else {
+                self.word(offset, u32::MAX, &low, yes, no).with(high)
+            });
+            starts.push((first as u32, labels.len() - 1));
+            next = last + 1;
+        }
+        if next <= full {
+            starts.push((next as u32, 0));
+        }
+        let warm = self.tree(&starts, &mut |_, id| labels[id]);
+        let cold = self.assembler.then(LOAD, offset + 4, warm);
+        Entry { place: Some(high), warm, cold }
+    }
+
+    /// A balanced tree from the accumulator to leaves; `starts` has the first value of each run and its leaf.
+    fn tree(&mut self, starts: &[(u32, usize)], leaf: &mut impl FnMut(&mut Self, usize) -> Label) -> Label {
+        self.subtree(starts, u64::from(u32::MAX) + 1, leaf)
+    }
+
+    /// `end` is the first value behind the last run.
+    fn subtree(
+        &mut self,
+        starts: &[(u32, usize)],
+        end: u64,
+        leaf: &mut impl FnMut(&mut Self, usize) -> Label,
+    ) -> Label {
+        if let [(_, only)] = starts {
+            return leaf(self, *only);
+        }
+        if let Some((background, singles)) = singles(starts, end) {
+            let mut label = leaf(self, background);
+            let leaves: Vec<Label> = singles.iter().map(|(_, id)| leaf(self, *id)).collect();
+            for ((value, _), found) in singles.iter().zip(leaves).rev() {
+                label = self.assembler.branch(JEQ, *value, found, label);
+            }
+            return label;
+        }
+        let (left, right) = starts.split_at(starts.len() / 2);
+        let yes = self.subtree(right, end, leaf);
+        let no = self.subtree(left, u64::from(right[0].0), leaf);
+        self.assembler.branch(JGE, right[0].0, yes, no)
+    }
+}
+
+/// A few single values in front of a background are cheaper compared one by one.
+fn singles(starts: &[(u32, usize)], end: u64) -> Option<(usize, Vec<(u32, usize)>)> {
+    const FEW: usize = 3;
+    if starts.len() > 2 * FEW + 1 {
+        return None;
+    }
+    let width = |at: usize| starts.get(at + 1).map_or(end, |next| u64::from(next.0)) - u64::from(starts[at].0);
+    [starts[0].1, starts[1].1].into_iter().find_map(|background| {
+        let others: Vec<usize> = (0..starts.len()).filter(|at| starts[*at].1 != background).collect();
+        let few = others.len() <= FEW && others.iter().all(|at| width(*at) == 1);
+        few.then(|| (background, others.iter().map(|at| starts[*at]).collect()))
+    })
+}
+
+fn too_long(profile: &Profile, outcomes: &Outcomes, length: usize) -> ProfileError {
+    let mut costs: Vec<(usize, usize)> =
+        outcomes.written.iter().enumerate().filter_map(|(id, written)| Some((written.as_ref()?.1, id))).collect();
+    costs.sort_unstable_by(|left, right| right.cmp(left));
+    let names = |id: usize| {
+        let number = outcomes.ranges.iter().find(|range| range.1 == id).map_or(0, |range| range.0);
+        profile.arch.name(number).unwrap_or("?")
+    };
+    let most: Vec<String> = costs.iter().take(5).map(|(cost, id)| format!("{} ({cost})", names(*id))).collect();
+    ProfileError::whole(format!(
+        "needs {length} instructions, {} more than the {MAX_INSTRUCTIONS} the kernel takes; the most go to {}",
+        length - MAX_INSTRUCTIONS,
+        most.join(", ")
+    ))
+}

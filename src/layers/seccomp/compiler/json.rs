@@ -1,0 +1,284 @@
+//! JSON as a tree in which no key stands twice, and the one error type of profiles: where in the file, what stands there,
+//! what is wrong with it.
+//!
+//! `serde_json` alone takes the last of two equal keys, and a profile with two `action`s would be read one way by us and
+//! another way by whoever reviewed it.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// The largest profile that is read, in bytes. Docker's has 15 thousand.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// Why a profile cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileError {
+    /// Where: `syscalls[3].args[0].op`; empty for the whole file.
+    pub path: String,
+    /// What stands there, shortened.
+    pub value: Option<String>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl ProfileError {
+    /// An error about the whole profile.
+    pub fn whole(reason: impl Into<String>) -> Self {
+        Self { path: String::new(), value: None, reason: reason.into() }
+    }
+
+    /// `value: reason`, what the error says beside its place.
+    pub fn message(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{value}: {}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message())
+    }
+}
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json<'a> {
+    /// `null`: the same as an absent key, as in the programs these profiles come from.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number from 0 to 2^64-1.
+    Unsigned(u64),
+    /// A negative whole number.
+    Negative(i64),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    String(Cow<'a, str>),
+    /// A list.
+    Array(Vec<Self>),
+    /// Keys, no two alike, with their values.
+    Object(Vec<(Cow<'a, str>, Self)>),
+}
+
+/// Reads a whole document.
+pub fn parse(bytes: &[u8]) -> Result<Json<'_>, ProfileError> {
+    if bytes.len() > MAX_BYTES {
+        return Err(ProfileError::whole(format!("has {} bytes; at most {MAX_BYTES} are read", bytes.len())));
+    }
+    let path = RefCell::new(Vec::new());
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let tree = Tree(&path).deserialize(&mut deserializer).and_then(|tree| deserializer.end().map(|()| tree));
+    tree.map_err(|error| ProfileError { path: path.borrow().concat(), value: None, reason: error.to_string() })
+}
+
+/// The place being read; on an error it is left as it was, and names it.
+struct Tree<'p>(&'p RefCell<Vec<String>>);
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Json<'de>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree<'_> {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Json::Null)
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Bool(value))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
+        Ok(Json::Unsigned(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
+        Ok(Json::Negative(value))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
+        Ok(Json::Float(value))
+    }
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::String(Cow::Borrowed(value)))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Json<'de>, E> {
+        Ok(Json::String(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json<'de>, A::Error> {
+        let mut items = Vec::new();
+        loop {
+            // Only structures can fail deep inside; a path segment for each of ten thousand names would cost more than they.
+            let depth = self.0.borrow().len();
+            self.0.borrow_mut().push(String::new());
+            match list.next_element_seed(Tree(self.0)) {
+                Ok(Some(item)) => items.push(item),
+                Ok(None) => {
+                    self.0.borrow_mut().truncate(depth);
+                    return Ok(Json::Array(items));
+                }
+                Err(error) => {
+                    self.0.borrow_mut()[depth] = format!("[{}]", items.len());
+                    return Err(error);
+                }
+            }
+            self.0.borrow_mut().truncate(depth);
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
+        let mut entries: Vec<(Cow<'de, str>, Json<'de>)> = Vec::new();
+        let mut many = HashSet::new();
+        while let Some(Key(key)) = map.next_key()? {
+            let twice = if entries.len() < 16 {
+                entries.iter().any(|entry| entry.0 == key)
+            } else {
+                if many.is_empty() {
+                    many.extend(entries.iter().map(|entry| entry.0.clone()));
+                }
+                !many.insert(key.clone())
+            };
+            let depth = self.0.borrow().len();
+            let dot = if depth == 0 { "" } else { "." };
+            self.0.borrow_mut().push(format!("{dot}{key}"));
+            if twice {
+                return Err(serde::de::Error::custom("stands here for the second time"));
+            }
+            let value = map.next_value_seed(Tree(self.0))?;
+            self.0.borrow_mut().truncate(depth);
+            entries.push((key, value));
+        }
+        Ok(Json::Object(entries))
+    }
+}
+
+/// An object's key, borrowed from the document where it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> serde::Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Cow<'de, str>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+            fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+                Ok(Cow::Borrowed(value))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(value.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(Text).map(Key)
+    }
+}
+
+/// A value and the place it stands at, for reading it as what it should be.
+#[derive(Clone, Copy)]
+pub struct At<'p> {
+    /// The value.
+    pub json: &'p Json<'p>,
+    path: Path<'p>,
+}
+
+/// A place, as a chain up to the root: made for every value, spelt out only in an error.
+#[derive(Clone, Copy)]
+enum Path<'p> {
+    Root,
+    Key(&'p At<'p>, &'p str),
+    Index(&'p At<'p>, usize),
+}
+
+impl<'p> At<'p> {
+    /// The document itself.
+    pub fn root(json: &'p Json<'p>) -> Self {
+        Self { json, path: Path::Root }
+    }
+
+    /// The place, spelt out.
+    pub fn path(&self) -> String {
+        match self.path {
+            Path::Root => String::new(),
+            Path::Key(parent, key) if matches!(parent.path, Path::Root) => key.to_owned(),
+            Path::Key(parent, key) => format!("{}.{key}", parent.path()),
+            Path::Index(parent, index) => format!("{}[{index}]", parent.path()),
+        }
+    }
+
+    /// An error about this value.
+    pub fn wrong(&self, reason: impl Into<String>) -> ProfileError {
+        ProfileError { path: self.path(), value: Some(self.shown()), reason: reason.into() }
+    }
+
+    /// An error about this value as a place, when what stands there says nothing.
+    pub fn lacks(&self, reason: impl Into<String>) -> ProfileError {
+        ProfileError { path: self.path(), value: None, reason: reason.into() }
+    }
+
+    /// The value under a key, unless it is absent or null.
+    pub fn get<'s>(&'s self, key: &'s str) -> Result<Option<At<'s>>, ProfileError> {
+        let Json::Object(entries) = self.json else { return Err(self.wrong("must be an object")) };
+        let found = entries.iter().find(|entry| entry.0 == key && entry.1 != Json::Null);
+        Ok(found.map(|entry| At { json: &entry.1, path: Path::Key(self, key) }))
+    }
+
+    /// The entries of an object.
+    pub fn entries<'s>(&'s self) -> Result<impl Iterator<Item = (&'s str, At<'s>)>, ProfileError> {
+        let Json::Object(entries) = self.json else { return Err(self.wrong("must be an object")) };
+        Ok(entries.iter().map(|entry| (&*entry.0, At { json: &entry.1, path: Path::Key(self, &entry.0) })))
+    }
+
+    /// The items of a list.
+    pub fn items<'s>(&'s self) -> Result<impl Iterator<Item = At<'s>>, ProfileError> {
+        let Json::Array(items) = self.json else { return Err(self.wrong("must be an array")) };
+        Ok(items.iter().enumerate().map(|(index, json)| At { json, path: Path::Index(self, index) }))
+    }
+
+    /// As text.
+    pub fn text(&self) -> Result<&'p str, ProfileError> {
+        match self.json {
+            Json::String(text) => Ok(text),
+            _ => Err(self.wrong("must be a string")),
+        }
+    }
+
+    /// As a whole number up to `most`.
+    pub fn number(&self, most: u64) -> Result<u64, ProfileError> {
+        match self.json {
+            Json::Unsigned(number) if *number <= most => Ok(*number),
+            _ => Err(self.wrong(format!("must be a whole number from 0 to {most}"))),
+        }
+    }
+
+    /// What stands here, short enough for a message.
+    fn shown(&self) -> String {
+        match self.json {
+            Json::Null => "null".to_owned(),
+            Json::Bool(value) => value.to_string(),
+            Json::Unsigned(value) => value.to_string(),
+            Json::Negative(value) => value.to_string(),
+            Json::Float(value) => format!("{value:?}"),
+            Json::String(value) if value.chars().count() > 40 => {
+                format!("\"{}…\"", value.chars().take(40).collect::<String>())
+            }
+            Json::String(value) => format!("\"{value}\""),
+            Json::Array(_) => "an array".to_owned(),
+            Json::Object(_) => "an object".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The seccomp part of the OCI runtime specification, and the two ways engines extend it: Docker's `archMap`, `includes`
+//! and `excludes`, Podman's `errno` names.
+//!
+//! Unknown keys are ignored, as everywhere these files are read; a key that stands twice is not. One extension is ours:
+//! `otherwise`, a second list of rules that is looked at when no rule of `syscalls` matches. It says which error a refused
+//! call returns (`ENOTTY` for an ioctl, `EAFNOSUPPORT` for a socket); a reader that does not know it refuses the same calls
+//! with the default error.
+
+use super::action::{Action, ENOSYS, MAX_ERRNO, errno_number};
+use super::json::{At, Json, ProfileError, parse};
+use super::model::{Condition, Flags, Listener, OTHERWISE, Operator, Origin, Profile, Rule, Stage};
+use super::names::{Arch, Width, exists_somewhere};
+
+/// What the conditions of a profile (`includes`, `excludes`) are about.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    /// Whose numbers are compiled.
+    pub arch: Arch,
+    /// Version of the running kernel: `(6, 1)`.
+    pub kernel: (u32, u32),
+    /// Capabilities the workload keeps, as `CAP_SYS_ADMIN`.
+    pub capabilities: &'a [&'a str],
+    /// A name no architecture knows is an error instead of a [`Warning`], and so is every other warning.
+    pub strict: bool,
+}
+
+/// Something in a profile that has no effect or not the one it seems to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where: `syscalls[3].names[0]`.
+    pub path: String,
+    /// What about it.
+    pub text: String,
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// Reads a profile.
+pub fn read(bytes: &[u8], context: &Context) -> Result<(Profile, Vec<Warning>), ProfileError> {
+    read_tree(&parse(bytes)?, context)
+}
+
+/// Reads a profile that is already a tree.
+pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning>), ProfileError> {
+    let mut reader = Reader { context, warnings: Vec::new() };
+    let root = At::root(json);
+    let profile = reader.profile(&root)?;
+    Ok((profile, reader.warnings))
+}
+
+/// Reads the fragment of a profile that a group is: its `syscalls` and its `otherwise`.
+pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage; 2], ProfileError> {
+    let json = parse(bytes)?;
+    let root = At::root(&json);
+    let mut reader = Reader { context, warnings: Vec::new() };
+    let rules = Stage { name: name.to_owned(), ..reader.stage(&root, "syscalls")? };
+    let otherwise = Stage { name: format!("{name} otherwise"), ..reader.stage(&root, OTHERWISE)? };
+    Ok([rules, otherwise])
+}
+
+struct Reader<'c> {
+    context: &'c Context<'c>,
+    warnings: Vec<Warning>,
+}
+
+impl Reader<'_> {
+    fn profile(&mut self, root: &At) -> Result<Profile, ProfileError> {
+        let default = root.get("defaultAction")?.ok_or_else(|| root.lacks("defaultAction is missing"))?;
+        let errno = self.errno(root, "defaultErrnoRet", "defaultErrno")?;
+        let default = self.action(&default, errno)?;
+        if default == Action::Notify {
+            return Err(root.get("defaultAction")?.unwrap_or(*root).wrong("a listener cannot answer for every call"));
+        }
+        self.architectures(root)?;
+        let mut stages = vec![self.stage(root, "syscalls")?];
+        if root.get(OTHERWISE)?.is_some() {
+            stages.push(Stage { name: OTHERWISE.to_owned(), ..self.stage(root, OTHERWISE)? });
+        }
+        // As runc does it: a C library that tries a new call falls back to the old one on ENOSYS, and gives up on EPERM.
+        // Actions that let the call be made, or leave it to a tracer, let the kernel say that itself.
+        let refuses = default.leniency() <= Action::Errno(0).leniency();
+        let beyond = if refuses { Action::Errno(ENOSYS) } else { default };
+        let flags = self.flags(root)?;
+        let listener = self.listener(root)?;
+        let profile = Profile { arch: self.context.arch, default, beyond, stages, flags, listener };
+        if profile.notifies() && profile.listener.is_none() {
+            return Err(ProfileError::whole(
+                "SCMP_ACT_NOTIFY is used, but there is no listenerPath to send the calls to",
+            ));
+        }
+        Ok(profile)
+    }
+
+    fn stage(&mut self, root: &At, list: &'static str) -> Result<Stage, ProfileError> {
+        let mut stage = Stage::default();
+        let Some(entries) = root.get(list)? else { return Ok(stage) };
+        for (index, entry) in entries.items()?.enumerate() {
+            let rules = self.rules(&entry, Origin(list, index))?;
+            if self.applies(&entry)? {
+                stage.rules.extend(rules);
+            }
+        }
+        Ok(stage)
+    }
+
+    fn rules(&mut self, entry: &At, origin: Origin) -> Result<Vec<Rule>, ProfileError> {
+        let action = entry.get("action")?.ok_or_else(|| entry.lacks("action is missing"))?;
+        let errno = self.errno(entry, "errnoRet", "errno")?;
+        let action = self.action(&action, errno)?;
+        if action == Action::Errno(0) {
+            self.warn(entry, "a refused call returns 0: the program takes it for done")?;
+        }
+        let calls = self.numbers(entry)?;
+        let mut tests = Vec::new();
+        if let Some(args) = entry.get("args")? {
+            for arg in args.items()? {
+                tests.push(self.condition(&arg)?);
+            }
+        }
+        // One rule, unless the calls it names read the tested arguments in different widths.
+        let mut rules: Vec<Rule> = Vec::new();
+        for (number, widths) in calls {
+            let condition = |&(argument, operator, value): &(u8, Operator, u64)| Condition {
+                argument,
+                width: widths[usize::from(argument)],
+                operator,
+                value,
+            };
+            let mut same = rules.iter_mut().filter(|rule| {
+                rule.conditions.iter().all(|condition| condition.width == widths[usize::from(condition.argument)])
+            });
+            match same.next() {
+                Some(rule) => rule.numbers.push(number),
+                None => {
+                    let conditions: Vec<Condition> = tests.iter().map(condition).collect();
+                    self.check_conjunction(entry, &conditions)?;
+                    rules.push(Rule { numbers: vec![number], conditions, action, origin });
+                }
+            }
+        }
+        Ok(rules)
+    }
+
+    /// The numbers and parameter widths of the names of an entry, each once.
+    fn numbers(&mut self, entry: &At) -> Result<Vec<(u32, [Width; 6])>, ProfileError> {
+        let mut calls: Vec<(u32, [Width; 6])> = Vec::new();
+        let names = entry.get("names")?;
+        let name = entry.get("name")?.filter(|name| *name.json != Json::String("".into()));
+        match (&names, &name) {
+            (Some(names), None) => {
+                for name in names.items()? {
+                    self.number(&name, &mut calls)?;
+                }
+            }
+            (None, Some(name)) => self.number(name, &mut calls)?,
+            (Some(names), Some(name)) if names.items()?.next().is_none() => self.number(name, &mut calls)?,
+            (Some(_), Some(name)) => return Err(name.wrong("stands beside names; one of them must go")),
+            (None, None) => return Err(entry.lacks("names is missing")),
+        }
+        if names.is_some_and(|names| matches!(names.json, Json::Array(items) if items.is_empty())) && name.is_none() {
+            self.warn(entry, "names no system call: the rule does nothing")?;
+        }
+        calls.sort_unstable_by_key(|call| call.0);
+        calls.dedup_by_key(|call| call.0);
+        Ok(calls)
+    }
+
+    fn number(&mut self, name: &At, calls: &mut Vec<(u32, [Width; 6])>) -> Result<(), ProfileError> {
+        let text = name.text()?;
+        match self.context.arch.lookup(text) {
+            Some(call) => calls.push(call),
+            None if exists_somewhere(text) => {}
+            None if self.context.strict => return Err(name.wrong("is no system call of any architecture")),
+            None => self.warn(name, &format!("{text:?} is no system call of any architecture"))?,
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, arg: &At) -> Result<(u8, Operator, u64), ProfileError> {
+        let field = |name| arg.get(name)?.map(|value| value.number(u64::MAX)).transpose();
+        let index = arg.get("index")?.map_or(Ok(0), |index| index.number(5))?;
+        let (value, two) = (field("value")?.unwrap_or(0), field("valueTwo")?.unwrap_or(0));
+        let op = arg.get("op")?.ok_or_else(|| arg.lacks("op is missing"))?;
+        let operator = match op.text()? {
+            "SCMP_CMP_NE" => Operator::NotEqual,
+            "SCMP_CMP_LT" => Operator::Less,
+            "SCMP_CMP_LE" => Operator::LessOrEqual,
+            "SCMP_CMP_EQ" => Operator::Equal,
+            "SCMP_CMP_GE" => Operator::GreaterOrEqual,
+            "SCMP_CMP_GT" => Operator::Greater,
+            "SCMP_CMP_MASKED_EQ" => Operator::MaskedEqual(value),
+            _ => {
+                let known = "SCMP_CMP_NE, _LT, _LE, _EQ, _GE, _GT or _MASKED_EQ";
+                return Err(op.wrong(format!("is no comparison; there are {known}")));
+            }
+        };
+        let masked = matches!(operator, Operator::MaskedEqual(_));
+        if !masked && two != 0 {
+            self.warn(arg, "valueTwo has a meaning only for SCMP_CMP_MASKED_EQ")?;
+        }
+        if masked && two & !value != 0 {
+            self.warn(arg, "valueTwo has bits that the mask in value lacks: this never holds")?;
+        }
+        Ok((index as u8, operator, if masked { two } else { value }))
+    }
+
+    /// runc and crun turn a rule that tests one argument twice into alternatives; the words say "and". We take the words,
+    /// say so, and refuse what makes sense only as alternatives, where taking the words would let calls through.
+    fn check_conjunction(&mut self, entry: &At, conditions: &[Condition]) -> Result<(), ProfileError> {
+        let repeated = conditions
+            .iter()
+            .enumerate()
+            .any(|(at, condition)| conditions[..at].iter().any(|earlier| earlier.argument == condition.argument));
+        if !repeated {
+            return Ok(());
+        }
+        if super::ranges::of(conditions).is_none() {
+            return Err(entry.lacks("its conditions exclude each other; alternatives must be separate entries"));
+        }
+        self.warn(entry, "tests one argument more than once: here all must hold, runc and crun take any")
+    }
+
+    /// Whether `includes` and `excludes` let the entry take part.
+    fn applies(&mut self, entry: &At) -> Result<bool, ProfileError> {
+        let mut applies = true;
+        for (key, wanted) in [("includes", true), ("excludes", false)] {
+            let Some(filter) = entry.get(key)? else { continue };
+            if let Some(arches) = filter.get("arches")? {
+                let names: Vec<&str> = arches.items()?.map(|arch| arch.text()).collect::<Result<_, _>>()?;
+                applies &= names.is_empty() || names.contains(&self.context.arch.docker_name()) == wanted;
+            }
+            if let Some(caps) = filter.get("caps")? {
+                for cap in caps.items()? {
+                    let name = cap.text()?;
+                    if !name.starts_with("CAP_") {
+                        self.warn(&cap, &format!("{name:?} is no capability"))?;
+                    }
+                    applies &= self.context.capabilities.contains(&name) == wanted;
+                }
+            }
+            if let Some(version) = filter.get("minKernel")? {
+                applies &= (self.context.kernel >= kernel_version(&version)?) == wanted;
+            }
+        }
+        Ok(applies)
+    }
+
+    fn action(&mut self, name: &At, errno: Option<u16>) -> Result<Action, ProfileError> {
+        let action = Action::from_oci(name.text()?).ok_or_else(|| {
+            name.wrong("is no action; there are SCMP_ACT_ALLOW, _ERRNO, _KILL, _KILL_PROCESS, _KILL_THREAD, _LOG, _NOTIFY, _TRACE and _TRAP")
+        })?;
+        match (action, errno) {
+            (Action::Errno(_), Some(number)) => Ok(Action::Errno(number)),
+            (Action::Trace(_), Some(number)) => Ok(Action::Trace(number)),
+            (_, Some(_)) => Err(name.wrong("has no error number, but one is given")),
+            (_, None) => Ok(action),
+        }
+    }
+
+    /// The error number: Podman's name wins over the number, as there.
+    fn errno(&mut self, at: &At, number: &str, name: &str) -> Result<Option<u16>, ProfileError> {
+        let given = at.get(number)?.map(|value| value.number(u64::from(MAX_ERRNO))).transpose()?;
+        let named = match at.get(name)?.filter(|text| *text.json != Json::String("".into())) {
+            None => None,
+            Some(text) => {
+                let errno = text.text()?;
+                Some(errno_number(errno).ok_or_else(|| text.wrong("is no error name known here; give errnoRet"))?)
+            }
+        };
+        if let (Some(given), Some(named)) = (given, named)
+            && given != u64::from(named)
+        {
+            self.warn(at, &format!("{number} and {name} differ; {name} counts"))?;
+        }
+        Ok(named.or(given.map(|given| given as u16)))
+    }
+
+    fn flags(&mut self, root: &At) -> Result<Flags, ProfileError> {
+        let mut flags = Flags::default();
+        if let Some(list) = root.get("flags")? {
+            for flag in list.items()? {
+                if !flags.set(flag.text()?) {
+                    return Err(flag.wrong(format!("is no flag; there are {}", Flags::NAMES.join(", "))));
+                }
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Checks the architectures. The rules are compiled for the one this runs on in any case, as runc does it; the others
+    /// are refused in any case.
+    fn architectures(&mut self, root: &At) -> Result<(), ProfileError> {
+        let native = self.context.arch.oci_name();
+        let (plain, map) = (root.get("architectures")?, root.get("archMap")?);
+        let mut names = Vec::new();
+        if let Some(list) = &plain {
+            for arch in list.items()? {
+                names.push(self.architecture(&arch)?);
+            }
+        }
+        if let Some(list) = &map {
+            let mut mains = Vec::new();
+            for entry in list.items()? {
+                let main = entry.get("architecture")?.ok_or_else(|| entry.lacks("architecture is missing"))?;
+                let name = self.architecture(&main)?;
+                if mains.contains(&name) {
+                    return Err(main.wrong("has an entry in archMap already"));
+                }
+                mains.push(name);
+                if let Some(subs) = entry.get("subArchitectures")? {
+                    for sub in subs.items()? {
+                        self.architecture(&sub)?;
+                    }
+                }
+            }
+            if !names.is_empty() && !mains.is_empty() {
+                return Err(root.lacks("architectures and archMap are both given; one of them must go"));
+            }
+            names.append(&mut mains);
+        }
+        if !names.is_empty() && !names.iter().any(|name| name == native) {
+            let at = if map.is_some() { map } else { plain };
+            self.warn(&at.unwrap_or(*root), &format!("{native} is missing: the rules are applied to it all the same"))?;
+        }
+        Ok(())
+    }
+
+    fn architecture(&mut self, arch: &At) -> Result<String, ProfileError> {
+        const KNOWN: [&str; 22] = [
+            "X86",
+            "X86_64",
+            "X32",
+            "ARM",
+            "AARCH64",
+            "LOONGARCH64",
+            "M68K",
+            "MIPS",
+            "MIPS64",
+            "MIPS64N32",
+            "MIPSEL",
+            "MIPSEL64",
+            "MIPSEL64N32",
+            "PPC",
+            "PPC64",
+            "PPC64LE",
+            "S390",
+            "S390X",
+            "PARISC",
+            "PARISC64",
+            "RISCV64",
+            "SH",
+        ];
+        let name = arch.text()?;
+        match name.strip_prefix("SCMP_ARCH_") {
+            Some(short) if KNOWN.contains(&short) => {}
+            _ => self.warn(arch, &format!("{name:?} is no architecture known here"))?,
+        }
+        Ok(name.to_owned())
+    }
+
+    fn listener(&mut self, root: &At) -> Result<Option<Listener>, ProfileError> {
+        let metadata = match root.get("listenerMetadata")? {
+            Some(metadata) => metadata.text()?.to_owned(),
+            None => String::new(),
+        };
+        match root.get("listenerPath")? {
+            None if metadata.is_empty() => Ok(None),
+            None => Err(root.lacks("listenerMetadata is given, but no listenerPath")),
+            Some(path) => match path.text()? {
+                "" => Ok(None),
+                text if !text.starts_with('/') || text.contains('\0') => Err(path.wrong("must be an absolute path")),
+                text => Ok(Some(Listener { path: text.to_owned(), metadata })),
+            },
+        }
+    }
+
+    fn warn(&mut self, at: &At, text: &str) -> Result<(), ProfileError> {
+        if self.context.strict {
+            return Err(at.lacks(text));
+        }
+        self.warnings.push(Warning { path: at.path(), text: text.to_owned() });
+        Ok(())
+    }
+}
+
+/// `6.1`, as Docker writes it: two numbers, nothing else.
+fn kernel_version(version: &At) -> Result<(u32, u32), ProfileError> {
+    let parsed = version.text()?.split_once('.').and_then(|(major, minor)| {
+        let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse().ok(),
+            false => None,
+        };
+        Some((number(major)?, number(minor)?)).filter(|version| *version != (0, 0))
+    });
+    parsed.ok_or_else(|| version.wrong("must be a kernel version of two numbers, such as \"4.8\""))
+}

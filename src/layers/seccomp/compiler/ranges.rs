@@ -1,0 +1,195 @@
+//! Conditions as what a filter can test: ranges of 32-bit words.
+//!
+//! Every comparison is membership in a set of ranges, so conjunction is intersection, alternatives of the same action are
+//! union, and one way of emitting code serves syscall numbers and arguments alike.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::model::{Condition, Operator};
+use super::names::Width;
+
+/// Ascending, disjoint and not touching; both ends belong to it.
+pub(super) type Ranges = Vec<(u64, u64)>;
+
+/// That a part of a call lies in some ranges.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Test {
+    /// Which part.
+    pub(super) place: Place,
+    /// Neither empty nor everything the place can hold.
+    pub(super) ranges: Ranges,
+}
+
+/// A part of a call that is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// The bits of a mask in the word at an offset of `seccomp_data`.
+    Word {
+        /// In bytes.
+        offset: u32,
+        /// Which bits of it.
+        mask: u32,
+    },
+    /// Both words of an argument.
+    Both {
+        /// Of the low word, in bytes; the high word follows.
+        offset: u32,
+    },
+}
+
+impl Place {
+    /// The highest value it can hold.
+    pub(super) fn most(self) -> u64 {
+        match self {
+            Self::Word { mask, .. } => u64::from(mask),
+            Self::Both { .. } => u64::MAX,
+        }
+    }
+}
+
+/// Where the low word of an argument is in `struct seccomp_data` on the little-endian architectures.
+fn offset(argument: u8) -> u32 {
+    16 + 8 * u32::from(argument)
+}
+
+/// The conditions as tests that must all pass, sorted by place; `None` when nothing can pass them.
+pub(super) fn of(conditions: &[Condition]) -> Option<Vec<Test>> {
+    let mut tests = Vec::new();
+    for condition in conditions {
+        for (place, ranges) in places(condition) {
+            add(&mut tests, place, ranges);
+        }
+    }
+    // Only when everything is intersected: is it still a product of two words?
+    for test in std::mem::take(&mut tests) {
+        for (place, ranges) in split(test) {
+            add(&mut tests, place, ranges);
+        }
+    }
+    tests.retain(|test| test.ranges != [(0, test.place.most())]);
+    tests.sort_unstable_by_key(|test| test.place);
+    (!tests.iter().any(|test| test.ranges.is_empty())).then_some(tests)
+}
+
+fn add(tests: &mut Vec<Test>, place: Place, ranges: Ranges) {
+    match tests.iter_mut().find(|test| test.place == place) {
+        Some(test) => test.ranges = intersection(&test.ranges, &ranges),
+        None => tests.push(Test { place, ranges }),
+    }
+}
+
+/// One condition as ranges of one or two places.
+fn places(condition: &Condition) -> Vec<(Place, Ranges)> {
+    let low = offset(condition.argument);
+    let value = condition.datum();
+    if let Operator::MaskedEqual(mask) = condition.operator {
+        let mask = mask & condition.width.mask();
+        let word = |offset, mask: u64, value: u64| {
+            let place = Place::Word { offset, mask: mask as u32 };
+            (place, if value & !mask == 0 { vec![(value, value)] } else { Vec::new() })
+        };
+        if condition.width != Width::Whole {
+            return vec![word(low, mask, value)];
+        }
+        return vec![word(low, mask & 0xffff_ffff, value & 0xffff_ffff), word(low + 4, mask >> 32, value >> 32)];
+    }
+    let place = match condition.width {
+        Width::Whole => Place::Both { offset: low },
+        narrow => Place::Word { offset: low, mask: narrow.mask() as u32 },
+    };
+    let most = place.most();
+    let below = || value.checked_sub(1).map(|end| (0, end.min(most)));
+    let above = || value.checked_add(1).filter(|start| *start <= most).map(|start| (start, most));
+    let exactly = (value <= most).then_some((value, value));
+    let ranges = match condition.operator {
+        Operator::Equal => exactly.into_iter().collect(),
+        Operator::NotEqual => below().into_iter().chain(above()).collect(),
+        Operator::Less => below().into_iter().collect(),
+        Operator::LessOrEqual => vec![(0, value.min(most))],
+        Operator::Greater => above().into_iter().collect(),
+        Operator::GreaterOrEqual => exactly.map(|_| (value, most)).into_iter().collect(),
+        Operator::MaskedEqual(_) => Ranges::new(),
+    };
+    vec![(place, ranges)]
+}
+
+/// A test of both words as one of each, where that says the same; two words side by side are cheaper than nested ones.
+fn split(test: Test) -> Vec<(Place, Ranges)> {
+    let Place::Both { offset } = test.place else { return vec![(test.place, test.ranges)] };
+    let (low, high) = (Place::Word { offset, mask: u32::MAX }, Place::Word { offset: offset + 4, mask: u32::MAX });
+    let word = |value: u64| value & 0xffff_ffff;
+    let Some(&(first, _)) = test.ranges.first() else { return vec![(low, Ranges::new())] };
+    if test.ranges.iter().all(|range| range.0 >> 32 == first >> 32 && range.1 >> 32 == first >> 32) {
+        let ranges = test.ranges.iter().map(|range| (word(range.0), word(range.1))).collect();
+        return vec![(low, ranges), (high, vec![(first >> 32, first >> 32)])];
+    }
+    if test.ranges.iter().all(|range| word(range.0) == 0 && word(range.1) == 0xffff_ffff) {
+        return vec![(high, test.ranges.iter().map(|range| (range.0 >> 32, range.1 >> 32)).collect())];
+    }
+    vec![(test.place, test.ranges)]
+}
+
+fn intersection(left: &Ranges, right: &Ranges) -> Ranges {
+    let (mut both, mut i, mut j) = (Ranges::new(), 0, 0);
+    while i < left.len() && j < right.len() {
+        let (start, end) = (left[i].0.max(right[j].0), left[i].1.min(right[j].1));
+        if start <= end {
+            both.push((start, end));
+        }
+        if left[i].1 < right[j].1 { i += 1 } else { j += 1 }
+    }
+    both
+}
+
+/// Sorts ranges and puts together those that touch.
+fn normalise(ranges: &mut Ranges) {
+    ranges.sort_unstable();
+    let mut merged: Ranges = Vec::with_capacity(ranges.len());
+    for &(start, end) in ranges.iter() {
+        match merged.last_mut() {
+            Some(last) if start <= last.1.saturating_add(1) => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    *ranges = merged;
+}
+
+/// Joins alternatives that differ in one place only: `level = 6, option = 1` and `level = 6, option = 2` become one.
+/// They must all lead to the same action.
+pub(super) fn join(alternatives: &mut Vec<Vec<Test>>) {
+    while alternatives.len() > 1 {
+        let before = alternatives.len();
+        let longest = alternatives.iter().map(Vec::len).max().unwrap_or(0);
+        for at in (0..longest).rev() {
+            join_at(alternatives, at);
+        }
+        if alternatives.len() == before {
+            return;
+        }
+    }
+}
+
+fn join_at(alternatives: &mut Vec<Vec<Test>>, at: usize) {
+    let mut found: HashMap<(Vec<Test>, Place), usize> = HashMap::new();
+    let mut groups: Vec<(Vec<Test>, Test)> = Vec::new();
+    let (long, mut joined) = std::mem::take(alternatives).into_iter().partition::<Vec<_>, _>(|tests| at < tests.len());
+    for mut tests in long {
+        let test = tests.remove(at);
+        match found.entry((tests.clone(), test.place)) {
+            Entry::Occupied(group) => groups[*group.get()].1.ranges.extend(test.ranges),
+            Entry::Vacant(new) => {
+                new.insert(groups.len());
+                groups.push((tests, test));
+            }
+        }
+    }
+    for (mut tests, mut test) in groups {
+        normalise(&mut test.ranges);
+        if test.ranges != [(0, test.place.most())] {
+            tests.insert(at, test);
+        }
+        joined.push(tests);
+    }
+    *alternatives = joined;
+}

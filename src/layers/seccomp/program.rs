@@ -1,0 +1,127 @@
+//! A filter that is ready to be installed.
+
+use std::borrow::Cow;
+
+use sha2::{Digest, Sha256};
+
+use super::compiler::bpf::{DATA_SIZE, Instruction, MAX_INSTRUCTIONS};
+use super::compiler::json::ProfileError;
+use super::compiler::model::{Flags, Listener, Profile};
+use crate::plan::hex;
+
+/// A filter and how it is installed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The instructions, in the layout of `struct sock_filter`.
+    pub instructions: Cow<'static, [Instruction]>,
+    /// How it is installed.
+    pub flags: Flags,
+    /// Whether it hands calls to a listener, so that it must be installed with `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+    pub notifies: bool,
+    /// Where an OCI runtime sends that listener.
+    pub listener: Option<Listener>,
+    /// SHA-256 of the instructions as bytes, hexadecimal.
+    pub sha256: Cow<'static, str>,
+}
+
+impl Program {
+    /// Compiles a profile. Fails when the program is longer than the kernel takes.
+    pub fn compile(profile: &Profile) -> Result<Self, ProfileError> {
+        let instructions = super::compiler::compile::compile(profile)?;
+        Ok(Self {
+            sha256: Cow::Owned(sha256(&instructions)),
+            instructions: Cow::Owned(instructions),
+            flags: profile.flags,
+            notifies: profile.notifies(),
+            listener: profile.listener.clone(),
+        })
+    }
+
+    /// A program that was compiled before, as `seccomp compile` and libseccomp's export write it: the bytes of an array of
+    /// `struct sock_filter`. Fails when the kernel would not take it.
+    pub fn load_binary(bytes: &[u8]) -> Result<Self, ProfileError> {
+        if bytes.len() > MAX_INSTRUCTIONS * 8 {
+            return Err(ProfileError::whole(format!(
+                "has {} bytes; the longest program has {}",
+                bytes.len(),
+                MAX_INSTRUCTIONS * 8
+            )));
+        }
+        let (chunks, []) = bytes.as_chunks::<8>() else {
+            return Err(ProfileError::whole(format!(
+                "has {} bytes, which is no multiple of the 8 that an instruction takes",
+                bytes.len()
+            )));
+        };
+        let instructions: Vec<Instruction> = chunks.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect();
+        validate(&instructions).map_err(|(at, reason)| ProfileError {
+            path: format!("instruction {at}"),
+            value: None,
+            reason: reason.to_owned(),
+        })?;
+        Ok(Self {
+            sha256: Cow::Owned(sha256(&instructions)),
+            notifies: instructions.iter().any(|one| one.code == 0x06 && one.k >> 16 == 0x7fc0),
+            instructions: Cow::Owned(instructions),
+            flags: Flags::default(),
+            listener: None,
+        })
+    }
+
+    /// The bytes of an array of `struct sock_filter`.
+    pub fn to_binary(&self) -> Vec<u8> {
+        self.instructions.iter().flat_map(|instruction| instruction.to_bytes()).collect()
+    }
+}
+
+fn sha256(instructions: &[Instruction]) -> String {
+    let mut hash = Sha256::new();
+    for instruction in instructions {
+        hash.update(instruction.to_bytes());
+    }
+    hex(&hash.finalize())
+}
+
+/// Whether the kernel would take a program: `bpf_check_classic` in `net/core/filter.c`, `seccomp_check_filter` in
+/// `kernel/seccomp.c`. The error is the instruction's index and what is wrong with it.
+pub fn validate(program: &[Instruction]) -> Result<(), (usize, &'static str)> {
+    if program.is_empty() || program.len() > MAX_INSTRUCTIONS {
+        return Err((0, "a program has 1 to 4096 instructions"));
+    }
+    // Which cells of scratch memory are written on every way to each instruction.
+    let mut written = vec![u16::MAX; program.len()];
+    let mut here = 0u16;
+    for (at, Instruction { code, jt, jf, k }) in program.iter().copied().enumerate() {
+        here &= written[at];
+        let rest = program.len() - at - 1;
+        match code {
+            0x20 if k >= DATA_SIZE || k % 4 != 0 => return Err((at, "loads from outside seccomp_data, or unaligned")),
+            0x34 if k == 0 => return Err((at, "divides by zero")),
+            0x64 | 0x74 if k >= 32 => return Err((at, "shifts by more than 31 bits")),
+            0x02 | 0x03 | 0x60 | 0x61 if k >= 16 => return Err((at, "uses scratch memory that does not exist")),
+            0x02 | 0x03 => here |= 1 << k,
+            0x60 | 0x61 if here & 1 << k == 0 => return Err((at, "reads scratch memory before it is written")),
+            0x05 if k as usize >= rest => return Err((at, "jumps out of the program")),
+            0x05 => {
+                written[at + 1 + k as usize] &= here;
+                here = u16::MAX;
+            }
+            0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0x45 | 0x4d => {
+                if usize::from(jt) >= rest || usize::from(jf) >= rest {
+                    return Err((at, "jumps out of the program"));
+                }
+                written[at + 1 + usize::from(jt)] &= here;
+                written[at + 1 + usize::from(jf)] &= here;
+                here = u16::MAX;
+            }
+            0x00 | 0x01 | 0x04 | 0x0c | 0x14 | 0x1c | 0x20 | 0x24 | 0x2c | 0x34 | 0x3c | 0x44 | 0x4c | 0x54 | 0x5c
+            | 0x60 | 0x61 | 0x64 | 0x6c | 0x74 | 0x7c | 0x80 | 0x81 | 0x84 | 0x87 | 0x07 | 0xa4 | 0xac | 0x06
+            | 0x16 => {}
+            _ => return Err((at, "is no operation that seccomp has")),
+        }
+    }
+    match program.last().map(|last| last.code) {
+        Some(0x06 | 0x16) => Ok(()),
+        _ => Err((program.len() - 1, "the last instruction must answer")),
+    }
+}
