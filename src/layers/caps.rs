@@ -46,6 +46,12 @@ pub fn drop_all_but(kept: u64) -> Applied {
     process::set_capabilities(sets).during(Step::Capabilities, 0)
 }
 
+/// Child half: gives up what [`drop_all_but`] kept. The ambient set goes with the others; the bounding set, which can no
+/// longer be changed without `CAP_SETPCAP`, grants nothing under the locked securebits and no_new_privs.
+pub fn renounce() -> Applied {
+    process::set_capabilities(CapSets::default()).during(Step::Capabilities, 0)
+}
+
 /// Child half: reads the sets back and fails unless they are as dropped.
 pub fn verify(kept: u64) -> Applied {
     let expected = CapSets { effective: kept, permitted: kept, inheritable: kept };

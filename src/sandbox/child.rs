@@ -54,7 +54,7 @@ fn fork_from_init(prepared: &Prepared, root: &BuiltRoot, ends: &ChildEnds) -> Ap
         Cloned::Child => Ok(()),
         Cloned::Parent { pid, pidfd } => {
             let told = ends.send_started(pidfd.as_fd());
-            if told.is_err() || (prepared.kept_capabilities != 0 && caps::drop_all_but(0).is_err()) {
+            if told.is_err() || (prepared.kept_capabilities != 0 && caps::renounce().is_err()) {
                 process::exit(125); // and with pid 1 dies everything in its namespace
             }
             init::run(ends.control(), root.scratch.as_fd(), pid)

@@ -241,7 +241,7 @@ impl Pump {
 
     /// Takes what the source has now, one buffer at most; whether anything came.
     pub fn take(&mut self) -> bool {
-        let Some(fd) = &self.source.0 else { return false };
+        let Some(fd) = self.source.0.as_ref().filter(|_| self.has_room()) else { return false };
         let mut buffer = [0; BUFFER];
         let room = if self.keeps_tail() { BUFFER } else { BUFFER - self.waiting.len().min(BUFFER) };
         match nix::unistd::read(fd, &mut buffer[..room]) {
@@ -280,8 +280,12 @@ impl Pump {
 
     /// Gives the sink what it can take now.
     pub fn give(&mut self) {
+        if !self.has_output() {
+            return self.finish();
+        }
         let Some(fd) = &self.sink.fd else { return };
-        while !self.waiting.is_empty() {
+        // A sink that may block is only ever written to when it can take a piece at once.
+        while !self.waiting.is_empty() && polls(fd, PollFlags::POLLOUT) {
             let (front, _) = self.waiting.as_slices();
             match Sink::write(fd, self.sink.is_socket, front) {
                 Ok(written) => {
@@ -290,12 +294,6 @@ impl Pump {
                     }
                     self.passed += written as u64;
                     self.waiting.drain(..written);
-                    if written < PIPE_BUF {
-                        break; // whether it takes more is for poll to say
-                    }
-                    if !polls(fd, PollFlags::POLLOUT) {
-                        break;
-                    }
                 }
                 Err(Errno::EAGAIN | Errno::EINTR) => break,
                 Err(_) => {

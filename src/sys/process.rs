@@ -274,8 +274,11 @@ pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
 /// Resets every signal's disposition to the default and unblocks all of them.
 pub fn reset_signals() -> Result<()> {
     for signal in 1..=64 {
-        // SAFETY: SIG_DFL installs no handler. SIGKILL, SIGSTOP and glibc's own two are refused, and need no reset.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        let default = [0u64; 4]; // the kernel's struct sigaction: SIG_DFL, no flags, no restorer, an empty mask
+        let old: *mut u64 = std::ptr::null_mut();
+        // SAFETY: SIG_DFL installs no handler. SIGKILL and SIGSTOP are refused, and need no reset. The raw call also resets
+        // the two signals that glibc keeps for itself.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8) };
     }
     let empty: u64 = 0;
     let old: *mut u64 = std::ptr::null_mut();

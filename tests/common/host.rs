@@ -1,0 +1,71 @@
+//! What this host can do, where a test depends on it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Caller, TempDir};
+
+/// Whether the running kernel is a User-Mode Linux guest.
+pub fn is_uml() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
+}
+
+/// A directory of the caller's on a file system that supports idmapped mounts: `/tmp`, or where that does not, a tmpfs.
+pub fn idmappable_dir(caller: Caller) -> TempDir {
+    // A guest's own root is a hostfs, which does not; its /tmp and /dev/shm are tmpfs.
+    let parent = if is_uml() { "/dev/shm" } else { "/tmp" };
+    TempDir::below(Path::new(parent), caller)
+}
+
+/// A root file system made of busybox alone, `--rootfs`; `None` where busybox is not a static program.
+pub fn busybox_rootfs(within: &TempDir) -> Option<PathBuf> {
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
+    let is_static = busybox.filter(|path| {
+        let output = Command::new("ldd").arg(path).output();
+        output.is_ok_and(|output| !String::from_utf8_lossy(&output.stdout).contains("libc.so"))
+    });
+    let Some(busybox) = is_static else {
+        super::skip("there is no static busybox (Debian: package busybox-static)");
+        return None;
+    };
+    let root = within.dir("rootfs");
+    for name in ["rootfs/bin", "rootfs/etc"] {
+        within.dir(name);
+    }
+    std::fs::copy(busybox, root.join("bin/busybox")).expect("busybox can be copied");
+    super::set_mode(&root.join("bin/busybox"), 0o755);
+    for applet in ["sh", "cat", "ls", "true", "id", "echo", "mount", "touch", "stat", "sleep", "readlink", "grep"] {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).expect("an applet can be linked");
+    }
+    within.file("rootfs/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n");
+    Some(root)
+}
+
+/// Every file below a directory with what a careless set-up could change: content, mode, owner, times, link target.
+pub fn fingerprint(path: &Path) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut lines = Vec::new();
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return lines };
+    let content = match meta.file_type() {
+        kind if kind.is_symlink() => format!("{:?}", std::fs::read_link(path)),
+        kind if kind.is_file() => {
+            format!("{:?}", std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        }
+        _ => String::new(),
+    };
+    let owner = (meta.uid(), meta.gid(), meta.mode());
+    lines.push(format!(
+        "{} {owner:?} {} {} {} {content}",
+        path.display(),
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.nlink()
+    ));
+    if meta.is_dir() {
+        let mut entries: Vec<_> =
+            std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        entries.sort();
+        lines.extend(entries.iter().flat_map(|entry| fingerprint(entry)));
+    }
+    lines
+}

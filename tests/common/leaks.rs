@@ -1,0 +1,219 @@
+//! What a run must not leave: processes, zombies, mounts, cgroups, files, sockets.
+//!
+//! Every run carries a word of its own in its name and in its environment, so that runs side by side do not see each other.
+//! The test process adopts orphans, so that not even a process that hides the word gets lost. A namespace lives as long
+//! as its last process or mount, and is found by them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+/// The environment variable that carries the word.
+pub const VARIABLE: &str = "STOCKADE_TEST_MARKER";
+
+/// How long what a run left may take to go.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// The test's own children, which are not orphans of a run. Held while one is made, so that none is ever seen unlisted.
+static CHILDREN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
+
+fn children() -> MutexGuard<'static, HashSet<i32>> {
+    CHILDREN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Makes this process the parent of its descendants' orphans, `PR_SET_CHILD_SUBREAPER`.
+pub fn adopt_orphans() {
+    nix::sys::prctl::set_child_subreaper(true).expect("a process can become a subreaper");
+}
+
+/// Starts a child of the test's own.
+pub fn spawn(command: &mut Command) -> Child {
+    let mut known = children();
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?} starts: {error}"));
+    known.insert(child.id() as i32);
+    child
+}
+
+/// Forgets a child that was waited for.
+pub fn forget(child: &Child) {
+    forget_pid(child.id());
+}
+
+/// Forgets a child that was waited for.
+pub fn forget_pid(pid: u32) {
+    children().remove(&(pid as i32));
+}
+
+/// What an orphan of a run means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// Nobody waited for it: the run left it.
+    Leak,
+    /// The supervisor was killed, so its dead are ours to bury.
+    Expected,
+}
+
+/// The things that were there before a run.
+#[derive(Debug)]
+pub struct Marked {
+    marker: String,
+    mounts: BTreeSet<String>,
+    directories: Vec<(PathBuf, BTreeSet<PathBuf>)>,
+}
+
+impl Marked {
+    /// Before the run: `directories` are its own, in which it may leave nothing.
+    pub fn new(marker: &str, directories: impl IntoIterator<Item = PathBuf>) -> Self {
+        let directories = directories.into_iter().map(|path| (path.clone(), files_below(&path))).collect();
+        Self { marker: marker.to_owned(), mounts: mounts(), directories }
+    }
+
+    /// The run's word.
+    pub fn marker(&self) -> &str {
+        &self.marker
+    }
+
+    /// After the run: fails if anything of it is there that does not go away by itself at once.
+    pub fn expect_nothing_left(&self, adopted: Adopted) {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            let left = self.left(adopted);
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "left behind by the run:\n  {}", left.join("\n  "));
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn left(&self, adopted: Adopted) -> Vec<String> {
+        let mut left = Vec::new();
+        let marked = |text: &[u8]| contains(text, self.marker.as_bytes());
+        for pid in pids() {
+            let carries = |file: &str| fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|text| marked(&text));
+            if carries("environ") || carries("cmdline") {
+                left.push(format!("process {}", describe(&[pid])));
+            }
+        }
+        left.extend(orphans(adopted).iter().map(|&pid| format!("orphan {}", describe(&[pid]))));
+        left.extend(mounts().difference(&self.mounts).map(|line| format!("mount {line}")));
+        for (path, before) in &self.directories {
+            left.extend(files_below(path).difference(before).map(|path| format!("file {}", path.display())));
+        }
+        for place in ["/tmp", "/var/tmp", "/dev/shm", "/run"] {
+            for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+                if marked(entry.file_name().as_encoded_bytes()) {
+                    left.push(format!("file {}", entry.path().display()));
+                }
+            }
+        }
+        left.extend(cgroups(&self.marker).iter().map(|path| format!("cgroup {}", path.display())));
+        for line in fs::read_to_string("/proc/net/unix").unwrap_or_default().lines() {
+            if line.contains(&self.marker) {
+                left.push(format!("socket {line}"));
+            }
+        }
+        left
+    }
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
+}
+
+fn pids() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").expect("/proc can be read");
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// State letter and parent of a process, `proc_pid_stat(5)`.
+pub fn stat(pid: i32) -> Option<(char, i32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// Children of this process that it did not start: orphans it adopted. The dead among them are buried here.
+fn orphans(adopted: Adopted) -> Vec<i32> {
+    let me = std::process::id() as i32;
+    let known = children();
+    let mut orphans: Vec<_> = pids()
+        .into_iter()
+        .filter(|pid| !known.contains(pid) && stat(*pid).is_some_and(|(_, parent)| parent == me))
+        .collect();
+    if adopted == Adopted::Expected {
+        orphans.retain(|&pid| {
+            let dead = stat(pid).is_none_or(|(state, _)| state == 'Z');
+            if dead {
+                let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
+            }
+            !dead
+        });
+    }
+    orphans
+}
+
+/// A process and everything below it.
+pub fn descendants(root: i32) -> Vec<i32> {
+    let parents: Vec<_> = pids().into_iter().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
+    let mut tree = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = tree.get(at) {
+        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    tree
+}
+
+/// Processes for people.
+pub fn describe(pids: &[i32]) -> String {
+    let words = pids.iter().map(|pid| {
+        let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let cmdline = String::from_utf8_lossy(&cmdline).replace('\0', " ");
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let state = stat(*pid).map_or('?', |(state, _)| state);
+        format!("{pid} {state} {} [{}]", comm.trim(), cmdline.chars().take(200).collect::<String>())
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+fn mounts() -> BTreeSet<String> {
+    let text = fs::read("/proc/self/mountinfo").expect("mountinfo can be read");
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+}
+
+fn files_below(path: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(files_below(&entry.path()));
+        }
+        found.insert(entry.path());
+    }
+    found
+}
+
+fn cgroups(marker: &str) -> Vec<PathBuf> {
+    fn walk(path: &Path, marker: &str, depth: u32, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            // No symlink is followed: the kernel's tree has none, a hybrid host's tmpfs does.
+            if depth == 0 || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().contains(marker) {
+                found.push(entry.path());
+            }
+            walk(&entry.path(), marker, depth - 1, found);
+        }
+    }
+    let mut found = Vec::new();
+    walk(Path::new("/sys/fs/cgroup"), marker, 8, &mut found);
+    found
+}
