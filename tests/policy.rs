@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use stockade::plan::{MountKind, Plan, RlimitResource};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_stockade");
@@ -474,6 +475,83 @@ fn environment_files_are_lines() {
     scratch.refuses(&["--env-file", "env"], &["env BIG", "execve"]);
     std::fs::write(&file, vec![b'#'; (1 << 20) + 1]).unwrap();
     scratch.refuses(&["--env-file", "env"], &["1 MiB"]);
+}
+
+/// As much of JSON Schema as the policy's uses; `pattern` and ranges are left to the parser, which the schema cannot replace.
+fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
+    let Some(rules) = schema.as_object() else { return schema == &Value::Bool(true) };
+    rules.iter().all(|(keyword, rule)| match keyword.as_str() {
+        "$schema" | "$defs" | "title" | "description" | "default" => true,
+        "pattern" | "format" | "minimum" | "maximum" => true,
+        "$ref" => fits(root, root.pointer(rule.as_str().unwrap().trim_start_matches('#')).unwrap(), value),
+        "type" => match rule.as_str().unwrap() {
+            "object" => value.is_object(),
+            "array" => value.is_array(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            other => panic!("type {other} is not known to this check"),
+        },
+        "const" => value == rule,
+        "enum" => rule.as_array().unwrap().contains(value),
+        "anyOf" | "oneOf" => rule.as_array().unwrap().iter().any(|schema| fits(root, schema, value)),
+        "required" => rule.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some()),
+        "items" => value.as_array().into_iter().flatten().all(|item| fits(root, rule, item)),
+        "properties" => rule
+            .as_object()
+            .unwrap()
+            .iter()
+            .all(|(name, schema)| value.get(name).is_none_or(|value| fits(root, schema, value))),
+        "additionalProperties" => value.as_object().into_iter().flatten().all(|(name, value)| {
+            let known =
+                rules.get("properties").and_then(Value::as_object).is_some_and(|known| known.contains_key(name));
+            known || fits(root, rule, value)
+        }),
+        other => panic!("keyword {other} is not known to this check"),
+    })
+}
+
+#[test]
+fn the_schema_accepts_what_the_parser_accepts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let schema: Value =
+        serde_json::from_slice(&std::fs::read(root.join("profiles/policy.schema.json")).unwrap()).unwrap();
+    let agrees = |name: &str, text: &str, expected: bool| {
+        let value: Value = toml::from_str(text).unwrap();
+        assert_eq!(fits(&schema, &schema, &value), expected, "the schema on {name}");
+        assert_eq!(stockade::policy::parse(name, text).is_ok(), expected, "the parser on {name}");
+    };
+    for (name, text) in stockade::policy::builtin::ALL {
+        agrees(name, text, true);
+    }
+    for entry in std::fs::read_dir(root.join("docs/examples")).unwrap() {
+        let path = entry.unwrap().path();
+        agrees(&path.display().to_string(), &std::fs::read_to_string(&path).unwrap(), true);
+    }
+    // Every key once.
+    let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\n\
+        proc = 'pids'\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
+        umask = '022'\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\n\
+        allow_degraded = ['cpu']\nenv = { set = { A = 'b', C = { hex = 'ff' } }, pass = ['D', 'E_*'], keep = true }\n\
+        user = { name = 'a', uid = 1, gid = '2', home = '/a', map = 'host:1:2' }\ncapabilities = { add = ['KILL'], drop = ['ALL'] }\n\
+        ulimits = { nofile = 1, core = '1:unlimited', cpu = { soft = 1, hard = 'unlimited', clamp = true } }\n\
+        budget = { memory = '1G', cpus = 0.5, pids = 'unlimited' }\nscratch = { size = 1024, inodes = 5 }\n\
+        deadlines = { timeout = 'unlimited', cpu_time = 5, idle_timeout = '5s', kill_after = 0 }\n\
+        stdio = { stdin = true, tty = true, output_limit = '1M', output_keep = 'tail' }\n\
+        [[mounts]]\ntype = 'bind'\nsource = '/a'\ndestination = '/b'\nread_only = false\nnoexec = true\noptional = true\n\
+        [[mounts]]\ntype = 'tmpfs'\ndestination = '/c'\nsize = '1M'\nnr_inodes = 5\nmode = '700'\n";
+    agrees("everything", everything, true);
+    let said: Value = toml::from_str(everything).unwrap();
+    for key in schema["properties"].as_object().unwrap().keys() {
+        assert!(said.get(key).is_some(), "this test does not know {key} yet");
+    }
+    for wrong in
+        ["bogus = 1", "umask = 22", "init = 1", "budget.memroy = 1", "mounts = [{ src = '/a' }]", "network = 'x'"]
+    {
+        agrees(wrong, &format!("version = 1\n{wrong}\n"), false);
+    }
+    agrees("no version", "", false);
 }
 
 #[test]

@@ -25,6 +25,10 @@ impl Text {
     fn line(&mut self, name: &str, value: impl Display) {
         let _ = writeln!(self.0, "  {name:<18} {value}");
     }
+    /// A line of the files, whose names are longer.
+    fn path(&mut self, path: &Bytes, value: impl Display) {
+        let _ = writeln!(self.0, "  {:<30} {value}", quoted(path));
+    }
 }
 
 fn command(plan: &Plan, out: &mut Text) {
@@ -94,13 +98,14 @@ fn isolation(plan: &Plan, out: &mut Text) {
 fn files(plan: &Plan, out: &mut Text) {
     out.group("files");
     match &plan.root {
-        Root::Synthetic => out.line("/", "own, empty, read-only"),
-        Root::Directory(path) => out.line("/", format!("host {}, read-only", quoted(path))),
+        Root::Synthetic => out.path(&"/".into(), "own, empty, read-only"),
+        Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", quoted(path))),
     }
     for mount in &plan.mounts {
-        out.line(&quoted(&mount.destination), what(mount));
+        out.path(&mount.destination, what(mount));
     }
     let scratch = plan.scratch;
+    out.group("file limits and covers");
     out.line("scratch", format!("{} and {} files for all of it", size(scratch.size_bytes), scratch.nr_inodes));
     for path in &plan.masked_paths {
         out.line("masked", quoted(path));
