@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::plan::{Bytes, IdMapping, Keep, Mount, MountKind, Network, Plan, Root};
+use crate::plan::{Bytes, IdMapping, Keep, Mount, MountKind, Network, PathRule, Plan, Root, SeccompProfile};
 
 /// The whole plan. Every line is `indentation name value`; values are escaped.
 pub fn text(plan: &Plan) -> String {
@@ -10,6 +10,7 @@ pub fn text(plan: &Plan) -> String {
     command(plan, &mut out);
     identity(plan, &mut out);
     isolation(plan, &mut out);
+    rules(plan, &mut out);
     files(plan, &mut out);
     limits(plan, &mut out);
     out.0
@@ -93,6 +94,52 @@ fn isolation(plan: &Plan, out: &mut Text) {
     out.line("pid 1", if plan.init { "init" } else { "the command" });
     let degraded: Vec<&str> = plan.allow_degraded.iter().map(|facility| facility.name()).collect();
     out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });
+}
+
+fn rules(plan: &Plan, out: &mut Text) {
+    out.group("rules");
+    match &plan.seccomp {
+        None => out.line("system calls", "not filtered"),
+        Some(seccomp) => {
+            let profile = match &seccomp.profile {
+                SeccompProfile::Builtin(name) => format!("profile {name}"),
+                SeccompProfile::File(path) => format!("profile host {}", quoted(path)),
+                SeccompProfile::Binary(path) => format!("compiled profile host {}", quoted(path)),
+            };
+            let strict = if seccomp.strict { ", refused if there is anything to warn about" } else { "" };
+            out.line("system calls", profile + strict);
+            if !seccomp.allow.is_empty() {
+                out.line("also", seccomp.allow.join(" "));
+            }
+        }
+    }
+    let Some(landlock) = &plan.landlock else { return out.line("landlock", "off") };
+    out.line("landlock", format!("ABI {} or newer", landlock.minimum_abi));
+    path_rules("read", &landlock.read, "everything", out);
+    path_rules("write", &landlock.write, "every writable mount", out);
+    path_rules("execute", &landlock.execute, "everything on a mount that allows it", out);
+    let any = if plan.namespaces.network == Network::None { "no TCP port" } else { "any TCP port" };
+    for (name, ports) in [("connect to", &landlock.connect_tcp), ("bind", &landlock.bind_tcp)] {
+        let ports = ports.as_ref().map(|ports| ports.iter().map(ToString::to_string).collect::<Vec<_>>());
+        match ports {
+            None => out.line(name, any),
+            Some(ports) if ports.is_empty() => out.line(name, "no TCP port"),
+            Some(ports) => out.line(name, format!("TCP {}", ports.join(" "))),
+        }
+    }
+}
+
+fn path_rules(name: &str, rules: &Option<Vec<PathRule>>, all: &str, out: &mut Text) {
+    match rules.as_deref() {
+        None => out.line(name, all),
+        Some([]) => out.line(name, "nothing"),
+        Some(rules) => {
+            for rule in rules {
+                let optional = if rule.optional { ", if it exists" } else { "" };
+                out.line(name, format!("{}{optional}", quoted(&rule.path)));
+            }
+        }
+    }
 }
 
 fn files(plan: &Plan, out: &mut Text) {

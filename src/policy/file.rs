@@ -29,6 +29,28 @@ pub struct TrustedFile {
 /// a device is refused, not waited for. A relative path starts in `base`.
 pub fn read(step: Step, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
     let object = Bytes::from(path).to_string();
+    let (file, places) = open(step, path, base)?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| {
+        Error::errno(step, object.clone(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    })?;
+    // It may have grown, and some files of /proc say they are empty.
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Error::new(step, object, "is larger than 1 MiB"));
+    }
+    let [named, path] = places;
+    Ok(TrustedFile { bytes, named, path })
+}
+
+/// Where a file that somebody else will read is, as named and as it really is, under the conditions of [`read`].
+pub fn inspect(step: Step, path: &Path) -> Result<[PathBuf; 2]> {
+    open(step, path, None).map(|(_, places)| places)
+}
+
+/// The file, and its places as named and as it really is.
+fn open(step: Step, path: &Path, base: Option<&Path>) -> Result<(File, [PathBuf; 2])> {
+    let object = Bytes::from(path).to_string();
     let errno = |errno: Errno| Error::errno(step, object.clone(), errno);
     let refused = |reason: &str| Error::new(step, object.clone(), reason);
 
@@ -59,14 +81,7 @@ pub fn read(step: Step, path: &Path, base: Option<&Path>) -> Result<TrustedFile>
     if stat.st_size as u64 > MAX_BYTES {
         return Err(refused("is larger than 1 MiB"));
     }
-    let mut bytes = Vec::with_capacity(stat.st_size as usize + 1);
-    let read = File::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
-    // It may have grown, and some files of /proc say they are empty.
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(refused("is larger than 1 MiB"));
-    }
-    Ok(TrustedFile { bytes, named, path: real })
+    Ok((File::from(file), [named, real]))
 }
 
 /// Whether only root and the caller could have put this there.
