@@ -9,6 +9,7 @@ mod plan;
 mod plan_text;
 mod report_file;
 mod run;
+mod seccomp;
 mod words;
 
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
         Some("run") => run::main(rest),
         Some("plan") => plan::main(rest),
         Some("doctor") => doctor::main(rest),
+        Some("seccomp") => seccomp::main(rest),
         Some("completions") => generate::completions(rest),
         Some("man") => generate::man(rest),
         Some("schema") => generate::schema(rest),

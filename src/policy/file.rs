@@ -11,8 +11,23 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
-/// Largest file that is read.
-pub const MAX_BYTES: u64 = 1 << 20;
+/// What a file is for, and how large it may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Purpose {
+    /// The step that reading it belongs to.
+    pub step: Step,
+    /// Most that it may hold, in KiB.
+    pub max_kib: u64,
+}
+
+/// A policy. Its parser takes up to 50 ms and 16 MiB for the worst that fits in this.
+pub const POLICY: Purpose = Purpose { step: Step::Policy, max_kib: 128 };
+
+/// An environment file.
+pub const ENVIRONMENT: Purpose = Purpose { step: Step::Usage, max_kib: 1024 };
+
+/// A seccomp profile, which the layer reads itself.
+pub const SECCOMP: Purpose = Purpose { step: Step::SeccompProfile, max_kib: 1024 };
 
 /// A file that was read.
 #[derive(Debug)]
@@ -25,31 +40,37 @@ pub struct TrustedFile {
     pub path: PathBuf,
 }
 
-/// The contents of a regular file of at most [`MAX_BYTES`] that only root or the caller can write. Never blocks: a FIFO or
+/// The contents of a regular file that is not too large and that only root or the caller can write. Never blocks: a FIFO or
 /// a device is refused, not waited for. A relative path starts in `base`.
-pub fn read(step: Step, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
-    let object = Bytes::from(path).to_string();
-    let (file, places) = open(step, path, base)?;
+pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
+    let (file, [named, real]) = open(purpose, path, base)?;
+    let max = purpose.max_kib * 1024;
+    let object = || Bytes::from(path).to_string();
     let mut bytes = Vec::new();
-    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| {
-        Error::errno(step, object.clone(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| {
+        Error::errno(purpose.step, object(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
     })?;
     // It may have grown, and some files of /proc say they are empty.
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Error::new(step, object, "is larger than 1 MiB"));
+    if bytes.len() as u64 > max {
+        return Err(Error::new(purpose.step, object(), purpose.too_large()));
     }
-    let [named, path] = places;
-    Ok(TrustedFile { bytes, named, path })
+    Ok(TrustedFile { bytes, named, path: real })
 }
 
 /// Where a file that somebody else will read is, as named and as it really is, under the conditions of [`read`].
-pub fn inspect(step: Step, path: &Path) -> Result<[PathBuf; 2]> {
-    open(step, path, None).map(|(_, places)| places)
+pub fn inspect(purpose: Purpose, path: &Path) -> Result<[PathBuf; 2]> {
+    open(purpose, path, None).map(|(_, places)| places)
+}
+
+impl Purpose {
+    fn too_large(self) -> String {
+        format!("is larger than {} KiB", self.max_kib)
+    }
 }
 
 /// The file, and its places as named and as it really is.
-fn open(step: Step, path: &Path, base: Option<&Path>) -> Result<(File, [PathBuf; 2])> {
+fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [PathBuf; 2])> {
+    let step = purpose.step;
     let object = Bytes::from(path).to_string();
     let errno = |errno: Errno| Error::errno(step, object.clone(), errno);
     let refused = |reason: &str| Error::new(step, object.clone(), reason);
@@ -78,8 +99,8 @@ fn open(step: Step, path: &Path, base: Option<&Path>) -> Result<(File, [PathBuf;
     }
     others_cannot_write(&stat, &fstat(&directory).map_err(errno)?)
         .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod o-w` it, or copy it"))?;
-    if stat.st_size as u64 > MAX_BYTES {
-        return Err(refused("is larger than 1 MiB"));
+    if stat.st_size as u64 > purpose.max_kib * 1024 {
+        return Err(refused(&purpose.too_large()));
     }
     Ok((File::from(file), [named, real]))
 }

@@ -16,7 +16,7 @@ use crate::plan::{Bytes, MountKind, Plan, SeccompProfile};
 pub fn check(plan: &Plan, files: &[PathBuf]) -> Result<()> {
     let profile = match plan.seccomp.as_ref().map(|seccomp| &seccomp.profile) {
         Some(SeccompProfile::File(path) | SeccompProfile::Binary(path)) => {
-            file::inspect(Step::SeccompProfile, path.as_path())?.to_vec()
+            file::inspect(file::SECCOMP, path.as_path())?.to_vec()
         }
         _ => Vec::new(),
     };

@@ -36,8 +36,11 @@ fn unreachable(profile: &Profile, warnings: &mut Vec<Warning>) {
     for stage in &profile.stages {
         seen.extend(stage.rules.iter().map(|rule| (stage, rule, Vec::new())));
     }
-    for number in 0..=profile.highest() {
-        let order = order(profile, number);
+    // Stage by stage: that a group decides what the profile would have refused is what it is for.
+    let stages = profile.stages.iter();
+    for (stage, number) in stages.flat_map(|stage| (0..=profile.highest()).map(move |number| (stage, number))) {
+        let mut order = order(profile, number);
+        order.retain(|(of, _)| std::ptr::eq(*of, stage));
         let certain = order.iter().position(|(_, rule)| rule.conditions.is_empty()).unwrap_or(order.len());
         for (at, (_, rule)) in order.iter().enumerate() {
             let repeated = order[..at].iter().any(|(_, earlier)| earlier.conditions == rule.conditions);

@@ -23,10 +23,27 @@ pub struct Difference {
 
 /// The first difference between a program and its profile, over [`calls`].
 pub fn difference(profile: &Profile, program: &[Instruction]) -> Option<Difference> {
+    let mut about = about(profile, 0);
+    let mut number = 0;
     calls(profile).find_map(|call| {
-        let (wanted, got) = (profile.decide(&call), run(program, &call).0);
+        if call.number != number {
+            number = call.number;
+            about = self::about(profile, number);
+        }
+        let (wanted, got) = (about.decide(&call), run(program, &call).0);
         (wanted != got).then_some(Difference { call, wanted, got })
     })
+}
+
+/// The part of a profile that is about one number: it means the same for it, and is asked a hundred thousand times.
+fn about(profile: &Profile, number: u32) -> Profile {
+    let fallback = if number > profile.highest() { profile.beyond } else { profile.default };
+    let mut part = Profile { default: fallback, beyond: fallback, ..profile.clone() };
+    for stage in &mut part.stages {
+        stage.rules.retain(|rule| rule.numbers.contains(&number));
+        stage.rules.iter_mut().for_each(|rule| rule.numbers = vec![number]);
+    }
+    part
 }
 
 /// Every number up to 600 with every boundary value of every argument that a rule for it tests; the same numbers with the
@@ -37,17 +54,45 @@ pub fn calls(profile: &Profile) -> impl Iterator<Item = Call> {
     let numbers =
         (0..=600).chain([X32_BIT - 1, X32_BIT, 0x7fff_ffff, 0x8000_0000, 0xbfff_ffff, 0xc000_0000, !0 - 1, !0]);
     let foreign = [AUDIT_ARCH_I386, 0xc000_00b7 ^ 0xc000_003e ^ native, native ^ 1, 0, !0];
+    // A program that takes a call for another one decides it by the other's rules.
+    let decisive = decisive(profile);
     numbers.flat_map(move |number| {
+        let others = decisive.clone().into_iter().map(move |args| Call { arch: native, number, args });
         let elsewhere = foreign.into_iter().map(move |arch| plain(arch, number));
         arguments(profile, number)
             .map(move |args| Call { arch: native, number, args })
+            .chain(others)
             .chain([plain(native, number | X32_BIT), plain(native, number | X32_BIT | X32_BIT << 1)])
             .chain(elsewhere)
     })
 }
 
+/// Arguments that meet each rule's conditions, and that have each compared value everywhere.
+fn decisive(profile: &Profile) -> Vec<[u64; 6]> {
+    let mut list = Vec::new();
+    for rule in profile.rules().filter(|rule| !rule.conditions.is_empty()) {
+        let mut args = [0; 6];
+        for condition in &rule.conditions {
+            args[usize::from(condition.argument)] = match condition.operator {
+                Operator::NotEqual => !condition.value,
+                Operator::Less => condition.value.wrapping_sub(1),
+                Operator::Greater => condition.value.wrapping_add(1),
+                _ => condition.value,
+            };
+            if let Operator::MaskedEqual(mask) = condition.operator {
+                list.push([mask; 6]);
+            }
+        }
+        list.push(args);
+    }
+    list.push([!0; 6]);
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
 /// At most this many combinations of arguments are tried for one number; beyond it, they are picked evenly.
-const MOST: u64 = 100_000;
+const MOST: u64 = 50_000;
 
 /// Combinations of boundary values of the arguments that the rules for a number test.
 fn arguments(profile: &Profile, number: u32) -> impl Iterator<Item = [u64; 6]> + use<> {

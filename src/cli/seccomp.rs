@@ -1,0 +1,277 @@
+//! `stockade seccomp check|compile|dump|explain`: what a profile means, before a workload depends on it.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+
+use crate::error::{Error, Result, Step};
+use crate::layers::seccomp::builtin::{Builtin, Group, allow};
+use crate::layers::seccomp::check::check;
+use crate::layers::seccomp::compiler::bpf::Instruction;
+use crate::layers::seccomp::compiler::json::MAX_BYTES;
+use crate::layers::seccomp::compiler::model::Profile;
+use crate::layers::seccomp::compiler::names::Arch;
+use crate::layers::seccomp::compiler::oci::{Context, Warning};
+use crate::layers::seccomp::disasm::disassemble;
+use crate::layers::seccomp::explain::explain;
+use crate::layers::seccomp::program::Program;
+use crate::layers::seccomp::{in_file, load, read_file, running_kernel};
+use crate::plan::{Bytes, Capability, Network};
+use crate::policy;
+
+/// The verb's grammar. It is not on the way of a run, so clap may take its time.
+pub fn command() -> Command {
+    let profile = || {
+        let help = "A profile: default, strict, docker, or a file of JSON (with a slash in it or .json)";
+        Arg::new("profile").value_name("NAME|FILE").required(true).value_hint(ValueHint::FilePath).help(help)
+    };
+    let with = |command: Command| {
+        command
+            .arg(many("allow", "GROUP", "Add a group of calls, as --seccomp-allow of run does"))
+            .arg(many("cap", "CAP", "Take this capability for kept: profiles can depend on it"))
+            .arg(one("filter", "NAME", "The filter of a seccompiler file that has several"))
+            .arg(flag("network", "Take the run for one with a network"))
+    };
+    Command::new("seccomp")
+        .about("Check, compile and explain seccomp profiles")
+        .subcommand_required(true)
+        .subcommand(with(
+            Command::new("check")
+                .about("Say what is wrong or dangerous in a profile")
+                .arg(profile())
+                .arg(flag("strict", "Exit with 1 when there is anything to say")),
+        ))
+        .subcommand(with(
+            Command::new("compile")
+                .about("Compile a profile to BPF, for --seccomp-bpf")
+                .arg(profile())
+                .arg(one("output", "FILE", "Where to write it").short('o').required(true)),
+        ))
+        .subcommand(with(
+            Command::new("dump").about("Show a profile's program, or a compiled one, as text").arg(profile()),
+        ))
+        .subcommand(with(
+            Command::new("explain")
+                .about("Say which rule decides a call")
+                .arg(profile())
+                .arg(Arg::new("syscall").value_name("SYSCALL").required(true).help("Its name or number"))
+                .arg(
+                    Arg::new("args")
+                        .value_name("ARG")
+                        .num_args(0..=6)
+                        .allow_negative_numbers(true)
+                        .help("Its arguments as numbers; without any, all rules about it are shown"),
+                ),
+        ))
+}
+
+fn one(long: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(long).long(long).value_name(value).help(help)
+}
+
+fn many(long: &'static str, value: &'static str, help: &'static str) -> Arg {
+    one(long, value, help).action(ArgAction::Append)
+}
+
+fn flag(long: &'static str, help: &'static str) -> Arg {
+    Arg::new(long).long(long).action(ArgAction::SetTrue).help(help)
+}
+
+/// Does what the words behind `seccomp` say.
+pub fn main(words: &[OsString]) -> Result<ExitCode> {
+    let name = [OsString::from("stockade seccomp")];
+    match command().bin_name("stockade seccomp").try_get_matches_from(name.iter().chain(words)) {
+        Ok(matches) => {
+            let mut text = Vec::new();
+            let code = run(&matches, &mut text)?;
+            super::say(&String::from_utf8_lossy(&text))?;
+            Ok(code)
+        }
+        Err(error) if !error.use_stderr() => super::say(&error.to_string()),
+        Err(error) => {
+            let text = error.to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+            let (reason, usage) = text.split_once("\n\nUsage: ").unwrap_or((text, "stockade seccomp --help"));
+            let usage = usage.lines().next().unwrap_or_default();
+            Err(Error::new(Step::Usage, "", reason.replace('\n', " ")).hint(usage))
+        }
+    }
+}
+
+/// Does what the matches of [`command`] say, and writes what there is to say.
+pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<ExitCode> {
+    let Some((verb, matches)) = matches.subcommand() else {
+        return Err(Error::new(Step::Usage, "seccomp", "check, compile, dump or explain?"));
+    };
+    let subject = Subject::read(matches)?;
+    match verb {
+        "check" => subject.check(matches.get_flag("strict"), out),
+        "compile" => subject.compile(Path::new(text(matches, "output").unwrap_or_default()), out),
+        "dump" => subject.dump(out),
+        _ => subject.explain(matches, out),
+    }
+}
+
+/// What the verb is about.
+enum Subject {
+    Profile { name: String, profile: Box<Profile>, warnings: Vec<Warning> },
+    Program(Program),
+}
+
+impl Subject {
+    /// Reads what is named.
+    fn read(matches: &ArgMatches) -> Result<Self> {
+        let groups = values(matches, "allow", |name| name.parse::<Group>().ok(), || names(Group::ALL, Group::name))?;
+        let known = || names(Capability::ALL, |one| one.name());
+        let capabilities = values(matches, "cap", |name| name.parse::<Capability>().ok(), known)?;
+        let capabilities: Vec<&str> = capabilities.iter().map(|capability| capability.name()).collect();
+        let context =
+            Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: false };
+        let network = if matches.get_flag("network") { Network::Host } else { Network::None };
+        let name = text(matches, "profile").unwrap_or_default().to_owned();
+        if let Ok(builtin) = name.parse::<Builtin>() {
+            let profile = builtin.profile(network, &groups, &context).map_err(in_file(Path::new(&name)))?;
+            return Ok(Self::Profile { name, profile: Box::new(profile), warnings: Vec::new() });
+        }
+        if !name.contains('/') && !name.contains('.') {
+            let error =
+                Error::new(Step::SeccompProfile, &name, "is no built-in profile, and as a file it needs a slash");
+            let known = || Builtin::ALL.iter().map(|builtin| builtin.name());
+            return Err(match policy::nearest(&name, known()) {
+                Some(near) => error.hint(format!("did you mean {near}?")),
+                None => error.hint(format!("there are {}", known().collect::<Vec<_>>().join(", "))),
+            });
+        }
+        let path = PathBuf::from(&name);
+        let bytes = read_file(&path, MAX_BYTES)?;
+        if !bytes.trim_ascii_start().starts_with(b"{") && bytes.len().is_multiple_of(8) && !bytes.is_empty() {
+            return Ok(Self::Program(Program::load_binary(&bytes).map_err(in_file(&path))?));
+        }
+        let (mut profile, warnings) = load(&bytes, text(matches, "filter"), &context).map_err(in_file(&path))?;
+        allow(&mut profile, &groups, &context).map_err(in_file(&path))?;
+        Ok(Self::Profile { name, profile: Box::new(profile), warnings })
+    }
+
+    fn check(self, strict: bool, out: &mut dyn Write) -> Result<ExitCode> {
+        let Self::Profile { name, profile, mut warnings } = self else { return Err(no_profile()) };
+        warnings.extend(check(&profile));
+        for warning in &warnings {
+            line(out, &format!("{name}: {warning}"))?;
+        }
+        // One that is too long is wrong, too.
+        let program = Program::compile(&profile).map_err(in_file(Path::new(&name)))?;
+        let rules = profile.rules().count();
+        let found = match warnings.len() {
+            0 => "nothing to say against it".to_owned(),
+            count => format!("{count} remark{}", if count == 1 { "" } else { "s" }),
+        };
+        line(out, &format!("{name}: {rules} rules, {} instructions; {found}", program.instructions.len()))?;
+        Ok(ExitCode::from(u8::from(strict && !warnings.is_empty())))
+    }
+
+    fn compile(self, output: &Path, out: &mut dyn Write) -> Result<ExitCode> {
+        let Self::Profile { name, profile, warnings } = self else { return Err(no_profile()) };
+        let program = Program::compile(&profile).map_err(in_file(Path::new(&name)))?;
+        if program.notifies || program.flags.bits() != 0 {
+            let reason = "has flags or a listener, which a compiled program cannot carry";
+            return Err(Error::new(Step::SeccompProfile, name, reason));
+        }
+        std::fs::write(output, program.to_binary()).map_err(|error| {
+            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            Error::errno(Step::Output, output.to_string_lossy(), errno)
+        })?;
+        for warning in &warnings {
+            line(out, &format!("{name}: {warning}"))?;
+        }
+        let (count, output) = (program.instructions.len(), Bytes::from(output));
+        line(out, &format!("{output}: {count} instructions, sha256 {}", program.sha256))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn dump(self, out: &mut dyn Write) -> Result<ExitCode> {
+        let program: Vec<Instruction> = match self {
+            Self::Program(program) => program.instructions.into_owned(),
+            Self::Profile { name, profile, .. } => {
+                Program::compile(&profile).map_err(in_file(Path::new(&name)))?.instructions.into_owned()
+            }
+        };
+        line(out, disassemble(&program, Arch::NATIVE).trim_end())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn explain(self, matches: &ArgMatches, out: &mut dyn Write) -> Result<ExitCode> {
+        let Self::Profile { profile, .. } = self else { return Err(no_profile()) };
+        let name = text(matches, "syscall").unwrap_or_default();
+        let number = name.parse().ok().or_else(|| profile.arch.number(name)).ok_or_else(|| {
+            let error = Error::new(Step::Usage, name, "is no system call of this architecture");
+            let known = crate::layers::seccomp::compiler::names::all(profile.arch).map(|one| one.0);
+            match policy::nearest(name, known) {
+                Some(near) => error.hint(format!("did you mean {near}?")),
+                None => error,
+            }
+        })?;
+        let words = matches.get_many::<String>("args").into_iter().flatten();
+        let given: Vec<u64> = words
+            .map(|word| {
+                number_of(word).ok_or_else(|| Error::new(Step::Usage, word, "is no number such as 16, 0x10 or -1"))
+            })
+            .collect::<Result<_>>()?;
+        let mut args = [0; 6];
+        args[..given.len()].copy_from_slice(&given);
+        line(out, explain(&profile, number, (!given.is_empty()).then_some(args)).trim_end())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn no_profile() -> Error {
+    Error::new(Step::Usage, "", "a compiled program has no rules any more")
+        .hint("it can be dumped; name the profile's JSON")
+}
+
+fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
+    matches.get_one::<String>(name).map(String::as_str)
+}
+
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+    all.iter().map(|one| name(*one)).collect()
+}
+
+/// The values of an option, each parsed; an unknown one is named with its nearest.
+fn values<T>(
+    matches: &ArgMatches,
+    option: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    known: impl Fn() -> Vec<&'static str>,
+) -> Result<Vec<T>> {
+    let words = matches.get_many::<String>(option).into_iter().flatten();
+    let wrong = |word: &String| {
+        let error = Error::new(Step::Usage, format!("--{option}"), format!("there is no {word:?}"));
+        match policy::nearest(word, known().into_iter()) {
+            Some(near) => error.hint(format!("did you mean {near}?")),
+            None => error.hint(format!("there are {}", known().join(", "))),
+        }
+    };
+    words.map(|word| parse(word).ok_or_else(|| wrong(word))).collect()
+}
+
+/// A register's value as people write it: decimal, hexadecimal, octal, or negative.
+fn number_of(word: &str) -> Option<u64> {
+    if let Some(rest) = word.strip_prefix('-') {
+        return Some(number_of(rest)?.wrapping_neg()).filter(|_| !rest.starts_with('-'));
+    }
+    let (digits, radix) = match word.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&word[2..], 16),
+        [b'0', b'o' | b'O', ..] => (&word[2..], 8),
+        [b'0', _, ..] => (&word[1..], 8),
+        _ => (word, 10),
+    };
+    u64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'))
+}
+
+fn line(out: &mut dyn Write, text: &str) -> Result<()> {
+    let wrong = |error: std::io::Error| Error::new(Step::Output, "", error.to_string());
+    writeln!(out, "{}", crate::error::printable(text)).map_err(wrong)
+}
