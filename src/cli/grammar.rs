@@ -201,7 +201,11 @@ const PLAN: &[(&str, &[Flag])] = &[
             ),
             list("allow-connect", "PORT", "Let no TCP port be connected to but what is named so"),
             list("allow-bind", "PORT", "Let no TCP port be bound but what is named so"),
-            value("landlock", "require|auto|off", "What to do without Landlock, which enforces this: refuse, run, not use it"),
+            value(
+                "landlock",
+                "require|auto|off",
+                "What to do without Landlock, which enforces this: refuse, run, not use it",
+            ),
             value("landlock-abi", "N", "Refuse to run with less than this Landlock ABI"),
         ],
     ),
@@ -327,7 +331,9 @@ impl Flag {
         let hint = match self.value {
             Some("DIR") => ValueHint::DirPath,
             Some("PATH" | "PATH[:optional]") => ValueHint::AnyPath,
-            Some(value) if value.starts_with("FILE") || value.contains("|FILE") || value.contains("SRC") => ValueHint::AnyPath,
+            Some(value) if value.starts_with("FILE") || value.contains("|FILE") || value.contains("SRC") => {
+                ValueHint::AnyPath
+            }
             _ => ValueHint::Unknown,
         };
         let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };

@@ -29,11 +29,7 @@ pub fn seccomp(settings: &SeccompSettings, warnings: &mut Vec<String>) -> Option
 }
 
 /// What Landlock allows; `None` when it is off. Whether it may be missing is [`may_be_missing`]'s to say.
-pub fn landlock(
-    settings: &LandlockSettings,
-    network: Network,
-    warnings: &mut Vec<String>,
-) -> Result<Option<Landlock>> {
+pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Vec<String>) -> Result<Option<Landlock>> {
     let paths = |list: &Option<Vec<RulePath>>| -> Option<Vec<PathRule>> {
         list.as_ref().map(|rules| rules.iter().map(RulePath::rule).collect())
     };
@@ -59,6 +55,16 @@ pub fn landlock(
         warnings.push("ports are allowed, but the network is none: --network loopback or host has sockets".into());
     }
     Ok(Some(rules))
+}
+
+/// Says so where a program made in memory could be executed past the list of what may be.
+pub fn memory_programs(landlock: &Landlock, seccomp: Option<&Seccomp>, warnings: &mut Vec<String>) {
+    let filtered = seccomp.is_some_and(|seccomp| !matches!(seccomp.profile, SeccompProfile::Binary(_)));
+    if landlock.execute.is_some() && !filtered {
+        warnings.push(
+            "what may be executed is listed, but only a seccomp profile can refuse programs made in memory".into(),
+        );
+    }
 }
 
 /// Whether a run does with as much Landlock as the kernel has.

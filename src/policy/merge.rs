@@ -4,11 +4,11 @@
 //! mounts (one with the same destination replaces), environment, devices, masked and read-only paths, capabilities, limits
 //! by name, seccomp's groups, Landlock's lists, and what may be degraded. Nothing above can take a mask away.
 
+use super::rules::LandlockMode;
 use super::settings::{
     BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ScratchSettings,
     SeccompSettings, Settings, StdioSettings, UserSettings,
 };
-use super::rules::LandlockMode;
 
 impl Settings {
     /// These settings with those of `over` on top.
@@ -124,11 +124,7 @@ impl CapabilitySettings {
 impl SeccompSettings {
     fn overlaid_with(self, over: Self) -> Self {
         let Self { profile, allow, strict } = self;
-        Self {
-            profile: over.profile.or(profile),
-            allow: joined(allow, over.allow),
-            strict: over.strict.or(strict),
-        }
+        Self { profile: over.profile.or(profile), allow: joined(allow, over.allow), strict: over.strict.or(strict) }
     }
 }
 

@@ -69,6 +69,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     let landlock = confinement::landlock(&settings.landlock, network, &mut warnings)?;
     if let Some(rules) = &landlock {
         confinement::forbid_writable_programs(rules, &mut mounts)?;
+        confinement::memory_programs(rules, seccomp.as_ref(), &mut warnings);
     }
 
     let cwd = match (&settings.cwd, &settings.workspace, &root) {

@@ -29,7 +29,8 @@ pub enum SeccompChoice {
 const UNCONFINED: &str = "unconfined";
 
 impl Value for SeccompChoice {
-    const WHAT: &'static str = "a seccomp profile: default, strict, docker, unconfined, or a file (with a slash in it, or .json)";
+    const WHAT: &'static str =
+        "a seccomp profile: default, strict, docker, unconfined, or a file (with a slash in it, or .json)";
     const BINARY: bool = true;
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {

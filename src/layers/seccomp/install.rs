@@ -37,6 +37,7 @@ pub fn prepare(plan: &Plan) -> Result<Option<PreparedSeccomp>> {
         network: plan.namespaces.network,
         groups: &groups,
         capabilities: &plan.capabilities,
+        listed_programs: plan.landlock.as_ref().is_some_and(|landlock| landlock.execute.is_some()),
         strict: wanted.strict,
     })?;
     if program.notifies {
