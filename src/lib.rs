@@ -4,6 +4,7 @@
 //! processes and at its end into a [`report::Report`]. The modules, from the doors down to the floor:
 //!
 //! - `policy`: policy files and flags become a plan, or an error that names the field.
+//! - [`doctor`]: tries what this host can do, and names the way out.
 //! - [`sandbox`]: the start-up sequence, in the parent and in the child, and supervision. Its first screen is the theory of
 //!   operation.
 //! - `layers`: one file per layer of confinement, each with a half that prepares and a half that applies.

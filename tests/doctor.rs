@@ -66,9 +66,17 @@ impl Place {
         let path = std::env::temp_dir().join(format!("stockade-test-{test}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_stockade"), path.join("stockade")).unwrap();
-        fs::set_permissions(path.join("stockade"), fs::Permissions::from_mode(0o755)).unwrap();
-        Self(path)
+        let place = Self(path);
+        place.copy(Path::new(env!("CARGO_BIN_EXE_stockade")), "stockade", 0o755);
+        place
+    }
+
+    /// By another process: a descriptor of ours, open for writing, would be inherited by what other tests start meanwhile, and
+    /// a program that somebody can write to cannot be executed.
+    fn copy(&self, from: &Path, name: &str, mode: u32) {
+        let copied = Command::new("cp").arg(from).arg(self.0.join(name)).status().unwrap();
+        assert!(copied.success());
+        fs::set_permissions(self.0.join(name), fs::Permissions::from_mode(mode)).unwrap();
     }
 
     fn path(&self) -> &Path {
@@ -80,9 +88,9 @@ impl Place {
     }
 
     fn script(&self, name: &str, text: &str, mode: u32) {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let source = self.0.join(format!("{name}.source"));
+        fs::write(&source, text).unwrap();
+        self.copy(&source, name, mode);
     }
 
     /// The examination made by a shell command in which `$DOCTOR` is `stockade doctor --json` and `$NOBODY` becomes an
@@ -408,7 +416,7 @@ fn a_filter_of_an_enclosing_container_is_named_as_the_cause() {
             assert_eq!(seen.state("user_namespace"), "ok", "{rule}");
         }
         // Each system call of the first group.
-        for (rule, name) in [("434=38", "pidfd"), ("437=38", "openat2"), ("436=38", "close_range")] {
+        for (rule, name) in [("424=38", "pidfd"), ("437=38", "openat2"), ("436=38", "close_range")] {
             let seen = filtered(rule);
             seen.must_refuse();
             assert_eq!(seen.state(name), "missing", "{rule}: {}", seen.finding(name));
@@ -482,24 +490,69 @@ fn a_tmpfs_is_not_taken_for_a_cgroup() {
     assert_eq!(fs::read_to_string(left).unwrap(), "cgroup.controllers\ncgroup.subtree_control\n");
 }
 
-/// Delegates a cgroup with its controllers to nobody, by the very command the doctor names.
+/// Hands a cgroup to nobody by the very command the doctor names.
 #[test]
-fn the_named_command_makes_budgets_possible() {
+fn the_named_command_delegates_a_cgroup() {
     let place = Place::new("delegate");
     let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
     skip_unless!(is_root() && v2.contains("memory"), "takes root and a cgroup v2 with controllers");
-    skip_unless!(!Path::new("/sys/fs/cgroup/stockade").exists(), "the cgroup /sys/fs/cgroup/stockade is in use");
+    skip_unless!(!Path::new("/sys/fs/cgroup/user-65534").exists(), "the cgroup /sys/fs/cgroup/user-65534 is in use");
     skip_unless!(!Path::new("/run/systemd/system").exists(), "systemd manages the cgroups here");
     let before = place.examine("$NOBODY $DOCTOR");
-    assert_eq!(before.state("budget_memory"), "missing");
-    let remedy = before.text("budget_memory", "remedy").replace("PID", "$$");
+    assert_eq!(before.state("cgroup_delegation"), "missing");
+    let remedy = before.text("cgroup_delegation", "remedy").replace("PID", "$$");
     let (command, _who) = remedy.split_once("  # ").unwrap();
     let seen = place.examine(&format!("{command}; exec $NOBODY $DOCTOR"));
-    let removed = fs::remove_dir("/sys/fs/cgroup/stockade");
-    for name in ["cgroup_delegation", "budget_memory", "budget_cpu", "budget_pids"] {
-        assert_eq!(seen.state(name), "ok", "{command}: {}", seen.finding(name));
-    }
+    let removed = fs::remove_dir("/sys/fs/cgroup/user-65534");
+    assert_eq!(seen.state("cgroup_delegation"), "ok", "{command}: {}", seen.finding("cgroup_delegation"));
     removed.expect("the doctor left nothing in the cgroup");
+}
+
+/// A run is the last word on every finding.
+#[test]
+fn runs_agree() {
+    let place = Place::new("runs");
+    for caller in callers() {
+        let seen = place.examine(&format!("{caller} $DOCTOR"));
+        let runs = |options: &str| place.shell(&format!("{caller} $PLACE/stockade run {options} -- /bin/true"));
+        let default = runs("");
+        assert_eq!(default.status.success(), seen.code == Some(0), "{}\n{:#}", text(&default.stderr), seen.json);
+        for (name, options) in [
+            ("budget_memory", "-m 64M"),
+            ("budget_cpu", "--cpus 0.5"),
+            ("budget_pids", "--pids-limit 50"),
+            ("time_namespace", "--time-namespace"),
+            ("sysfs", "--sysfs"),
+            ("subordinate_ids", "--subuid"),
+            ("idmapped_tmp", "--rw $PLACE"),
+        ] {
+            // Nobody needs an idmapped mount but root.
+            if (name, *caller) == ("idmapped_tmp", "$NOBODY") || (name == "idmapped_tmp" && !is_root()) {
+                continue;
+            }
+            let run = runs(options);
+            let (works, said) = (run.status.success(), text(&run.stderr));
+            assert_eq!(works, seen.state(name) == "ok", "{options} as {caller:?}: {said}\n{}", seen.finding(name));
+        }
+    }
+}
+
+/// What keeps the doctor from saying that a default run can be enforced keeps one from being run.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_the_doctor_calls_required_is() {
+    let place = Place::new("required");
+    skip_unless!(succeeds("/usr/bin/python3 -c 'import ctypes'"), "no python3 with ctypes");
+    place.script("filter.py", FILTER, 0o644);
+    // clone3, keyctl, fsopen, move_mount, mount_setattr, pivot_root, openat2, close_range, sethostname,
+    // landlock_create_ruleset, seccomp.
+    for rule in ["435=38", "250=1", "430=1", "429=1", "442=1", "155=1", "437=38", "436=38", "170=1", "444=38", "317=38"]
+    {
+        let filtered = format!("exec /usr/bin/python3 $PLACE/filter.py {rule} -- ");
+        place.examine(&format!("{filtered} $DOCTOR")).must_refuse();
+        let run = place.shell(&format!("{filtered} $PLACE/stockade run -- /bin/true"));
+        assert!(!run.status.success(), "{rule}: {}", text(&run.stderr));
+    }
 }
 
 /// Only in a guest of its own: the setting is the whole machine's.

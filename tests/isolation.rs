@@ -404,7 +404,7 @@ print(f"keepcaps={libc.prctl(8, 1, 0, 0, 0)}", flush=True)
 fn an_added_capability_is_the_only_one() {
     for_each_caller(|caller| {
         let inside = Run::new(caller)
-            .opts(["--cap-add", "NET_BIND_SERVICE"])
+            .opts(["--cap-add", "NET_BIND_SERVICE", "--network", "loopback"])
             .python(&attack(
                 r#"
 import socket
@@ -423,6 +423,7 @@ attempt("chown", lambda: os.chown("/tmp", 0, 0))
         assert_eq!(inside.value("port80"), "OK");
         assert_ne!(inside.value("chown"), "OK");
         let without = Run::new(caller)
+            .opts(["--network", "loopback"])
             .python(&attack("import socket\nattempt('port80', lambda: socket.socket().bind(('127.0.0.1', 80)))"))
             .go();
         assert_ne!(without.expect(0).value("port80"), "OK", "it takes the capability");

@@ -519,7 +519,6 @@ const ODD: &[(&str, &str)] = &[
     ("nice", "import os; os.nice(10)"),
     ("leaked descriptors", "import os\nfor n in range(100): os.dup2(0, 100 + n, inheritable=True)"),
     ("a deleted directory", "import os, tempfile\nd = tempfile.mkdtemp(); os.chdir(d); os.rmdir(d)"),
-    ("a child of its own", "import os\nif os.fork() == 0:\n    os._exit(0)"),
     ("a dead parent", "import os\nos.setsid()"),
     ("an alarm", "import signal; signal.alarm(600)"),
     ("dead-parent signal", "import ctypes; ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)"),
@@ -537,6 +536,19 @@ fn odd_surroundings_change_nothing() {
             assert_eq!(outcome.text(), "out\nx\n", "{name}: {outcome}");
             assert_eq!(outcome.stderr, "err\n", "{name}");
             outcome.expect(3).expect_status("nonzero");
+        }
+    });
+}
+
+#[test]
+fn children_that_came_with_the_process_are_left_alone() {
+    for_each_caller(|caller| {
+        let ended = "import os\nif os.fork() == 0: os._exit(0)";
+        let running = "import os, time\nif os.fork() == 0:\n    os.closerange(0, 3); time.sleep(1); os._exit(0)";
+        for prepare in [ended, running] {
+            // The test is the one that adopts it in the end.
+            let outcome = Run::new(caller).after_python(prepare).sh("sleep 0.1; exit 3").with_orphans().go();
+            outcome.expect(3);
         }
     });
 }

@@ -379,7 +379,7 @@ fn flags_that_are_locked_in_a_user_namespace_are_carried_over() {
         "mount -t tmpfs -o nosuid,nodev,noexec,mode=777 x $TMPDIR && cp /bin/true $TMPDIR/t && chmod 755 $TMPDIR/t";
     for_each_caller(|caller| {
         let wrapper = format!(
-            "{prepare} && exec unshare -Ur \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'ls /data; /data/t; echo $?'"
+            "{prepare} && exec unshare -U --map-user=1000 --map-group=1000 \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'ls /data; /data/t; echo $?'"
         );
         let dir = idmappable_dir(caller);
         // TMPDIR is the run's own; the mounts live and die with the outer namespaces.
@@ -391,7 +391,7 @@ fn flags_that_are_locked_in_a_user_namespace_are_carried_over() {
 #[test]
 fn a_writable_mount_of_a_read_only_one_stays_read_only() {
     for_each_caller(|caller| {
-        let wrapper = "mount -t tmpfs -o ro x $TMPDIR && exec unshare -Ur \"$@\" -v $TMPDIR:/data:rw -- /bin/sh -c 'touch /data/x || echo refused'";
+        let wrapper = "mount -t tmpfs -o ro x $TMPDIR && exec unshare -U --map-user=1000 --map-group=1000 \"$@\" -v $TMPDIR:/data:rw -- /bin/sh -c 'touch /data/x || echo refused'";
         let outcome = Run::new(caller).via(["unshare", "-Urm", "/bin/sh", "-c", wrapper, "sh"]).go();
         assert!(outcome.code() == 125 || outcome.text() == "refused\n", "{outcome}");
     });
@@ -401,7 +401,7 @@ fn a_writable_mount_of_a_read_only_one_stays_read_only() {
 fn mounts_below_a_read_only_bind_are_read_only_too() {
     for_each_caller(|caller| {
         let wrapper = "mount -t tmpfs x $TMPDIR && mkdir $TMPDIR/sub && mount -t tmpfs -o mode=777 y $TMPDIR/sub && \
-                       exec \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'touch /data/sub/x || echo refused'";
+                       exec unshare -U --map-user=1000 --map-group=1000 \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'touch /data/sub/x || echo refused'";
         let outcome = Run::new(caller).via(["unshare", "-Urm", "/bin/sh", "-c", wrapper, "sh"]).go();
         assert_eq!(outcome.text(), "refused\n", "{outcome}");
     });
@@ -452,7 +452,7 @@ fn subordinate_ids_come_from_the_callers_ranges() {
             "--",
             "sh",
             "-c",
-            "id -u; cat /proc/self/uid_map; touch mine theirs; chown 5:5 theirs; setpriv --reuid=7 --regid=7 --clear-groups id -u",
+            "id -u; cat /proc/self/uid_map; touch mine theirs; chown 5:5 theirs; /usr/bin/python3 -c 'import os; os.setgroups([]); os.setresgid(7, 7, 7); os.setresuid(7, 7, 7); print(os.getuid())'",
         ],
     );
     assert_eq!(outcome.0, 0, "{}", outcome.1);

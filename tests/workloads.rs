@@ -10,7 +10,7 @@ use common::host::{busybox_rootfs, idmappable_dir};
 use common::{Caller, Outcome, Run, TempDir, for_each_caller, has_program, outside, set_mode, skip, text};
 
 fn python(caller: Caller, program: &str) -> Outcome {
-    Run::new(caller).cmd([common::PYTHON, "-c", program]).go().expect(0)
+    Run::new(caller).opts(["--network", "loopback"]).cmd([common::PYTHON, "-c", program]).go().expect(0)
 }
 
 #[test]
@@ -92,7 +92,7 @@ Promise.all([1, 2, 3].map(square)).then(async squares => {
     fetch('http://127.0.0.1:' + server.address().port).then(r => r.text()).then(t => { console.log(t); server.close(); }));
 });
 ";
-        let outcome = Run::new(caller).cmd(["node", "-e", program]).go().expect(0);
+        let outcome = Run::new(caller).opts(["--network", "loopback"]).cmd(["node", "-e", program]).go().expect(0);
         assert_eq!(outcome.text(), "1,4,9 content a\nchild 4 z\nserved\n");
     });
 }
@@ -205,7 +205,7 @@ fn cargo_build_offline() {
 fn two_hundred_processes_at_once() {
     for_each_caller(|caller| {
         let script =
-            "i=0; while [ $i -lt 200 ]; do sleep 0.5 & i=$((i+1)); done; ls -d /proc/[0-9]* | wc -l; wait; echo done";
+            "i=0; while [ $i -lt 200 ]; do sleep 2 & i=$((i+1)); done; ls -d /proc/[0-9]* | wc -l; wait; echo done";
         let outcome = Run::new(caller).sh(script).go().expect(0);
         let lines = outcome.lines();
         assert!(lines[0].parse::<u32>().unwrap() >= 200, "{outcome}");

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::plan::{Bytes, IdMapping, Keep, Mount, MountKind, Network, Plan, Root};
+use crate::plan::{Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, Plan, Root, Seccomp, SeccompProfile};
 
 /// The whole plan. Every line is `indentation name value`; values are escaped.
 pub fn text(plan: &Plan) -> String {
@@ -91,8 +91,37 @@ fn isolation(plan: &Plan, out: &mut Text) {
         out.line("hostname", quoted(hostname));
     }
     out.line("pid 1", if plan.init { "init" } else { "the command" });
+    out.line("seccomp", plan.seccomp.as_ref().map_or("none".into(), seccomp));
+    out.line("landlock", plan.landlock.as_ref().map_or("none".into(), landlock));
     let degraded: Vec<&str> = plan.allow_degraded.iter().map(|facility| facility.name()).collect();
     out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });
+}
+
+fn seccomp(seccomp: &Seccomp) -> String {
+    let profile = match &seccomp.profile {
+        SeccompProfile::Builtin(name) => format!("built-in {name}"),
+        SeccompProfile::File(path) => format!("profile {}", quoted(path)),
+        SeccompProfile::Binary(path) => format!("program {}", quoted(path)),
+    };
+    let allow = if seccomp.allow.is_empty() { String::new() } else { format!(", and {}", seccomp.allow.join(" ")) };
+    format!("{profile}{allow}{}", if seccomp.strict { ", strictly" } else { "" })
+}
+
+fn landlock(landlock: &Landlock) -> String {
+    let mut text = format!("ABI {} or later", landlock.minimum_abi);
+    for (what, rules) in [("read", &landlock.read), ("write", &landlock.write), ("execute", &landlock.execute)] {
+        if let Some(rules) = rules {
+            let paths: Vec<String> = rules.iter().map(|rule| quoted(&rule.path)).collect();
+            let _ = write!(text, ", {what} only {}", if paths.is_empty() { "nothing".into() } else { paths.join(" ") });
+        }
+    }
+    for (what, ports) in [("connect to", &landlock.connect_tcp), ("bind", &landlock.bind_tcp)] {
+        if let Some(ports) = ports {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            let _ = write!(text, ", {what} only {}", if ports.is_empty() { "nothing".into() } else { ports.join(" ") });
+        }
+    }
+    text
 }
 
 fn files(plan: &Plan, out: &mut Text) {

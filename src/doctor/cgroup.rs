@@ -35,7 +35,7 @@ const ROOT: &str = "/sys/fs/cgroup";
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let hierarchy = Hierarchy::look();
     let systemd = systemd();
-    let delegation = match &hierarchy.own {
+    let delegation = match &hierarchy.place {
         Some(own) => delegation(own, &hierarchy, patient, systemd.state == State::Ok),
         None if hierarchy.v2.is_some() => DELEGATION.missing("this process's own cgroup is not in what is mounted"),
         None => DELEGATION.missing("there is no cgroup v2 to make one in"),
@@ -55,8 +55,8 @@ struct Hierarchy {
     v2: Option<PathBuf>,
     /// Controllers that a v1 hierarchy has taken, and v2 therefore cannot have.
     v1: Vec<String>,
-    /// This process's own directory in v2.
-    own: Option<PathBuf>,
+    /// Where runs of this caller get their cgroups: as root below the mount, otherwise below the caller's own.
+    place: Option<PathBuf>,
     /// Controllers that are available there.
     controllers: Vec<String>,
 }
@@ -68,14 +68,18 @@ impl Hierarchy {
         let usual = V2Mount { at: ROOT.into(), root: "/".into() };
         let v2 = mounts.into_iter().chain([usual]).find(|mount| is_v2(&mount.at));
         let (own_path, v1) = memberships(&kernel_text("/proc/self/cgroup").unwrap_or_default());
-        let own = v2.as_ref().zip(own_path).map(|(v2, path)| v2.below(&path)).filter(|own| is_v2(own));
+        let place = match &v2 {
+            Some(v2) if geteuid().is_root() => Some(v2.at.clone()),
+            Some(v2) => own_path.map(|path| v2.below(&path)).filter(|own| is_v2(own)),
+            None => None,
+        };
         let v2 = v2.map(|mount| mount.at);
-        let controllers = own
+        let controllers = place
             .as_ref()
             .and_then(|own| kernel_text(own.join("cgroup.controllers")))
             .map(|text| text.split_ascii_whitespace().map(str::to_owned).collect())
             .unwrap_or_default();
-        Self { v2, v1, own, controllers }
+        Self { v2, v1, place, controllers }
     }
 }
 
@@ -216,11 +220,10 @@ fn delegate(hierarchy: &Hierarchy) -> String {
         .filter(|controller| available.split_ascii_whitespace().any(|name| name == *controller))
         .map(|controller| format!("+{controller} "))
         .collect();
+    let (mount, uid) = (mount.display(), geteuid());
     format!(
-        "cd {} && mkdir stockade && echo {enable}>cgroup.subtree_control && chown -R {} stockade && \
-         echo PID >stockade/cgroup.procs  # as root; PID is your shell's",
-        mount.display(),
-        geteuid()
+        "cd {mount} && mkdir user-{uid} && echo {enable}>cgroup.subtree_control && chown -R {uid} user-{uid} && \
+         echo PID >user-{uid}/cgroup.procs  # as root; PID is your shell's"
     )
 }
 
@@ -235,31 +238,44 @@ fn way_in(patient: &Patient, systemd: bool) -> Option<&'static str> {
 
 fn budget(subject: &Subject, controller: &str, hierarchy: &Hierarchy, delegation: &Finding) -> Finding {
     let has = |names: &[String]| names.iter().any(|name| name == controller);
-    // cpuacct is v1's other half of cpu.
     if has(&hierarchy.v1) {
         return subject.missing(format!("a cgroup v1 hierarchy has the {controller} controller")).remedy(UNIFY);
     }
-    let Some(own) = &hierarchy.own else { return subject.missing("there is no cgroup v2").remedy(MOUNT) };
+    let Some(place) = &hierarchy.place else { return subject.missing("there is no cgroup v2").remedy(MOUNT) };
+    if !geteuid().is_root() {
+        return subject
+            .missing("this version can give budgets to runs of root only")
+            .remedy(format!("sudo stockade run …  # or run without it: --allow-degraded {controller}"));
+    }
+    if place != Path::new(ROOT) {
+        return subject.missing(format!("cgroup v2 is at {}, and not at {ROOT}", place.display())).remedy(MOUNT);
+    }
     if !has(&hierarchy.controllers) {
-        return subject.missing(format!("{} has no {controller} controller", own.display())).remedy(
-            "mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu io memory pids\\n' \
-             >/etc/systemd/system/user@.service.d/delegate.conf && systemctl daemon-reload  # as root; then log in again",
-        );
+        return subject
+            .missing(format!("{ROOT} has no {controller} controller"))
+            .remedy(format!("boot without cgroup_disable={controller}; in a container: have the engine delegate it"));
     }
     if !matches!(delegation.state, State::Ok | State::Degraded) {
         let finding = subject.missing("the controller is there, but no cgroup can be made for runs");
         return Finding { remedy: delegation.remedy.clone(), ..finding };
     }
-    let control = own.join("cgroup.subtree_control");
+    let control = place.join("cgroup.subtree_control");
     let enabled =
         kernel_text(&control).is_some_and(|text| text.split_ascii_whitespace().any(|name| name == controller));
     if enabled {
-        return subject.ok("enabled for cgroups below this one");
+        return subject.ok("enabled for cgroups of runs");
     }
-    match access(&control, AccessFlags::W_OK) {
-        Ok(()) => subject.ok(format!("can be enabled in {}", control.display())),
-        Err(errno) => subject.missing(format!("{}: {}", control.display(), words(errno))),
+    if let Err(errno) = access(&control, AccessFlags::W_OK) {
+        return subject.missing(format!("{}: {}", control.display(), words(errno)));
     }
+    // The kernel enables nothing below a cgroup with processes in it, but for the root of all, which alone has no type.
+    let inner = place.join("cgroup.type").exists();
+    if inner && kernel_text(place.join("cgroup.procs")).is_some_and(|processes| !processes.is_empty()) {
+        return subject.missing(format!("cannot be enabled: there are processes in {ROOT} itself")).remedy(format!(
+            "mkdir {ROOT}/init && for p in $(cat {ROOT}/cgroup.procs); do echo $p >{ROOT}/init/cgroup.procs; done"
+        ));
+    }
+    subject.ok("can be enabled for cgroups of runs")
 }
 
 /// Connects to the manager that could make cgroups: the system's for root, the user's own otherwise.

@@ -15,9 +15,9 @@ const fn subject(name: &'static str, title: &'static str, required: bool, withou
 }
 
 const LANDLOCK: Subject =
-    subject("landlock", "Landlock", true, "runs go without the Landlock layer, and are refused where it is required");
+    subject("landlock", "Landlock", true, "runs are refused unless --allow-degraded landlock is given");
 const SECCOMP: Subject =
-    subject("seccomp", "seccomp filter", true, "runs go without a system call filter, or are refused");
+    subject("seccomp", "seccomp filter", true, "runs are refused unless --seccomp unconfined is given");
 const NOTIFY: Subject =
     subject("seccomp_notify", "seccomp user notification", false, "denied system calls are not listed in reports");
 const KEYRING: Subject =
@@ -44,6 +44,9 @@ const ABIS: [(u32, &str, &str); 9] = [
 
 const NEWEST_ABI: u32 = ABIS[ABIS.len() - 1].0;
 
+/// What the default policy asks for.
+const OLDEST_ABI: u32 = 2;
+
 fn landlock(patient: &Patient) -> Finding {
     let abi = match landlock::abi() {
         Ok(abi) => abi,
@@ -62,6 +65,11 @@ fn landlock(patient: &Patient) -> Finding {
         ["no_new_privs", "landlock_create_ruleset", "landlock_restrict_self", "a denied directory could be opened"];
     if let Err(stumble) = trial::attempt(Setup::default(), deny_reading_directories) {
         return patient.stumbled(&LANDLOCK, &stumble, &steps);
+    }
+    if abi < OLDEST_ABI {
+        return LANDLOCK
+            .missing(format!("ABI {abi}, enforced; the default policy asks for {OLDEST_ABI}"))
+            .remedy("install Linux 5.19 or later");
     }
     let lacks: Vec<_> = ABIS.iter().filter(|(since, ..)| *since > abi).map(|(_, _, what)| *what).collect();
     if lacks.is_empty() {

@@ -1,6 +1,7 @@
 //! The kernel and the system calls that every run makes.
 
 use std::ffi::CStr;
+use std::os::fd::AsFd as _;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -8,7 +9,8 @@ use nix::sys::stat::Mode;
 
 use super::trial::{self, Setup, words};
 use super::{Finding, Group, Patient, Subject};
-use crate::sys::{mount, process};
+use crate::sys::mount;
+use crate::sys::process::{self, Cloned};
 
 const fn subject(name: &'static str, title: &'static str) -> Subject {
     Subject { name, group: Group::Kernel, title, required: true, without: "no run is possible" }
@@ -16,7 +18,7 @@ const fn subject(name: &'static str, title: &'static str) -> Subject {
 
 const VERSION: Subject = subject("kernel_version", "kernel version");
 const CLONE3: Subject = subject("clone3", "clone3 with a pidfd");
-const PIDFD: Subject = subject("pidfd", "pidfd_open, pidfd_send_signal");
+const PIDFD: Subject = subject("pidfd", "signals through a pidfd");
 const OPENAT2: Subject = subject("openat2", "openat2 within a root");
 const CLOSE_RANGE: Subject = subject("close_range", "close_range, close-on-exec");
 
@@ -71,9 +73,17 @@ fn call(patient: &Patient, subject: &Subject, since: &str, tried: Result<(), Opt
     Finding { remedy: remedy.or(Some(UPGRADE.into())), ..subject.missing(format!("{said}: {why}")) }
 }
 
+/// Signal 0 to a child that has ended or is about to.
 fn pidfd() -> Result<(), Errno> {
-    let own = process::pidfd_open(nix::unistd::getpid())?;
-    process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&own), 0)
+    match process::clone3(0, None)? {
+        Cloned::Child => process::exit(0),
+        Cloned::Parent { pid, pidfd } => {
+            let sent = process::pidfd_send_signal(pidfd.as_fd(), 0);
+            let _ = process::wait4(pid);
+            // Reaped already where the caller ignores SIGCHLD.
+            if sent == Err(Errno::ESRCH) { Ok(()) } else { sent }
+        }
+    }
 }
 
 /// `..` must not lead out of the root of the lookup.

@@ -1,6 +1,6 @@
 //! The doctor: tries on this host, for real, everything that a run needs or may be asked for.
 //!
-//! Each probe does the thing itself, most of them in a short-lived child in namespaces of its own ([`trial`]), with the same
+//! Each probe does the thing itself, most of them in a short-lived child in namespaces of its own (`trial`), with the same
 //! layers as a run. What files say (sysctls, `/proc/self/status`) is only used to explain a failure and to name the way out.
 
 mod blockers;

@@ -140,7 +140,10 @@ pub(super) fn attempt_with(
                 write(&go, b"!").map(drop).map_err(|_| Stumble::Died) // EPIPE: it is gone
             });
             if started.is_err() || !ends_within(&pidfd, PATIENCE) {
-                let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
+                // It has not ended, so that its pid is still its own.
+                if process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL).is_err() {
+                    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+                }
                 // A process in an uninterruptible wait does not die now: then it is left to init.
                 if ends_within(&pidfd, Duration::from_secs(1)) {
                     let _ = process::wait4(pid);

@@ -246,10 +246,11 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
 /// A user namespace in which the host ids `owner` are those of the sandbox: what an idmapped mount takes.
 pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
     let failed = |errno| Error::errno(Step::Identity, "user namespace of the idmapped mounts", errno);
+    let parent = nix::unistd::getpid();
     match process::clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
         Cloned::Child => loop {
             // Only its namespace is wanted. The parent kills it; should the parent die first, so does this.
-            if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid().as_raw() == 1 {
+            if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid() != parent {
                 process::exit(1);
             }
             nix::unistd::pause();
@@ -262,7 +263,10 @@ pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
                 write_file(&proc_pid, "gid_map", &line(owner.1, users.host_gid))?;
                 openat(&proc_pid, "ns/user", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)
             })();
-            let _ = process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&pidfd), libc::SIGKILL);
+            // A filter that knows no pidfds must not leave us waiting for ever; the pid is its own until it is waited for.
+            if process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&pidfd), libc::SIGKILL).is_err() {
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            }
             let _ = process::wait4(pid);
             result
         }

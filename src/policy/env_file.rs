@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::file;
+use super::load::MAX_LIST;
 use super::settings::EnvSettings;
 use super::value::{EnvName, EnvPattern, EnvValue, Value};
 use crate::error::{Error, Result, Step};
@@ -10,6 +11,9 @@ use crate::plan::Bytes;
 
 /// Adds one `-e` or one line; the latest word about a variable counts.
 pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String> {
+    if env.set.len() + env.pass.len() >= MAX_LIST {
+        return Err(format!("more than {MAX_LIST} variables"));
+    }
     match text.iter().position(|byte| *byte == b'=') {
         Some(at) => {
             let name = EnvName::parse(&text[..at])?;
@@ -32,7 +36,7 @@ pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String
 
 /// Adds every line of a file, and tells which file that was: as named, and as it really is.
 pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<[PathBuf; 2]> {
-    let file = file::read(Step::Usage, path, base)?;
+    let file = file::read(file::ENVIRONMENT, path, base)?;
     for (index, line) in file.bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.is_empty() || line.starts_with(b"#") {
             continue;

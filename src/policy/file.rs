@@ -11,8 +11,20 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
-/// Largest file that is read.
-pub const MAX_BYTES: u64 = 1 << 20;
+/// What a file is for, and how large it may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Purpose {
+    /// The step that reading it belongs to.
+    pub step: Step,
+    /// Most that it may hold, in KiB.
+    pub max_kib: u64,
+}
+
+/// A policy. Its parser takes up to 50 ms and 16 MiB for the worst that fits in this.
+pub const POLICY: Purpose = Purpose { step: Step::Policy, max_kib: 128 };
+
+/// An environment file.
+pub const ENVIRONMENT: Purpose = Purpose { step: Step::Usage, max_kib: 1024 };
 
 /// A file that was read.
 #[derive(Debug)]
@@ -25,9 +37,10 @@ pub struct TrustedFile {
     pub path: PathBuf,
 }
 
-/// The contents of a regular file of at most [`MAX_BYTES`] that only root or the caller can write. Never blocks: a FIFO or
+/// The contents of a regular file that is not too large and that only root or the caller can write. Never blocks: a FIFO or
 /// a device is refused, not waited for. A relative path starts in `base`.
-pub fn read(step: Step, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
+pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
+    let Purpose { step, max_kib } = purpose;
     let object = Bytes::from(path).to_string();
     let errno = |errno: Errno| Error::errno(step, object.clone(), errno);
     let refused = |reason: &str| Error::new(step, object.clone(), reason);
@@ -56,15 +69,17 @@ pub fn read(step: Step, path: &Path, base: Option<&Path>) -> Result<TrustedFile>
     }
     others_cannot_write(&stat, &fstat(&directory).map_err(errno)?)
         .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod o-w` it, or copy it"))?;
-    if stat.st_size as u64 > MAX_BYTES {
-        return Err(refused("is larger than 1 MiB"));
+    let too_large = || refused(&format!("is larger than {max_kib} KiB"));
+    let max = max_kib * 1024;
+    if stat.st_size as u64 > max {
+        return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(stat.st_size as usize + 1);
-    let read = File::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    let read = File::from(file).take(max + 1).read_to_end(&mut bytes);
     read.map_err(|error| errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
     // It may have grown, and some files of /proc say they are empty.
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(refused("is larger than 1 MiB"));
+    if bytes.len() as u64 > max {
+        return Err(too_large());
     }
     Ok(TrustedFile { bytes, named, path: real })
 }

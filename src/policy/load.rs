@@ -13,8 +13,8 @@ use crate::plan::Bytes;
 /// How many files may stand on each other by `extends`.
 const MAX_DEPTH: usize = 8;
 
-/// How many mounts, devices or paths one policy may name. Each costs microseconds at every start.
-const MAX_LIST: usize = 1_000;
+/// How many mounts, devices, paths or variables one policy may name. Each costs microseconds at every start.
+pub const MAX_LIST: usize = 1_000;
 
 /// All layers merged, and the files they came from.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Loaded {
     fn add(&mut self, reference: &OsStr, base: Option<&Path>, below: &mut Vec<PathBuf>) -> Result<()> {
         let is_file = reference.as_bytes().contains(&b'/') || reference.as_bytes().ends_with(b".toml");
         if is_file {
-            let file = file::read(Step::Policy, Path::new(reference), base)?;
+            let file = file::read(file::POLICY, Path::new(reference), base)?;
             let name = Bytes::from(reference).to_string();
             if below.contains(&file.path) {
                 return Err(Error::new(Step::Policy, name, "extends itself"));
@@ -111,6 +111,11 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     ];
     if let Some((field, count)) = lists.into_iter().find(|(_, count)| *count > MAX_LIST) {
         return Err(fail(field)(format!("{count} entries, more than {MAX_LIST}")));
+    }
+    for (field, paths) in [("masked_paths", &settings.masked_paths), ("readonly_paths", &settings.readonly_paths)] {
+        if paths.iter().any(|path| path.0 == "/".into()) {
+            return Err(fail(field)("\"/\" is everything".into()));
+        }
     }
     let mut destinations = HashSet::new();
     for (index, mount) in settings.mounts.iter_mut().enumerate() {

@@ -116,15 +116,15 @@ impl TryFrom<MountTable> for MountRequest {
             }
         };
         if let Some(destination) = &request.destination {
-            allowed(destination)?;
+            allowed(&destination.0)?;
         }
         Ok(request)
     }
 }
 
 /// Whether people may mount there. `/` is what `--rootfs` is for; /proc and /dev are always the sandbox's own.
-fn allowed(destination: &SandboxPath) -> Result<(), String> {
-    let path = destination.0.as_bytes();
+pub(super) fn allowed(destination: &Bytes) -> Result<(), String> {
+    let path = destination.as_bytes();
     match path {
         b"/" => Err("nothing can be mounted over /: use rootfs".into()),
         b"/dev" => Err("/dev is always the sandbox's own: use devices".into()),
@@ -268,7 +268,7 @@ impl MountRequest {
             source.anchor(base)?;
             if self.destination.is_none() {
                 let destination = SandboxPath::parse(source.0.as_bytes())?;
-                allowed(&destination)?;
+                allowed(&destination.0)?;
                 self.destination = Some(destination);
             }
         }

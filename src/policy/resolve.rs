@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use sha2::{Digest as _, Sha256};
 
 use super::environment::{self, MAX_STRING};
-use super::mount::{MountRequest, RequestKind, WORKSPACE};
+use super::mount::{self, MountRequest, RequestKind, WORKSPACE};
 use super::settings::{ProcView, Settings};
 use super::value::{HostPath, Hostname, Limit, SandboxPath};
 use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
-    Budget, Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Landlock, Mount, Namespaces, Network,
-    OutputLimit, Plan, Root, ScratchLimit, Seccomp, SeccompProfile, Stdio, hex,
+    Budget, Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Landlock, Mount, MountKind, Namespaces,
+    Network, OutputLimit, Plan, Root, ScratchLimit, Seccomp, SeccompProfile, Stdio, hex,
 };
 
 /// What is taken from the caller.
@@ -62,6 +62,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         Some(HostPath(path)) => (Root::Directory(path.clone()), view::on_rootfs(&around)),
         None => (Root::Synthetic, view::synthetic(&around)),
     };
+    home_is_free(&identity.home, &view)?;
     let mounts = mounts(view, &settings)?;
 
     let cwd = match (&settings.cwd, &settings.workspace, &root) {
@@ -215,7 +216,19 @@ fn mounts(mut view: Vec<Mount>, settings: &Settings) -> Result<Vec<Mount>> {
     Ok(parents_first(view))
 }
 
-/// Whether `path` is `directory` or below it; both are normalised.
+/// The home is scratch space: it must not cover what the view needs.
+fn home_is_free(home: &Bytes, view: &[Mount]) -> Result<()> {
+    let fail = |reason: String| Error::new(Step::Plan, "user.home", reason);
+    mount::allowed(home).map_err(fail)?;
+    let covered =
+        view.iter().find(|part| is_within(&part.destination, home) && !matches!(part.kind, MountKind::Scratch { .. }));
+    match covered {
+        Some(part) => Err(fail(format!("\"{home}\" would cover {}", part.destination))),
+        None => Ok(()),
+    }
+}
+
+/// Whether `path` is `directory` or below it; both are normalised, and neither is `/`.
 fn is_within(path: &Bytes, directory: &Bytes) -> bool {
     let rest = path.as_bytes().strip_prefix(directory.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))

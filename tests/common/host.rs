@@ -1,13 +1,16 @@
 //! What this host can do, where a test depends on it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use sha2::{Digest as _, Sha256};
 
 use super::{Caller, TempDir};
 
 /// Whether the running kernel is a User-Mode Linux guest.
 pub fn is_uml() -> bool {
-    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
 /// A directory of the caller's on a file system that supports idmapped mounts: `/tmp`, or where that does not, a tmpfs.
@@ -32,7 +35,7 @@ pub fn busybox_rootfs(within: &TempDir) -> Option<PathBuf> {
     for name in ["rootfs/bin", "rootfs/etc"] {
         within.dir(name);
     }
-    std::fs::copy(busybox, root.join("bin/busybox")).expect("busybox can be copied");
+    fs::copy(busybox, root.join("bin/busybox")).expect("busybox can be copied");
     super::set_mode(&root.join("bin/busybox"), 0o755);
     for applet in ["sh", "cat", "ls", "true", "id", "echo", "mount", "touch", "stat", "sleep", "readlink", "grep"] {
         std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).expect("an applet can be linked");
@@ -45,12 +48,10 @@ pub fn busybox_rootfs(within: &TempDir) -> Option<PathBuf> {
 pub fn fingerprint(path: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt as _;
     let mut lines = Vec::new();
-    let Ok(meta) = std::fs::symlink_metadata(path) else { return lines };
+    let Ok(meta) = fs::symlink_metadata(path) else { return lines };
     let content = match meta.file_type() {
-        kind if kind.is_symlink() => format!("{:?}", std::fs::read_link(path)),
-        kind if kind.is_file() => {
-            format!("{:?}", std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
-        }
+        kind if kind.is_symlink() => format!("{:?}", fs::read_link(path)),
+        kind if kind.is_file() => format!("{:?}", fs::read(path).map(|bytes| Sha256::digest(bytes).to_vec())),
         _ => String::new(),
     };
     let owner = (meta.uid(), meta.gid(), meta.mode());
@@ -63,7 +64,7 @@ pub fn fingerprint(path: &Path) -> Vec<String> {
     ));
     if meta.is_dir() {
         let mut entries: Vec<_> =
-            std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+            fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         entries.sort();
         lines.extend(entries.iter().flat_map(|entry| fingerprint(entry)));
     }

@@ -30,6 +30,7 @@ pub struct Run {
     limit: Duration,
     report: bool,
     plain: bool,
+    orphans: bool,
 }
 
 impl Run {
@@ -47,6 +48,7 @@ impl Run {
             limit: Duration::from_secs(60),
             report: true,
             plain: false,
+            orphans: false,
         }
     }
 
@@ -132,6 +134,12 @@ impl Run {
         self
     }
 
+    /// The test itself makes orphans, which are no leak of the run's when they end by themselves.
+    pub fn with_orphans(mut self) -> Self {
+        self.orphans = true;
+        self
+    }
+
     /// Starts it.
     pub fn spawn(self) -> Live {
         leaks::adopt_orphans();
@@ -176,7 +184,7 @@ impl Run {
         }
         let stdout = Reader::start(child.stdout.take());
         let stderr = Reader::start(child.stderr.take());
-        Live { child, home, report, marked, started, limit: self.limit, stdout, stderr, killed: false }
+        Live { child, home, report, marked, started, limit: self.limit, stdout, stderr, killed: self.orphans }
     }
 
     /// Starts it and waits for its end.
