@@ -1,11 +1,14 @@
 //! Policies: what is accepted means what it says, and what is wrong is refused by file, place, key and reason.
 
+mod common;
+
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::schema;
 use serde_json::Value;
 use stockade::plan::{MountKind, Plan, RlimitResource};
 
@@ -496,49 +499,15 @@ fn environment_files_are_lines() {
     scratch.refuses(&["--env-file", "env"], &["env:1001", "more than 1000 variables"]);
 }
 
-/// As much of JSON Schema as the policy's uses; `pattern` and ranges are left to the parser, which the schema cannot replace.
-fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
-    let Some(rules) = schema.as_object() else { return schema == &Value::Bool(true) };
-    rules.iter().all(|(keyword, rule)| match keyword.as_str() {
-        "$schema" | "$defs" | "title" | "description" | "default" => true,
-        "pattern" | "format" | "minimum" | "maximum" => true,
-        "$ref" => fits(root, root.pointer(rule.as_str().unwrap().trim_start_matches('#')).unwrap(), value),
-        "type" => match rule.as_str().unwrap() {
-            "object" => value.is_object(),
-            "array" => value.is_array(),
-            "string" => value.is_string(),
-            "boolean" => value.is_boolean(),
-            "integer" => value.is_i64() || value.is_u64(),
-            "number" => value.is_number(),
-            other => panic!("type {other} is not known to this check"),
-        },
-        "const" => value == rule,
-        "enum" => rule.as_array().unwrap().contains(value),
-        "anyOf" | "oneOf" => rule.as_array().unwrap().iter().any(|schema| fits(root, schema, value)),
-        "required" => rule.as_array().unwrap().iter().all(|name| value.get(name.as_str().unwrap()).is_some()),
-        "items" => value.as_array().into_iter().flatten().all(|item| fits(root, rule, item)),
-        "properties" => rule
-            .as_object()
-            .unwrap()
-            .iter()
-            .all(|(name, schema)| value.get(name).is_none_or(|value| fits(root, schema, value))),
-        "additionalProperties" => value.as_object().into_iter().flatten().all(|(name, value)| {
-            let known =
-                rules.get("properties").and_then(Value::as_object).is_some_and(|known| known.contains_key(name));
-            known || fits(root, rule, value)
-        }),
-        other => panic!("keyword {other} is not known to this check"),
-    })
-}
-
 #[test]
 fn the_schema_accepts_what_the_parser_accepts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let schema: Value =
+    let policy_schema: Value =
         serde_json::from_slice(&std::fs::read(root.join("profiles/policy.schema.json")).unwrap()).unwrap();
     let agrees = |name: &str, text: &str, expected: bool| {
         let value: Value = toml::from_str(text).unwrap();
-        assert_eq!(fits(&schema, &schema, &value), expected, "the schema on {name}");
+        let violations = schema::violations(&policy_schema, &value);
+        assert_eq!(violations.is_empty(), expected, "the schema on {name}: {violations:?}");
         assert_eq!(stockade::policy::parse(name, text).is_ok(), expected, "the parser on {name}");
     };
     for (name, text) in stockade::policy::builtin::ALL {
@@ -562,7 +531,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
         [[mounts]]\ntype = 'tmpfs'\ndestination = '/c'\nsize = '1M'\nnr_inodes = 5\nmode = '700'\n";
     agrees("everything", everything, true);
     let said: Value = toml::from_str(everything).unwrap();
-    for key in schema["properties"].as_object().unwrap().keys() {
+    for key in policy_schema["properties"].as_object().unwrap().keys() {
         assert!(said.get(key).is_some(), "this test does not know {key} yet");
     }
     for wrong in

@@ -112,9 +112,12 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet, warn: impl FnOnce(&[St
             host_ids: (prepared.users.host_uid, prepared.users.host_gid),
             filtered: prepared.seccomp.is_some(),
         };
-        status.record(&planned, &mut enforced)?;
+        match status.record(&planned, &mut enforced) {
+            Err(_) if status.is_dead() => return Ok(false), // confined in part: it was killed on its way to execve
+            result => result?,
+        }
         enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
-        Ok(())
+        Ok(true)
     });
     Ok(conclude(plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
@@ -135,7 +138,7 @@ fn namespace_flags(plan: &Plan) -> u64 {
 fn clone_error(errno: Errno) -> Error {
     let error = Error::errno(Step::Clone, "", errno);
     match errno {
-        Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL => {
+        Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL | Errno::ENOSYS => {
             error.hint("`stockade doctor` says which namespace this host refuses, and what would change it")
         }
         Errno::EAGAIN => error.hint("a limit on processes was reached (ulimit -u, or pids.max of the caller's cgroup)"),
@@ -200,7 +203,12 @@ fn conclude(
         enforced.cgroup = Some(leaf.record());
     }
     findings.enforced = enforced;
-    let died_silently = outcome.executed_at.is_none() && outcome.error.is_none() && outcome.reason.is_none();
+    // Pid 1 was not killed by us and said nothing: an init that failed, unless the kernel took it for want of memory.
+    let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
+    let init_failed = plan.init && !outcome.killed && !oom_killed;
+    let never_ran = outcome.executed_at.is_none() && !oom_killed;
+    let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
+    let died_silently = (never_ran || init_failed) && unasked && outcome.error.is_none();
     let error = match &outcome.failure {
         Some(failure) => Some(name_failure(plan, prepared, *failure)),
         None if died_silently => Some(outcome::silent_death(outcome.wait_status)),

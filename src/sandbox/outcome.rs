@@ -132,5 +132,5 @@ pub fn silent_death(status: Option<i32>) -> Error {
         Some(status) => format!("exit code {}", libc::WEXITSTATUS(status)),
         None => "an unknown end".to_owned(),
     };
-    Error::new(Step::Supervise, "sandbox", format!("its set-up process died of {how} before the workload ran"))
+    Error::new(Step::Supervise, "sandbox", format!("pid 1 died of {how} on its own"))
 }

@@ -46,6 +46,8 @@ pub struct Outcome {
     pub reason: Option<Reason>,
     /// The signal that we passed on and that may have ended it.
     pub relayed: Option<i32>,
+    /// Whether we killed pid 1, for whatever reason.
+    pub killed: bool,
     /// What failed in the child.
     pub failure: Option<Failure>,
     /// What failed in the supervisor.
@@ -91,8 +93,9 @@ pub struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// Called once with the workload's process id on the host, as soon as it runs: what it returns is fatal.
-pub type Verify<'a> = &'a mut dyn FnMut(i32) -> Result<()>;
+/// Called once with the workload's process id on the host, as soon as it runs: an error is fatal, and `false` says that it
+/// ended before it could execute anything.
+pub type Verify<'a> = &'a mut dyn FnMut(i32) -> Result<bool>;
 
 /// Where signals and deadlines arrive; made before there is anything to watch.
 #[derive(Debug)]
@@ -185,7 +188,9 @@ impl<'a> Supervisor<'a> {
                 (self.verified, self.starting, self.outcome.failure, self.workload)
             {
                 self.verified = true;
-                verify(workload)?;
+                if !verify(workload)? {
+                    self.outcome.executed_at = None;
+                }
             }
             if events.contains(&Event::Signal) {
                 self.take_signals()?;
@@ -338,12 +343,16 @@ impl<'a> Supervisor<'a> {
 
     /// To pid 1, which passes it on (or is the workload itself).
     fn signal(&self, signal: libc::c_int) {
-        let _ = process::pidfd_send_signal(self.pidfd.as_fd(), signal);
+        if let Err(Errno::EPERM | Errno::ENOSYS) = process::pidfd_send_signal(self.pidfd.as_fd(), signal) {
+            // A filter around us: until it is waited for, the number still is our child's.
+            let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::try_from(signal).ok());
+        }
     }
 
     /// Kills pid 1, and with it everything in its pid namespace, stopped or not.
     fn kill(&mut self) {
         self.kill_at = None;
+        self.outcome.killed = true;
         self.signal(libc::SIGKILL);
     }
 
@@ -394,8 +403,8 @@ impl<'a> Supervisor<'a> {
         match process::wait4(self.pid) {
             Ok((status, rusage)) => {
                 self.outcome.rusage = Some(rusage);
-                if !self.plan.init {
-                    self.outcome.wait_status = Some(status);
+                if !self.plan.init || !self.outcome.killed {
+                    self.outcome.wait_status = Some(status); // the workload's, or of an init that died by itself
                 }
             }
             Err(errno) => drop(self.outcome.error.get_or_insert(Error::errno(Step::Supervise, "wait4", errno))),

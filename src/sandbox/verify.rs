@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fstatat};
 
@@ -52,6 +53,8 @@ pub struct Status {
     capabilities: u64,
     no_new_privs: Option<bool>,
     seccomp: Option<u32>,
+    /// Whether it has ended: a zombie, or already gone.
+    dead: bool,
 }
 
 /// `Seccomp:` of a process with a filter.
@@ -83,6 +86,7 @@ impl Status {
                     status.capabilities |= u64::from_str_radix(value.trim(), 16).unwrap_or(u64::MAX);
                 }
                 "NoNewPrivs" => status.no_new_privs = Some(value.trim() == "1"),
+                "State" => status.dead = matches!(value.trim_start().as_bytes().first(), Some(b'Z' | b'X')),
                 "Seccomp" => status.seccomp = value.trim().parse().ok(),
                 _ => {}
             }
@@ -90,15 +94,22 @@ impl Status {
         status
     }
 
-    /// Reads it for a process that has not been reaped, from its `/proc` directory.
+    /// Reads it for a process, from its `/proc` directory. One that is gone is dead and has nothing.
     pub fn read(pid: i32) -> Result<Self> {
         let path = format!("/proc/{pid}/status");
-        let failed = |errno| Error::errno(Step::Verify, path.clone(), errno);
-        let file =
-            nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
         let mut buffer = [0; 8192]; // the file is about 1.5 KiB, and comes whole in one read
-        let length = nix::unistd::read(file, &mut buffer).map_err(failed)?;
-        Ok(Self::parse(&String::from_utf8_lossy(&buffer[..length])))
+        let length = nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+            .and_then(|file| nix::unistd::read(file, &mut buffer));
+        match length {
+            Ok(length) => Ok(Self::parse(&String::from_utf8_lossy(&buffer[..length]))),
+            Err(Errno::ENOENT | Errno::ESRCH) => Ok(Self { dead: true, ..Self::default() }),
+            Err(errno) => Err(Error::errno(Step::Verify, path, errno)),
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_dead(&self) -> bool {
+        self.dead
     }
 
     /// Fills in what was read; fails if it is weaker than planned.
