@@ -2,7 +2,9 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::plan::{Bytes, IdMapping, Keep, Mount, MountKind, Network, PathRule, Plan, Root, SeccompProfile};
+use crate::plan::{
+    Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Plan, Root, Seccomp, SeccompProfile,
+};
 
 /// The whole plan. Every line is `indentation name value`; values are escaped.
 pub fn text(plan: &Plan) -> String {
@@ -10,7 +12,6 @@ pub fn text(plan: &Plan) -> String {
     command(plan, &mut out);
     identity(plan, &mut out);
     isolation(plan, &mut out);
-    rules(plan, &mut out);
     files(plan, &mut out);
     limits(plan, &mut out);
     out.0
@@ -92,54 +93,38 @@ fn isolation(plan: &Plan, out: &mut Text) {
         out.line("hostname", quoted(hostname));
     }
     out.line("pid 1", if plan.init { "init" } else { "the command" });
+    out.line("seccomp", plan.seccomp.as_ref().map_or("none".into(), seccomp));
+    out.line("landlock", plan.landlock.as_ref().map_or("none".into(), landlock));
     let degraded: Vec<&str> = plan.allow_degraded.iter().map(|facility| facility.name()).collect();
     out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });
 }
 
-fn rules(plan: &Plan, out: &mut Text) {
-    out.group("rules");
-    match &plan.seccomp {
-        None => out.line("system calls", "not filtered"),
-        Some(seccomp) => {
-            let profile = match &seccomp.profile {
-                SeccompProfile::Builtin(name) => format!("profile {name}"),
-                SeccompProfile::File(path) => format!("profile host {}", quoted(path)),
-                SeccompProfile::Binary(path) => format!("compiled profile host {}", quoted(path)),
-            };
-            let strict = if seccomp.strict { ", refused if there is anything to warn about" } else { "" };
-            out.line("system calls", profile + strict);
-            if !seccomp.allow.is_empty() {
-                out.line("also", seccomp.allow.join(" "));
-            }
-        }
-    }
-    let Some(landlock) = &plan.landlock else { return out.line("landlock", "off") };
-    out.line("landlock", format!("ABI {} or newer", landlock.minimum_abi));
-    path_rules("read", &landlock.read, "everything", out);
-    path_rules("write", &landlock.write, "every writable mount", out);
-    path_rules("execute", &landlock.execute, "everything on a mount that allows it", out);
-    let any = if plan.namespaces.network == Network::None { "no TCP port" } else { "any TCP port" };
-    for (name, ports) in [("connect to", &landlock.connect_tcp), ("bind", &landlock.bind_tcp)] {
-        let ports = ports.as_ref().map(|ports| ports.iter().map(ToString::to_string).collect::<Vec<_>>());
-        match ports {
-            None => out.line(name, any),
-            Some(ports) if ports.is_empty() => out.line(name, "no TCP port"),
-            Some(ports) => out.line(name, format!("TCP {}", ports.join(" "))),
-        }
-    }
+fn seccomp(seccomp: &Seccomp) -> String {
+    let profile = match &seccomp.profile {
+        SeccompProfile::Builtin(name) => format!("built-in {name}"),
+        SeccompProfile::File(path) => format!("profile {}", quoted(path)),
+        SeccompProfile::Binary(path) => format!("program {}", quoted(path)),
+    };
+    let allow = if seccomp.allow.is_empty() { String::new() } else { format!(", and {}", seccomp.allow.join(" ")) };
+    format!("{profile}{allow}{}", if seccomp.strict { ", strictly" } else { "" })
 }
 
-fn path_rules(name: &str, rules: &Option<Vec<PathRule>>, all: &str, out: &mut Text) {
-    match rules.as_deref() {
-        None => out.line(name, all),
-        Some([]) => out.line(name, "nothing"),
-        Some(rules) => {
-            for rule in rules {
-                let optional = if rule.optional { ", if it exists" } else { "" };
-                out.line(name, format!("{}{optional}", quoted(&rule.path)));
-            }
+fn landlock(landlock: &Landlock) -> String {
+    let mut text = format!("ABI {} or later", landlock.minimum_abi);
+    for (what, rules) in [("read", &landlock.read), ("write", &landlock.write), ("execute", &landlock.execute)] {
+        if let Some(rules) = rules {
+            let optional = |rule: &PathRule| if rule.optional { " (if it exists)" } else { "" };
+            let paths: Vec<String> = rules.iter().map(|rule| quoted(&rule.path) + optional(rule)).collect();
+            let _ = write!(text, ", {what} only {}", if paths.is_empty() { "nothing".into() } else { paths.join(" ") });
         }
     }
+    for (what, ports) in [("connect to", &landlock.connect_tcp), ("bind", &landlock.bind_tcp)] {
+        if let Some(ports) = ports {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            let _ = write!(text, ", {what} only {}", if ports.is_empty() { "nothing".into() } else { ports.join(" ") });
+        }
+    }
+    text
 }
 
 fn files(plan: &Plan, out: &mut Text) {
