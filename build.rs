@@ -15,8 +15,10 @@ use compiler::bpf::Instruction;
 use compiler::names::Arch;
 use compiler::oci::{Context, read, read_group};
 
-/// The programs that are compiled: base profile, and whether it is for a run with a network.
+/// The programs that are compiled: base profile, and whether it is for a run with a network. Those of the default are also
+/// compiled with each group; more than one group is compiled at start.
 const PROGRAMS: [(&str, bool); 4] = [("default", false), ("default", true), ("strict", false), ("docker", false)];
+const GROUPS: [&str; 7] = ["debug", "sysv", "aio", "splice", "nested", "setuid-bits", "nettools"];
 
 fn main() {
     println!("cargo::rerun-if-changed=profiles/seccomp");
@@ -28,17 +30,16 @@ fn main() {
     let context = Context { arch, kernel: (5, 0), capabilities: &[], strict: true };
     let mut text = String::from("[\n");
     for (name, network) in PROGRAMS {
-        let json = |name: &str| {
-            let path = Path::new("profiles/seccomp").join(name).with_extension("json");
-            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
-        let wrong = |error| -> ! { panic!("profiles/seccomp/{name}.json: {error}") };
-        let (mut profile, _) = read(&json(name), &context).unwrap_or_else(|error| wrong(error));
-        if network {
-            profile.prefer(read_group(&json("inet"), "inet", &context).unwrap_or_else(|error| wrong(error)));
+        let groups: &[&str] = if name == "default" { &GROUPS } else { &[] };
+        for group in std::iter::once("").chain(groups.iter().copied()) {
+            let wrong = |error| -> ! { panic!("profiles/seccomp/{name}.json, {group}: {error}") };
+            let (mut profile, _) = read(&json(name), &context).unwrap_or_else(|error| wrong(error));
+            for part in [if network { "inet" } else { "" }, group].into_iter().filter(|part| !part.is_empty()) {
+                profile.prefer(read_group(&json(part), part, &context).unwrap_or_else(|error| wrong(error)));
+            }
+            let program = compiler::compile::compile(&profile).unwrap_or_else(|error| wrong(error));
+            row(&mut text, (name, network, group), &program);
         }
-        let program = compiler::compile::compile(&profile).unwrap_or_else(|error| wrong(error));
-        row(&mut text, name, network, &program);
     }
     text.push(']');
     let out = std::env::var_os("OUT_DIR").map(|dir| Path::new(&dir).join("seccomp.rs"));
@@ -46,9 +47,14 @@ fn main() {
     std::fs::write(&out, text).unwrap_or_else(|error| panic!("{}: {error}", out.display()));
 }
 
-fn row(text: &mut String, name: &str, network: bool, program: &[Instruction]) {
+fn json(name: &str) -> Vec<u8> {
+    let path = Path::new("profiles/seccomp").join(name).with_extension("json");
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn row(text: &mut String, (name, network, group): (&str, bool, &str), program: &[Instruction]) {
     let mut hash = Sha256::new();
-    let _ = write!(text, "Compiled {{ name: {name:?}, network: {network}, instructions: &[");
+    let _ = write!(text, "Compiled {{ name: {name:?}, network: {network}, group: {group:?}, instructions: &[");
     for one in program {
         hash.update(one.to_bytes());
         let _ = write!(text, "Instruction {{ code: {}, jt: {}, jf: {}, k: {} }}, ", one.code, one.jt, one.jf, one.k);

@@ -527,6 +527,8 @@ fn the_schema_accepts_what_the_parser_accepts() {
         budget = { memory = '1G', cpus = 0.5, pids = 'unlimited' }\nscratch = { size = 1024, inodes = 5 }\n\
         deadlines = { timeout = 'unlimited', cpu_time = 5, idle_timeout = '5s', kill_after = 0 }\n\
         stdio = { stdin = true, tty = true, output_limit = '1M', output_keep = 'tail' }\n\
+        seccomp = { profile = 'docker', allow = ['debug'], strict = true }\n\
+        landlock = { mode = 'auto', minimum_abi = 3, read = ['/a'], write = ['/b:optional'], execute = ['/c'], connect = [80], bind = [8080] }\n\
         [[mounts]]\ntype = 'bind'\nsource = '/a'\ndestination = '/b'\nread_only = false\nnoexec = true\noptional = true\n\
         [[mounts]]\ntype = 'tmpfs'\ndestination = '/c'\nsize = '1M'\nnr_inodes = 5\nmode = '700'\n";
     agrees("everything", everything, true);

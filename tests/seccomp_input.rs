@@ -306,7 +306,7 @@ fn bad_input_costs_little() {
         let outcome =
             read(&text).and_then(|(profile, _)| Program::compile(&profile).map_err(|error| error.to_string()));
         let took = start.elapsed();
-        println!("{what}: {took:?} {:?}", outcome.map(|program| program.instructions.len()));
+        eprintln!("{what}: {took:?} {:?}", outcome.map(|program| program.instructions.len()));
         // 50 ms where it counts; this is a build without optimisation, on a machine that does other things, too.
         assert!(took < Duration::from_millis(1500), "{what}: {took:?}");
     }
@@ -472,7 +472,7 @@ fn check_finds_the_ways_around() {
 #[test]
 fn the_table_of_calls_is_the_kernels() {
     let path = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
-    let Ok(header) = std::fs::read_to_string(path) else { return println!("skipped: no {path}") };
+    let Ok(header) = std::fs::read_to_string(path) else { return eprintln!("skipped: no {path}") };
     let mut count = 0;
     for line in header.lines() {
         let Some((name, number)) = line.strip_prefix("#define __NR_").and_then(|rest| rest.split_once(' ')) else {

@@ -91,7 +91,7 @@ fn other_tables_of_calls_kill() {
                 ],
             );
         } else {
-            println!("skipped: this kernel has no 32-bit calls");
+            eprintln!("skipped: this kernel has no 32-bit calls");
         }
         hold(
             &program,
@@ -236,7 +236,7 @@ fn the_docker_profile_decides_as_under_docker() {
 #[track_caller]
 fn runs(builtin: Builtin, script: &[&str]) {
     if !std::path::Path::new(script[0]).exists() {
-        return println!("skipped: {} is not on this machine", script[0]);
+        return eprintln!("skipped: {} is not on this machine", script[0]);
     }
     let directory = std::env::temp_dir().join(format!("stockade-seccomp-{}", std::process::id()));
     let directory = directory
@@ -289,6 +289,16 @@ fn ordinary_programs_run_under_the_default() {
     let gcc = "set -e; printf '#include <stdio.h>\\nint main(void){puts(\"x\");}' >a.c; gcc -O2 -o a a.c; ./a; \
         printf 'a: a.c\\n\\tgcc -o a a.c\\n' >Makefile; touch a.c; make -j2";
     runs(Builtin::Default, &["/bin/sh", "-c", gcc]);
+    let java = "set -e; printf 'class A { public static void main(String[] a) throws Exception { Thread t = new Thread(() -> {}); t.start(); \
+        t.join(); System.gc(); System.out.println(java.nio.file.Files.list(java.nio.file.Path.of(\"/\")).count()); } }' >A.java; java A.java";
+    if std::path::Path::new("/usr/bin/javac").exists() {
+        runs(Builtin::Default, &["/bin/sh", "-c", java]);
+    } else {
+        runs(Builtin::Default, &["/usr/bin/java", "-version"]);
+    }
+    if std::path::Path::new("/usr/bin/npm").exists() {
+        runs(Builtin::Default, &["/bin/sh", "-c", "npm init -y && npm ls --offline && npm pack --offline"]);
+    }
     runs(
         Builtin::Default,
         &["/bin/busybox", "sh", "-c", "busybox ls -l / | busybox wc -l; busybox cp /etc/hostname h; busybox id"],

@@ -251,6 +251,7 @@ mod tests {
         assert_eq!(parse("/a:optional"), Ok(("/a".into(), true)));
         assert_eq!(parse("/a:b:optional"), Ok(("/a:b".into(), true)));
         assert_eq!(parse("/a:b/c"), Ok(("/a:b/c".into(), false)));
+        assert_eq!(parse("/a:optional:optional"), Ok(("/a:optional".into(), true)));
         assert_eq!(parse("/"), Ok(("/".into(), false)));
         for text in ["", "a", "/a:", "/a:b", "/a:optinal", ":optional", "/a/../b"] {
             parse(text).expect_err(text);

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use stockade::seccomp::compiler::action::Action;
 use stockade::seccomp::compiler::bpf::Instruction;
@@ -51,7 +51,21 @@ fn libseccomp_action(action: Action) -> u32 {
 
 /// What libseccomp makes of the rules, or what it says against them.
 pub(crate) fn libseccomp(tool: &PathBuf, rules: &str) -> Result<Vec<Instruction>, String> {
-    let mut child = Command::new(tool)
+    let output = run(Command::new(tool), rules)?;
+    Ok(output.stdout.as_chunks::<8>().0.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect())
+}
+
+/// How many nanoseconds libseccomp takes for that, each time.
+#[allow(dead_code)]
+pub(crate) fn libseccomp_times(tool: &PathBuf, rules: &str, rounds: usize) -> Result<Vec<f64>, String> {
+    let mut command = Command::new(tool);
+    command.args(["-b", &rounds.to_string()]);
+    let output = run(command, rules)?;
+    Ok(String::from_utf8_lossy(&output.stderr).lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+fn run(mut command: Command, rules: &str) -> Result<Output, String> {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -64,7 +78,7 @@ pub(crate) fn libseccomp(tool: &PathBuf, rules: &str) -> Result<Vec<Instruction>
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    Ok(output.stdout.as_chunks::<8>().0.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect())
+    Ok(output)
 }
 
 /// What seccompiler makes of the rules, when it can express them: one action for all of them.

@@ -1,7 +1,7 @@
 //! The profiles that come with stockade, and the groups of calls that can be added to them.
 //!
-//! The JSON of `profiles/seccomp/` is the source of both. What a plain run uses was compiled by the build script; with
-//! groups, or capabilities that matter to Docker's profile, the JSON is read and compiled at start.
+//! The JSON of `profiles/seccomp/` is the source of both. What a plain run uses was compiled by the build script, also with
+//! one group; with several, or with capabilities that matter to Docker's profile, the JSON is read and compiled at start.
 
 use std::borrow::Cow;
 
@@ -17,11 +17,13 @@ use crate::plan::Network;
 struct Compiled {
     name: &'static str,
     network: bool,
+    /// The one group that is in it; empty for none.
+    group: &'static str,
     instructions: &'static [Instruction],
     sha256: &'static str,
 }
 
-static COMPILED: [Compiled; 4] = include!(concat!(env!("OUT_DIR"), "/seccomp.rs"));
+static COMPILED: &[Compiled] = &include!(concat!(env!("OUT_DIR"), "/seccomp.rs"));
 
 macro_rules! profiles {
     ($(#[$doc:meta])* $name:ident { $($(#[$text:meta])* $variant:ident = $file:literal;)+ }) => {
@@ -109,10 +111,17 @@ impl Builtin {
         Ok(profile)
     }
 
-    /// The profile's program. One that needs no groups and no capabilities is ready and costs nothing.
+    /// The profile's program. With at most one group and without capabilities it is ready and costs nothing.
     pub fn program(self, network: Network, groups: &[Group], context: &Context) -> Result<Program, ProfileError> {
+        let group = match groups {
+            [] => Some(""),
+            [one] => Some(one.name()),
+            _ => None,
+        };
         let wanted = |compiled: &&Compiled| {
-            compiled.name == self.name() && compiled.network == self.has_network(network) && groups.is_empty()
+            compiled.name == self.name()
+                && compiled.network == self.has_network(network)
+                && group.is_some_and(|group| group == compiled.group)
         };
         let capabilities_matter = matches!(self, Self::Docker) && !context.capabilities.is_empty();
         match COMPILED.iter().find(wanted).filter(|_| !capabilities_matter && context.arch == Arch::NATIVE) {

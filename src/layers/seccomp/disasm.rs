@@ -101,7 +101,7 @@ fn place(offset: u32) -> String {
         4 => "arch".to_owned(),
         8 => "ip".to_owned(),
         12 => "ip >> 32".to_owned(),
-        16..64 if offset % 8 == 0 => format!("arg{}", (offset - 16) / 8),
+        16..64 if offset.is_multiple_of(8) => format!("arg{}", (offset - 16) / 8),
         16..64 => format!("arg{} >> 32", (offset - 16) / 8),
         _ => format!("[{offset}]"),
     }

@@ -74,15 +74,15 @@ enum Op {
 #[derive(Default)]
 pub struct Assembler {
     code: Vec<Op>,
-    /// Where the nearest stand-in for a label is.
-    nearest: HashMap<Label, Label>,
+    /// For each label its nearest stand-in, at first itself.
+    nearest: Vec<Label>,
     /// Where an answer was written first.
     answers: HashMap<u32, Label>,
 }
 
 impl Assembler {
     /// How much is written so far.
-    pub fn len(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.code.len()
     }
 
@@ -149,7 +149,7 @@ impl Assembler {
 
     /// A stand-in for a label that a branch written next can reach.
     fn near(&mut self, label: Label) -> Label {
-        let nearest = self.nearest.get(&label).copied().unwrap_or(label);
+        let nearest = self.nearest[label];
         if self.code.len() - nearest <= REACH {
             return nearest;
         }
@@ -158,12 +158,13 @@ impl Assembler {
             _ => Op::Jump(label),
         };
         let copy = self.push(copy);
-        self.nearest.insert(label, copy);
+        self.nearest[label] = copy;
         copy
     }
 
     fn push(&mut self, op: Op) -> Label {
         self.code.push(op);
+        self.nearest.push(self.nearest.len());
         self.code.len() - 1
     }
 }

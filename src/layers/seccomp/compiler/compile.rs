@@ -12,7 +12,7 @@ use super::bpf::{AND, ARCH, Assembler, Instruction, JEQ, JGE, JSET, LOAD, Label,
 use super::json::ProfileError;
 use super::model::{FOREIGN, Profile, Rule, SKIPPED, X32_BIT};
 use super::names::Arch;
-use super::ranges::{self, Place, Test};
+use super::ranges::{self, Place, Ranges, Test};
 
 /// Compiles a profile. Fails when the program is longer than the kernel takes; the error says what costs most.
 pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, ProfileError> {
@@ -153,7 +153,7 @@ impl Writer {
         if let Some((label, _)) = self.outcomes.written[id] {
             return label;
         }
-        let before = self.assembler.len();
+        let before = self.assembler.written();
         let Outcome { arms, otherwise } = self.outcomes.all[id].clone();
         let mut next = self.answer(otherwise);
         for arm in arms.iter().rev() {
@@ -163,7 +163,7 @@ impl Writer {
             }
             next = passed;
         }
-        self.outcomes.written[id] = Some((next.cold, self.assembler.len() - before));
+        self.outcomes.written[id] = Some((next.cold, self.assembler.written() - before));
         next.cold
     }
 
@@ -228,7 +228,7 @@ impl Writer {
         let high = Place::Word { offset: offset + 4, mask: u32::MAX };
         let (word, full) = (|value: u64| value & 0xffff_ffff, 0xffff_ffff);
         // Ranges of the low word for each run of high words.
-        let mut parts: Vec<(u64, u64, Vec<(u64, u64)>)> = Vec::new();
+        let mut parts: Vec<(u64, u64, Ranges)> = Vec::new();
         let mut add = |first: u64, last: u64, low: (u64, u64)| match parts.last_mut() {
             Some(part) if part.0 == first && part.1 == last => part.2.push(low),
             _ => parts.push((first, last, vec![low])),
@@ -322,8 +322,8 @@ fn singles(starts: &[(u32, usize)], end: u64) -> Option<(usize, Vec<(u32, usize)
 }
 
 fn too_long(profile: &Profile, outcomes: &Outcomes, length: usize) -> ProfileError {
-    let mut costs: Vec<(usize, usize)> =
-        outcomes.written.iter().enumerate().filter_map(|(id, written)| Some((written.as_ref()?.1, id))).collect();
+    let costs = outcomes.written.iter().enumerate().filter_map(|(id, written)| Some((written.as_ref()?.1, id)));
+    let mut costs: Vec<(usize, usize)> = costs.filter(|(cost, _)| *cost > 1).collect();
     costs.sort_unstable_by(|left, right| right.cmp(left));
     let names = |id: usize| {
         let number = outcomes.ranges.iter().find(|range| range.1 == id).map_or(0, |range| range.0);

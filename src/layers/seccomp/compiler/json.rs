@@ -78,11 +78,23 @@ pub fn parse(bytes: &[u8]) -> Result<Json<'_>, ProfileError> {
     let path = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let tree = Tree(&path).deserialize(&mut deserializer).and_then(|tree| deserializer.end().map(|()| tree));
-    tree.map_err(|error| ProfileError { path: path.borrow().concat(), value: None, reason: error.to_string() })
+    tree.map_err(|error| {
+        let path: String = path.borrow().iter().rev().map(String::as_str).collect();
+        ProfileError { path: path.trim_start_matches('.').to_owned(), value: None, reason: error.to_string() }
+    })
 }
 
-/// The place being read; on an error it is left as it was, and names it.
+/// A value being read. An error on its way out leaves the steps to its place here, the innermost first.
 struct Tree<'p>(&'p RefCell<Vec<String>>);
+
+impl Tree<'_> {
+    fn at<T, E>(&self, result: Result<T, E>, step: impl Fn() -> String) -> Result<T, E> {
+        if result.is_err() {
+            self.0.borrow_mut().push(step());
+        }
+        result
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Json<'de>;
@@ -122,21 +134,11 @@ impl<'de> Visitor<'de> for Tree<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json<'de>, A::Error> {
         let mut items = Vec::new();
         loop {
-            // Only structures can fail deep inside; a path segment for each of ten thousand names would cost more than they.
-            let depth = self.0.borrow().len();
-            self.0.borrow_mut().push(String::new());
-            match list.next_element_seed(Tree(self.0)) {
-                Ok(Some(item)) => items.push(item),
-                Ok(None) => {
-                    self.0.borrow_mut().truncate(depth);
-                    return Ok(Json::Array(items));
-                }
-                Err(error) => {
-                    self.0.borrow_mut()[depth] = format!("[{}]", items.len());
-                    return Err(error);
-                }
+            let item = list.next_element_seed(Tree(self.0));
+            match self.at(item, || format!("[{}]", items.len()))? {
+                Some(item) => items.push(item),
+                None => return Ok(Json::Array(items)),
             }
-            self.0.borrow_mut().truncate(depth);
         }
     }
 
@@ -152,14 +154,12 @@ impl<'de> Visitor<'de> for Tree<'_> {
                 }
                 !many.insert(key.clone())
             };
-            let depth = self.0.borrow().len();
-            let dot = if depth == 0 { "" } else { "." };
-            self.0.borrow_mut().push(format!("{dot}{key}"));
-            if twice {
-                return Err(serde::de::Error::custom("stands here for the second time"));
-            }
-            let value = map.next_value_seed(Tree(self.0))?;
-            self.0.borrow_mut().truncate(depth);
+            let value = if twice {
+                Err(serde::de::Error::custom("stands here for the second time"))
+            } else {
+                map.next_value_seed(Tree(self.0))
+            };
+            let value = self.at(value, || format!(".{key}"))?;
             entries.push((key, value));
         }
         Ok(Json::Object(entries))

@@ -214,10 +214,10 @@ impl Reader<'_> {
     /// runc and crun turn a rule that tests one argument twice into alternatives; the words say "and". We take the words,
     /// say so, and refuse what makes sense only as alternatives, where taking the words would let calls through.
     fn check_conjunction(&mut self, entry: &At, conditions: &[Condition]) -> Result<(), ProfileError> {
-        let repeated = conditions
-            .iter()
-            .enumerate()
-            .any(|(at, condition)| conditions[..at].iter().any(|earlier| earlier.argument == condition.argument));
+        let (mut seen, mut repeated) = ([false; 6], false);
+        for condition in conditions {
+            repeated |= std::mem::replace(&mut seen[usize::from(condition.argument)], true);
+        }
         if !repeated {
             return Ok(());
         }

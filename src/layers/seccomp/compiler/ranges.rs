@@ -55,28 +55,35 @@ fn offset(argument: u8) -> u32 {
 
 /// The conditions as tests that must all pass, sorted by place; `None` when nothing can pass them.
 pub(super) fn of(conditions: &[Condition]) -> Option<Vec<Test>> {
-    let mut tests = Vec::new();
-    for condition in conditions {
-        for (place, ranges) in places(condition) {
-            add(&mut tests, place, ranges);
-        }
-    }
-    // Only when everything is intersected: is it still a product of two words?
-    for test in std::mem::take(&mut tests) {
-        for (place, ranges) in split(test) {
-            add(&mut tests, place, ranges);
-        }
-    }
+    let whole = conjunction(conditions.iter().flat_map(places));
+    // Only now that everything is intersected: is it a product of two words?
+    let mut tests = conjunction(whole.into_iter().flat_map(split));
     tests.retain(|test| test.ranges != [(0, test.place.most())]);
     tests.sort_unstable_by_key(|test| test.place);
     (!tests.iter().any(|test| test.ranges.is_empty())).then_some(tests)
 }
 
-fn add(tests: &mut Vec<Test>, place: Place, ranges: Ranges) {
-    match tests.iter_mut().find(|test| test.place == place) {
-        Some(test) => test.ranges = intersection(&test.ranges, &ranges),
-        None => tests.push(Test { place, ranges }),
+/// One test for each place that occurs.
+fn conjunction(all: impl Iterator<Item = (Place, Ranges)>) -> Vec<Test> {
+    let mut places: Vec<(Place, Vec<Ranges>)> = Vec::new();
+    for (place, ranges) in all {
+        match places.iter_mut().find(|entry| entry.0 == place) {
+            Some(entry) => entry.1.push(ranges),
+            None => places.push((place, vec![ranges])),
+        }
     }
+    places.into_iter().map(|(place, lists)| Test { place, ranges: intersection_of(lists) }).collect()
+}
+
+/// In pairs, and pairs of pairs: one after the other, ten thousand conditions on one argument would take their square.
+fn intersection_of(mut lists: Vec<Ranges>) -> Ranges {
+    while lists.len() > 1 {
+        lists = lists
+            .chunks(2)
+            .map(|pair| pair[1..].iter().fold(pair[0].clone(), |left, right| intersection(&left, right)))
+            .collect();
+    }
+    lists.pop().unwrap_or_default()
 }
 
 /// One condition as ranges of one or two places.
