@@ -249,6 +249,7 @@ mod tests {
         let parse = |text: &str| RulePath::parse(text.as_bytes()).map(|rule| (rule.path.0.to_string(), rule.optional));
         assert_eq!(parse("/a/./b/"), Ok(("/a/b".into(), false)));
         assert_eq!(parse("/a:optional"), Ok(("/a".into(), true)));
+        assert_eq!(parse("/a:b:optional"), Ok(("/a:b".into(), true)));
         assert_eq!(parse("/a:b/c"), Ok(("/a:b/c".into(), false)));
         assert_eq!(parse("/a:optional:optional"), Ok(("/a:optional".into(), true)));
         assert_eq!(parse("/"), Ok(("/".into(), false)));

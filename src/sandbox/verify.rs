@@ -60,6 +60,9 @@ pub struct Status {
 /// `Seccomp:` of a process with a filter.
 const SECCOMP_MODE_FILTER: u32 = 2;
 
+/// `Seccomp:` of a process that its filter has killed, `kernel/seccomp.c`.
+const SECCOMP_MODE_DEAD: u32 = 3;
+
 /// What the status of the workload must show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planned {
@@ -122,7 +125,7 @@ impl Status {
         if self.no_new_privs != Some(true) {
             return weaker("no_new_privs", format!("{:?}", self.no_new_privs));
         }
-        if filtered && self.seccomp != Some(SECCOMP_MODE_FILTER) {
+        if filtered && !matches!(self.seccomp, Some(SECCOMP_MODE_FILTER | SECCOMP_MODE_DEAD)) {
             return weaker("seccomp", format!("mode {:?}", self.seccomp));
         }
         if self.uids != [host_ids.0; 4] || self.gids != [host_ids.1; 4] {
@@ -166,6 +169,12 @@ mod tests {
         status.record(&PLANNED, &mut enforced).unwrap();
         assert_eq!((enforced.host_uid, enforced.no_new_privs, enforced.caps), (Some(7), true, vec![]));
         assert_eq!(enforced.supplementary_groups, [4, 5]);
+    }
+
+    #[test]
+    fn so_does_one_that_its_filter_has_killed() {
+        let status = Status::parse(&CONFINED.replace("Seccomp:\t2", "Seccomp:\t3"));
+        status.record(&PLANNED, &mut Enforced::default()).unwrap();
     }
 
     #[test]
