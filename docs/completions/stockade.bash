@@ -94,7 +94,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --json --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -221,6 +221,50 @@ _stockade() {
                     return 0
                     ;;
                 --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seccomp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seccomp-bpf)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seccomp-allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --security-opt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-read)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-write)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-exec)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-connect)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --landlock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --landlock-abi)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -280,7 +324,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -407,6 +451,50 @@ _stockade() {
                     return 0
                     ;;
                 --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seccomp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seccomp-bpf)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seccomp-allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --security-opt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-read)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-write)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-exec)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-connect)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow-bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --landlock)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --landlock-abi)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -54,6 +54,17 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-drop -d 'D
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'What can be reached' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l hostname -d 'Host name inside' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp -d 'Filter system calls by this profile; a FILE is OCI\'s or seccompiler\'s JSON' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-bpf -d 'Filter system calls by this compiled program' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l security-opt -d 'The same in docker\'s words' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-read -d 'Let nothing be read but what is named so (and /proc and /dev)' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-write -d 'Let nothing be written but what is named so' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-exec -d 'Let nothing be executed but what is named so, and nothing on writable mounts' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-connect -d 'Let no TCP port be connected to but what is named so' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-bind -d 'Let no TCP port be bound but what is named so' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock -d 'What to do without Landlock, which enforces this: refuse, run, not use it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock-abi -d 'Refuse to run with less than this Landlock ABI' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s m -l memory -d 'Memory of the whole tree, or unlimited' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpus -d 'CPUs of the whole tree, such as 0.5, or unlimited' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l pids-limit -d 'Processes and threads of the whole tree, or unlimited' -r
@@ -70,6 +81,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'P
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l time-namespace -d 'Start the monotonic and boot clocks at zero'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l no-init -d 'Make the command pid 1, without an init before it'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-strict -d 'Refuse a profile with anything to warn about'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s i -l interactive -d 'Let the command read standard input'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'Give the command a terminal of its own'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help; --help says more than -h'
@@ -96,6 +108,17 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-drop -d '
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'What can be reached' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hostname -d 'Host name inside' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp -d 'Filter system calls by this profile; a FILE is OCI\'s or seccompiler\'s JSON' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-bpf -d 'Filter system calls by this compiled program' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l security-opt -d 'The same in docker\'s words' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-read -d 'Let nothing be read but what is named so (and /proc and /dev)' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-write -d 'Let nothing be written but what is named so' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-exec -d 'Let nothing be executed but what is named so, and nothing on writable mounts' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-connect -d 'Let no TCP port be connected to but what is named so' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-bind -d 'Let no TCP port be bound but what is named so' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock -d 'What to do without Landlock, which enforces this: refuse, run, not use it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock-abi -d 'Refuse to run with less than this Landlock ABI' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s m -l memory -d 'Memory of the whole tree, or unlimited' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpus -d 'CPUs of the whole tree, such as 0.5, or unlimited' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l pids-limit -d 'Processes and threads of the whole tree, or unlimited' -r
@@ -112,6 +135,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d '
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l time-namespace -d 'Start the monotonic and boot clocks at zero'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l no-init -d 'Make the command pid 1, without an init before it'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-strict -d 'Refuse a profile with anything to warn about'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s i -l interactive -d 'Let the command read standard input'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d 'Give the command a terminal of its own'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'

@@ -8,6 +8,7 @@ use super::words::Words;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
 use crate::policy::mount::MountRequest;
+use crate::policy::rules::{LandlockMode, SeccompChoice};
 use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{HostPath, Id, Limit, SandboxPath, UserMap, UserName, Value};
 use crate::policy::{Settings, env_file, nearest, units};
@@ -56,6 +57,8 @@ pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
     settings.deadlines.kill_after = one(words, "kill-after")?;
     settings.stdio.stdin = on(words, "interactive");
     settings.stdio.tty = on(words, "tty");
+    seccomp(words, cwd, &mut settings)?;
+    landlock(words, &mut settings)?;
     output_limit(words, &mut settings)?;
     ulimits(words, &mut settings)?;
     user(words, &mut settings)?;
@@ -126,6 +129,70 @@ fn allow_degraded(words: &Words<'_>) -> Result<Vec<Facility>> {
         })
     };
     words.all("allow-degraded").map(facility).collect()
+}
+
+/// `--seccomp` and what else names a profile: only one of them may.
+fn seccomp(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<()> {
+    let mut given: Option<(&str, SeccompChoice)> = None;
+    let mut choose = |flag: &'static str, choice: std::result::Result<SeccompChoice, String>| {
+        let anchored = choice.and_then(|mut choice| choice.anchor(cwd).map(|()| choice));
+        let choice = anchored.map_err(|reason| wrong(flag, reason))?;
+        match given.replace((flag, choice)) {
+            Some((other, _)) if other != flag => {
+                Err(wrong(flag, format!("cannot be used together with --{other}: both name a seccomp profile")))
+            }
+            _ => Ok(()),
+        }
+    };
+    if let Some(word) = words.one("seccomp") {
+        choose("seccomp", SeccompChoice::parse(word.as_bytes()))?;
+    }
+    if let Some(word) = words.one("seccomp-bpf") {
+        choose("seccomp-bpf", HostPath::parse(word.as_bytes()).map(SeccompChoice::Binary))?;
+    }
+    for word in words.all("security-opt") {
+        match word.as_bytes() {
+            // It is always so.
+            b"no-new-privileges" | b"no-new-privileges:true" | b"no-new-privileges=true" => {}
+            b"no-new-privileges:false" | b"no-new-privileges=false" => {
+                return Err(wrong("security-opt", "no-new-privileges cannot be switched off".into()));
+            }
+            bytes => match bytes.strip_prefix(b"seccomp=") {
+                Some(profile) => choose("security-opt", SeccompChoice::parse(profile))?,
+                None => {
+                    return Err(wrong("security-opt", format!("{} is not known", shown(word)))
+                        .hint("known are seccomp=FILE|NAME|unconfined and no-new-privileges"));
+                }
+            },
+        }
+    }
+    settings.seccomp.profile = given.map(|(_, choice)| choice);
+    settings.seccomp.allow = many(words, "seccomp-allow")?;
+    settings.seccomp.strict = on(words, "seccomp-strict");
+    Ok(())
+}
+
+fn landlock(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
+    let landlock = &mut settings.landlock;
+    landlock.mode = match words.one("landlock").map(|word| (word, word.as_bytes())) {
+        None => None,
+        Some((_, b"require")) => Some(LandlockMode::Require),
+        Some((_, b"auto")) => Some(LandlockMode::Auto),
+        Some((_, b"off")) => Some(LandlockMode::Off),
+        Some((word, _)) => return Err(wrong("landlock", format!("{} is not require, auto or off", shown(word)))),
+    };
+    landlock.minimum_abi = one(words, "landlock-abi")?;
+    // A list that nobody gave is no list; an empty one could not be given.
+    landlock.read = some(many(words, "allow-read")?);
+    landlock.write = some(many(words, "allow-write")?);
+    landlock.execute = some(many(words, "allow-exec")?);
+    landlock.connect = some(many(words, "allow-connect")?);
+    landlock.bind = some(many(words, "allow-bind")?);
+    Ok(())
+}
+
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
 }
 
 /// `N[,head|tail|kill]`.

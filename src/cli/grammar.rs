@@ -172,6 +172,44 @@ const PLAN: &[(&str, &[Flag])] = &[
         ],
     ),
     (
+        "System calls",
+        &[
+            value(
+                "seccomp",
+                "FILE|default|strict|docker|unconfined",
+                "Filter system calls by this profile; a FILE is OCI's or seccompiler's JSON",
+            ),
+            value("seccomp-bpf", "FILE", "Filter system calls by this compiled program"),
+            list(
+                "seccomp-allow",
+                "GROUP",
+                "Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools",
+            ),
+            switch("seccomp-strict", "Refuse a profile with anything to warn about"),
+            list("security-opt", "seccomp=FILE|no-new-privileges", "The same in docker's words"),
+        ],
+    ),
+    (
+        "Paths and ports",
+        &[
+            list("allow-read", "PATH[:optional]", "Let nothing be read but what is named so (and /proc and /dev)"),
+            list("allow-write", "PATH[:optional]", "Let nothing be written but what is named so"),
+            list(
+                "allow-exec",
+                "PATH[:optional]",
+                "Let nothing be executed but what is named so, and nothing on writable mounts",
+            ),
+            list("allow-connect", "PORT", "Let no TCP port be connected to but what is named so"),
+            list("allow-bind", "PORT", "Let no TCP port be bound but what is named so"),
+            value(
+                "landlock",
+                "require|auto|off",
+                "What to do without Landlock, which enforces this: refuse, run, not use it",
+            ),
+            value("landlock-abi", "N", "Refuse to run with less than this Landlock ABI"),
+        ],
+    ),
+    (
         "Limits",
         &[
             value("memory", "SIZE", "Memory of the whole tree, or unlimited").short('m'),
@@ -292,8 +330,10 @@ impl Flag {
         let arg = self.short.into_iter().fold(arg, Arg::short);
         let hint = match self.value {
             Some("DIR") => ValueHint::DirPath,
-            Some("PATH") => ValueHint::AnyPath,
-            Some(value) if value.contains("FILE") || value.contains("SRC") => ValueHint::AnyPath,
+            Some("PATH" | "PATH[:optional]") => ValueHint::AnyPath,
+            Some(value) if value.starts_with("FILE") || value.contains("|FILE") || value.contains("SRC") => {
+                ValueHint::AnyPath
+            }
             _ => ValueHint::Unknown,
         };
         let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };

@@ -2,7 +2,9 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::plan::{Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, Plan, Root, Seccomp, SeccompProfile};
+use crate::plan::{
+    Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Plan, Root, Seccomp, SeccompProfile,
+};
 
 /// The whole plan. Every line is `indentation name value`; values are escaped.
 pub fn text(plan: &Plan) -> String {
@@ -111,7 +113,8 @@ fn landlock(landlock: &Landlock) -> String {
     let mut text = format!("ABI {} or later", landlock.minimum_abi);
     for (what, rules) in [("read", &landlock.read), ("write", &landlock.write), ("execute", &landlock.execute)] {
         if let Some(rules) = rules {
-            let paths: Vec<String> = rules.iter().map(|rule| quoted(&rule.path)).collect();
+            let optional = |rule: &PathRule| if rule.optional { " (if it exists)" } else { "" };
+            let paths: Vec<String> = rules.iter().map(|rule| quoted(&rule.path) + optional(rule)).collect();
             let _ = write!(text, ", {what} only {}", if paths.is_empty() { "nothing".into() } else { paths.join(" ") });
         }
     }

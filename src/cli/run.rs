@@ -29,8 +29,19 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
             for warning in &resolved.warnings {
                 warn(warning);
             }
-            finish(&sandbox::run(&resolved.plan), file)
+            finish(&sandbox::run(&resolved.plan, warn_of_all), file)
         }
+    }
+}
+
+/// Most warnings about one file that are shown.
+const MOST_WARNINGS: usize = 8;
+
+/// Says what should not go unnoticed about the files that a run is made of, and how much more there is to say.
+fn warn_of_all(warnings: &[String]) {
+    warnings.iter().take(MOST_WARNINGS).for_each(|warning| warn(warning));
+    if let Some(more @ 1..) = warnings.len().checked_sub(MOST_WARNINGS) {
+        warn(&format!("{more} more: `stockade seccomp check FILE` lists them"));
     }
 }
 

@@ -89,7 +89,8 @@ fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> 
             Step::Landlock,
             format!("ABI {abi}"),
             format!("the policy asks for Landlock ABI {} or newer", wanted.minimum_abi),
-        ),
+        )
+        .hint("--allow-degraded landlock runs with as much of it as this kernel has"),
         Err(Errno::EOPNOTSUPP) => {
             Error::new(Step::Landlock, "kernel", "Landlock is built in, but was not enabled at boot")
                 .hint("add landlock to the lsm= list of the kernel command line")

@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use super::settings::{DeadlineSettings, EnvSettings, ProcView, ScratchSettings, Settings, UserSettings};
+use super::rules::{LandlockAbi, LandlockMode, SeccompChoice};
+use super::settings::{
+    DeadlineSettings, EnvSettings, LandlockSettings, ProcView, ScratchSettings, SeccompSettings, Settings, UserSettings,
+};
 use super::ulimit::Ulimit;
 use super::value::{
     Amount, Count, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, SandboxPath, Umask, UserMap, UserName,
 };
+use crate::layers::seccomp::builtin::Builtin;
 use crate::plan::{Bytes, IdMapping, Network, RlimitResource};
 
 const MASKED: &[&str] = &[
@@ -76,6 +80,15 @@ pub fn settings() -> Settings {
             set: BTreeMap::from([(EnvName("PATH".into()), EnvValue(PATH.into()))]),
             pass: PASSED.iter().map(|name| EnvPattern(Bytes::from(*name))).collect(),
             keep: None,
+        },
+        seccomp: SeccompSettings {
+            profile: Some(SeccompChoice::Builtin(Builtin::Default)),
+            ..SeccompSettings::default()
+        },
+        landlock: LandlockSettings {
+            mode: Some(LandlockMode::Require),
+            minimum_abi: Some(LandlockAbi(2)),
+            ..LandlockSettings::default()
         },
         scratch: ScratchSettings { size: Some(Amount(512 << 20)), inodes: Some(Count(65_536)) },
         deadlines: DeadlineSettings { kill_after: Some(Duration(2_000_000)), ..DeadlineSettings::default() },

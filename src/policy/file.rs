@@ -26,6 +26,9 @@ pub const POLICY: Purpose = Purpose { step: Step::Policy, max_kib: 128 };
 /// An environment file.
 pub const ENVIRONMENT: Purpose = Purpose { step: Step::Usage, max_kib: 1024 };
 
+/// A seccomp profile, which the layer reads itself.
+pub const SECCOMP: Purpose = Purpose { step: Step::SeccompProfile, max_kib: 1024 };
+
 /// A file that was read.
 #[derive(Debug)]
 pub struct TrustedFile {
@@ -40,7 +43,34 @@ pub struct TrustedFile {
 /// The contents of a regular file that is not too large and that only root or the caller can write. Never blocks: a FIFO or
 /// a device is refused, not waited for. A relative path starts in `base`.
 pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
-    let Purpose { step, max_kib } = purpose;
+    let (file, [named, real]) = open(purpose, path, base)?;
+    let max = purpose.max_kib * 1024;
+    let object = || Bytes::from(path).to_string();
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| {
+        Error::errno(purpose.step, object(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    })?;
+    // It may have grown, and some files of /proc say they are empty.
+    if bytes.len() as u64 > max {
+        return Err(Error::new(purpose.step, object(), purpose.too_large()));
+    }
+    Ok(TrustedFile { bytes, named, path: real })
+}
+
+/// Where a file that somebody else will read is, as named and as it really is, under the conditions of [`read`].
+pub fn inspect(purpose: Purpose, path: &Path) -> Result<[PathBuf; 2]> {
+    open(purpose, path, None).map(|(_, places)| places)
+}
+
+impl Purpose {
+    fn too_large(self) -> String {
+        format!("is larger than {} KiB", self.max_kib)
+    }
+}
+
+/// The file, and its places as named and as it really is.
+fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [PathBuf; 2])> {
+    let step = purpose.step;
     let object = Bytes::from(path).to_string();
     let errno = |errno: Errno| Error::errno(step, object.clone(), errno);
     let refused = |reason: &str| Error::new(step, object.clone(), reason);
@@ -69,19 +99,10 @@ pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<Truste
     }
     others_cannot_write(&stat, &fstat(&directory).map_err(errno)?)
         .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod o-w` it, or copy it"))?;
-    let too_large = || refused(&format!("is larger than {max_kib} KiB"));
-    let max = max_kib * 1024;
-    if stat.st_size as u64 > max {
-        return Err(too_large());
+    if stat.st_size as u64 > purpose.max_kib * 1024 {
+        return Err(refused(&purpose.too_large()));
     }
-    let mut bytes = Vec::with_capacity(stat.st_size as usize + 1);
-    let read = File::from(file).take(max + 1).read_to_end(&mut bytes);
-    read.map_err(|error| errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
-    // It may have grown, and some files of /proc say they are empty.
-    if bytes.len() as u64 > max {
-        return Err(too_large());
-    }
-    Ok(TrustedFile { bytes, named, path: real })
+    Ok((File::from(file), [named, real]))
 }
 
 /// Whether only root and the caller could have put this there.

@@ -101,7 +101,17 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     if let Some(path) = &mut settings.workspace {
         path.anchor(base).map_err(fail("workspace"))?;
     }
+    if let Some(profile) = &mut settings.seccomp.profile {
+        profile.anchor(base).map_err(fail("seccomp.profile"))?;
+    }
+    let landlock = &settings.landlock;
+    let rules = |list: &Option<Vec<_>>| list.as_ref().map_or(0, Vec::len);
     let lists = [
+        ("landlock.read", rules(&landlock.read)),
+        ("landlock.write", rules(&landlock.write)),
+        ("landlock.execute", rules(&landlock.execute)),
+        ("landlock.connect", landlock.connect.as_ref().map_or(0, Vec::len)),
+        ("landlock.bind", landlock.bind.as_ref().map_or(0, Vec::len)),
         ("mounts", settings.mounts.len()),
         ("devices", settings.devices.len()),
         ("masked_paths", settings.masked_paths.len()),

@@ -2,11 +2,12 @@
 //!
 //! What is said above replaces what is said below, setting by setting; tables merge key by key. What naturally adds, adds:
 //! mounts (one with the same destination replaces), environment, devices, masked and read-only paths, capabilities, limits
-//! by name, and what may be degraded. Nothing above can take a mask away.
+//! by name, seccomp's groups, Landlock's lists, and what may be degraded. Nothing above can take a mask away.
 
+use super::rules::LandlockMode;
 use super::settings::{
-    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, ScratchSettings, Settings, StdioSettings,
-    UserSettings,
+    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ScratchSettings,
+    SeccompSettings, Settings, StdioSettings, UserSettings,
 };
 
 impl Settings {
@@ -31,6 +32,8 @@ impl Settings {
             env,
             user,
             capabilities,
+            seccomp,
+            landlock,
             hostname,
             network,
             time_namespace,
@@ -63,6 +66,8 @@ impl Settings {
             env: env.overlaid_with(over.env),
             user: user.overlaid_with(over.user),
             capabilities: capabilities.overlaid_with(over.capabilities),
+            seccomp: seccomp.overlaid_with(over.seccomp),
+            landlock: landlock.overlaid_with(over.landlock),
             hostname: over.hostname.or(hostname),
             network: over.network.or(network),
             time_namespace: over.time_namespace.or(time_namespace),
@@ -116,6 +121,33 @@ impl CapabilitySettings {
     }
 }
 
+impl SeccompSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        let Self { profile, allow, strict } = self;
+        Self { profile: over.profile.or(profile), allow: joined(allow, over.allow), strict: over.strict.or(strict) }
+    }
+}
+
+impl LandlockSettings {
+    fn overlaid_with(self, over: Self) -> Self {
+        // Who switches it off drops the rules below; rules above the switch are a contradiction that resolving reports.
+        let below = match over.mode {
+            Some(LandlockMode::Off) => Self { minimum_abi: self.minimum_abi, ..Self::default() },
+            _ => self,
+        };
+        let Self { mode, minimum_abi, read, write, execute, connect, bind } = below;
+        Self {
+            mode: over.mode.or(mode),
+            minimum_abi: over.minimum_abi.or(minimum_abi),
+            read: lists(read, over.read),
+            write: lists(write, over.write),
+            execute: lists(execute, over.execute),
+            connect: lists(connect, over.connect),
+            bind: lists(bind, over.bind),
+        }
+    }
+}
+
 impl BudgetSettings {
     fn overlaid_with(self, over: Self) -> Self {
         let Self { memory, cpus, pids } = self;
@@ -151,6 +183,14 @@ impl StdioSettings {
             output_limit: over.output_limit.or(output_limit),
             output_keep: over.output_keep.or(output_keep),
         }
+    }
+}
+
+/// Both lists, where no list is not the same as an empty one.
+fn lists<T: PartialEq>(below: Option<Vec<T>>, above: Option<Vec<T>>) -> Option<Vec<T>> {
+    match (below, above) {
+        (Some(below), Some(above)) => Some(joined(below, above)),
+        (below, above) => above.or(below),
     }
 }
 

@@ -6,6 +6,7 @@
 //! that cannot hold a bad one; behind this door nobody checks again.
 
 pub mod builtin;
+mod confinement;
 mod default;
 mod diagnose;
 pub mod env_file;
@@ -15,6 +16,7 @@ mod load;
 mod merge;
 pub mod mount;
 mod resolve;
+pub mod rules;
 mod settings;
 pub mod trust;
 pub mod ulimit;
@@ -26,6 +28,6 @@ pub use diagnose::nearest;
 pub use load::{Loaded, load, parse};
 pub use resolve::{Caller, Resolved, resolve};
 pub use settings::{
-    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, ProcView, ScratchSettings, Settings,
-    StdioSettings, UserSettings,
+    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ProcView, ScratchSettings,
+    SeccompSettings, Settings, StdioSettings, UserSettings,
 };

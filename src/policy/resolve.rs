@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use sha2::{Digest as _, Sha256};
 
+use super::confinement;
 use super::environment::{self, MAX_STRING};
 use super::mount::{self, MountRequest, RequestKind, WORKSPACE};
 use super::settings::{ProcView, Settings};
@@ -11,8 +12,8 @@ use super::value::{HostPath, Hostname, Limit, SandboxPath};
 use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
-    Budget, Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Landlock, Mount, MountKind, Namespaces,
-    Network, OutputLimit, Plan, Root, ScratchLimit, Seccomp, SeccompProfile, Stdio, hex,
+    Budget, Bytes, Capability, Command, Deadlines, Facility, IdMapping, Identity, Keep, Mount, MountKind, Namespaces,
+    Network, OutputLimit, Plan, Root, ScratchLimit, Stdio, hex,
 };
 
 /// What is taken from the caller.
@@ -63,7 +64,13 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         None => (Root::Synthetic, view::synthetic(&around)),
     };
     home_is_free(&identity.home, &view)?;
-    let mounts = mounts(view, &settings)?;
+    let mut mounts = mounts(view, &settings)?;
+    let seccomp = confinement::seccomp(&settings.seccomp, &mut warnings);
+    let landlock = confinement::landlock(&settings.landlock, network, &mut warnings)?;
+    if let Some(rules) = &landlock {
+        confinement::forbid_writable_programs(rules, &mut mounts)?;
+        confinement::memory_programs(rules, seccomp.as_ref(), &mut warnings);
+    }
 
     let cwd = match (&settings.cwd, &settings.workspace, &root) {
         (Some(SandboxPath(path)), ..) => path.clone(),
@@ -81,7 +88,11 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         paths.iter().filter(|path| !hidden(path)).map(|path| path.0.clone()).collect()
     };
     let mut allow_degraded = settings.allow_degraded.clone();
+    if confinement::may_be_missing(&settings.landlock) {
+        allow_degraded.push(Facility::Landlock);
+    }
     allow_degraded.sort();
+    allow_degraded.dedup();
     let mut plan = Plan {
         id: String::new(),
         command,
@@ -101,12 +112,8 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         masked_paths: shown(&settings.masked_paths),
         readonly_paths: shown(&settings.readonly_paths),
         hostname: Some(Bytes::from(&hostname)),
-        seccomp: Some(Seccomp {
-            profile: SeccompProfile::Builtin("default".to_owned()),
-            allow: Vec::new(),
-            strict: false,
-        }),
-        landlock: Some(Landlock { minimum_abi: 2, ..Landlock::default() }),
+        seccomp,
+        landlock,
         capabilities: capabilities(&settings),
         rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),
         budget: Budget {
@@ -229,7 +236,7 @@ fn home_is_free(home: &Bytes, view: &[Mount]) -> Result<()> {
 }
 
 /// Whether `path` is `directory` or below it; both are normalised, and neither is `/`.
-fn is_within(path: &Bytes, directory: &Bytes) -> bool {
+pub(super) fn is_within(path: &Bytes, directory: &Bytes) -> bool {
     let rest = path.as_bytes().strip_prefix(directory.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }

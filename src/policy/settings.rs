@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::mount::MountRequest;
+use super::rules::{BindPort, LandlockAbi, LandlockMode, Port, RulePath, SeccompChoice, SeccompGroup};
 use super::ulimit::Ulimit;
 use super::value::{
     Amount, CapabilityName, Count, Cpus, Deadline, DevicePath, Duration, EnvName, EnvPattern, EnvValue, HostPath,
@@ -65,6 +66,13 @@ pub struct Settings {
     /// Capabilities inside the sandbox's user namespace.
     #[serde(default)]
     pub capabilities: CapabilitySettings,
+
+    /// Which system calls the workload may make.
+    #[serde(default)]
+    pub seccomp: SeccompSettings,
+    /// Which paths and ports it may use, of those that it sees.
+    #[serde(default)]
+    pub landlock: LandlockSettings,
 
     /// Host name inside.
     pub hostname: Option<Hostname>,
@@ -148,6 +156,41 @@ pub struct CapabilitySettings {
     /// Dropped from what the policies below keep, before anything is added here.
     #[serde(default)]
     pub drop: Vec<CapabilityName>,
+}
+
+/// Which system calls the workload may make.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SeccompSettings {
+    /// The profile: `default`, `strict`, `docker`, `unconfined`, or a path relative to this file (with a slash in it, or
+    /// ending in `.json`, or in `.bpf` when it is compiled).
+    pub profile: Option<SeccompChoice>,
+    /// Groups of calls that are allowed on top of it. Adds.
+    #[serde(default)]
+    pub allow: Vec<SeccompGroup>,
+    /// Whether a profile with anything to warn about is refused.
+    pub strict: Option<bool>,
+}
+
+/// Which paths and ports the workload may use, of those that it sees. A list that is not given allows everything; an
+/// empty one nothing.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LandlockSettings {
+    /// What becomes of a run where the kernel has too little of it. `off` also drops the lists of the policies below.
+    pub mode: Option<LandlockMode>,
+    /// The least ABI that the kernel must have.
+    pub minimum_abi: Option<LandlockAbi>,
+    /// What may be read. Adds.
+    pub read: Option<Vec<RulePath>>,
+    /// What may be written, below writable mounts. Adds.
+    pub write: Option<Vec<RulePath>>,
+    /// What may be executed. Adds. With it, nothing on a writable mount may be.
+    pub execute: Option<Vec<RulePath>>,
+    /// TCP ports that may be connected to. Adds.
+    pub connect: Option<Vec<Port>>,
+    /// TCP ports that may be bound. Adds.
+    pub bind: Option<Vec<BindPort>>,
 }
 
 /// What the whole tree may use together, enforced by a cgroup.

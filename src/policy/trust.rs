@@ -4,22 +4,30 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::file;
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, MountKind, Plan};
+use crate::plan::{Bytes, MountKind, Plan, SeccompProfile};
 
 /// Refuses a plan that makes the host's root writable, or a directory that one of `files` (policies and environment files,
-/// absolute) lies in.
+/// absolute) or its seccomp profile lies in; and a profile that others could have written.
 ///
 /// Directories are compared by device and inode, so that symlinks and bind mounts do not hide that they are the same. A
 /// source that does not exist is left to the mounting, which knows whether it may be missing.
 pub fn check(plan: &Plan, files: &[PathBuf]) -> Result<()> {
+    let profile = match plan.seccomp.as_ref().map(|seccomp| &seccomp.profile) {
+        Some(SeccompProfile::File(path) | SeccompProfile::Binary(path)) => {
+            file::inspect(file::SECCOMP, path.as_path())?.to_vec()
+        }
+        _ => Vec::new(),
+    };
     let mut writable = plan.mounts.iter().filter_map(|mount| match &mount.kind {
         MountKind::Bind { source } if !mount.read_only => Some(source),
         _ => None,
     });
     let Some(first) = writable.next() else { return Ok(()) };
     let root = inode(Path::new("/"));
-    let guarded: HashSet<(u64, u64)> = files.iter().flat_map(|file| file.ancestors()).filter_map(inode).collect();
+    let guarded: HashSet<(u64, u64)> =
+        files.iter().chain(&profile).flat_map(|file| file.ancestors()).filter_map(inode).collect();
     for source in std::iter::once(first).chain(writable) {
         let Some(found) = inode(source.as_path()) else { continue };
         if Some(found) == root {
@@ -28,7 +36,7 @@ pub fn check(plan: &Plan, files: &[PathBuf]) -> Result<()> {
             );
         }
         if guarded.contains(&found) {
-            let reason = "is writable inside, and a policy or environment file of this run is in it";
+            let reason = "is writable inside, and a policy, environment or seccomp file of this run is in it";
             return Err(refused(source, reason).hint("move that file elsewhere, or bind the directory read-only"));
         }
     }

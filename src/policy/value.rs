@@ -34,11 +34,11 @@ pub trait Value: Sized {
 }
 
 /// The text of a value that has to be text.
-fn text(bytes: &[u8]) -> Result<&str, String> {
+pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|_| format!("\"{}\" is not UTF-8", Bytes::from(bytes.to_vec())))
 }
 
-struct Written<T>(PhantomData<T>);
+pub(super) struct Written<T>(pub(super) PhantomData<T>);
 
 impl<'de, T: Value> Visitor<'de> for Written<T> {
     type Value = T;
@@ -89,7 +89,7 @@ macro_rules! written {
     ($($type:ident: $pattern:expr;)+) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(Written::<Self>(PhantomData))
+                deserializer.deserialize_any($crate::policy::value::Written::<Self>(std::marker::PhantomData))
             }
         }
         impl JsonSchema for $type {
@@ -97,13 +97,15 @@ macro_rules! written {
                 stringify!($type).into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                schema::<Self>($pattern)
+                $crate::policy::value::schema::<Self>($pattern)
             }
         }
     )+};
 }
 
-fn schema<T: Value>(pattern: &str) -> Schema {
+pub(super) use written;
+
+pub(super) fn schema<T: Value>(pattern: &str) -> Schema {
     let string = json_schema!({ "type": "string", "pattern": pattern });
     let number = json_schema!({ "type": "number" });
     let hex = json_schema!({

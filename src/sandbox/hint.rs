@@ -14,6 +14,13 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
             "the file is there, but the interpreter or loader that it names is not in the sandbox; \
              bind it with --ro, or use a --rootfs that has it"
         }
+        (Step::Exec, Errno::EACCES) if plan.landlock.as_ref().is_some_and(|rules| rules.execute.is_some()) => {
+            "it is not executable for the sandbox's user, or not among what may be executed: --allow-exec adds to that, \
+             and with it nothing on a writable mount is executed"
+        }
+        (Step::Landlock, Errno::ENOENT | Errno::ENOTDIR) => {
+            "paths of rules are paths inside the sandbox; PATH:optional leaves a rule out where its path is missing"
+        }
         (Step::Exec, Errno::EACCES) => "it is not executable for the sandbox's user, or lies on a noexec mount",
         (Step::Exec, Errno::ENOEXEC) => "it is not a program for this machine, nor a script with a #! line",
         (Step::Exec, Errno::E2BIG) => "its arguments and environment are too long, execve(2)",

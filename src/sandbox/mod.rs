@@ -68,24 +68,28 @@ const TAKEN: [Signal; 8] = [
 
 /// Runs a plan to its end. Whatever happens, there is a report, and nothing is left of the run.
 ///
+/// `warn` is called once, before anything of the workload exists, with what the person who asked should be told of the
+/// files that the plan names.
+///
 /// While it runs, the signals of [`TAKEN`] are blocked in the calling thread and SIGCHLD has its default disposition.
 /// The caller should have no other threads (`clone3(2)` copies only the calling one).
-pub fn run(plan: &Plan) -> Report {
+pub fn run(plan: &Plan, warn: impl FnOnce(&[String])) -> Report {
     let begun = Beginning::now();
     let blocked = TAKEN.into_iter().collect::<SigSet>();
     let mut before = SigSet::empty();
     let masked = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
     process::default_child_signal();
     let report = match masked.map_err(|errno| Error::errno(Step::Supervise, "signal mask", errno)) {
-        Ok(()) => start(plan, begun, &blocked),
+        Ok(()) => start(plan, begun, &blocked, warn),
         Err(error) => Err(error),
     };
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
 }
 
-fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
+fn start(plan: &Plan, begun: Beginning, signals: &SigSet, warn: impl FnOnce(&[String])) -> Result<Report> {
     let (mut prepared, mut kept) = prepare::prepare(plan)?;
+    warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
     let flags = namespace_flags(plan);

@@ -142,6 +142,14 @@ impl Builtin {
     }
 }
 
+/// Refuses files in memory that could be executed, whatever a profile says: where what may be executed is listed, they would
+/// be the way past the list.
+pub fn refuse_memory_programs(profile: &mut Profile, context: &Context) -> Result<(), ProfileError> {
+    let rules = include_bytes!("../../../profiles/seccomp/memory-programs.json");
+    profile.prefer(read_group(rules, "memory-programs", context)?);
+    Ok(())
+}
+
 /// Adds groups to any profile.
 pub fn allow(profile: &mut Profile, groups: &[Group], context: &Context) -> Result<(), ProfileError> {
     for group in groups {

@@ -37,6 +37,7 @@ pub fn prepare(plan: &Plan) -> Result<Option<PreparedSeccomp>> {
         network: plan.namespaces.network,
         groups: &groups,
         capabilities: &plan.capabilities,
+        listed_programs: plan.landlock.as_ref().is_some_and(|landlock| landlock.execute.is_some()),
         strict: wanted.strict,
     })?;
     if program.notifies {
@@ -47,8 +48,8 @@ pub fn prepare(plan: &Plan) -> Result<Option<PreparedSeccomp>> {
     Ok(Some(PreparedSeccomp {
         filter: filter.map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect(),
         flags: program.flags.bits(),
+        warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
         record: report::Seccomp { profile: name, sha256: program.sha256.into_owned() },
-        warnings: warnings.iter().map(ToString::to_string).collect(),
     }))
 }
 

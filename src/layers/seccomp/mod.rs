@@ -60,6 +60,8 @@ pub struct Request<'a> {
     pub groups: &'a [Group],
     /// What the workload keeps; profiles can depend on it.
     pub capabilities: &'a [Capability],
+    /// Refuse files in memory that could be executed, because what may be executed is listed.
+    pub listed_programs: bool,
     /// Refuse profiles with anything to warn about.
     pub strict: bool,
 }
@@ -71,12 +73,22 @@ pub fn prepare(request: &Request) -> Result<(Program, Vec<Warning>)> {
         Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: request.strict };
     match request.source {
         Source::Builtin(builtin) => {
-            let program = builtin.program(request.network, request.groups, &context);
+            let program = if request.listed_programs {
+                builtin.profile(request.network, request.groups, &context).and_then(|mut profile| {
+                    builtin::refuse_memory_programs(&mut profile, &context)?;
+                    Program::compile(&profile)
+                })
+            } else {
+                builtin.program(request.network, request.groups, &context)
+            };
             program.map(|program| (program, Vec::new())).map_err(|error| named(builtin.name(), error))
         }
         Source::File(path) => {
             let (mut profile, warnings) = load(&read_file(path, MAX_BYTES)?, None, &context).map_err(in_file(path))?;
             builtin::allow(&mut profile, request.groups, &context).map_err(in_file(path))?;
+            if request.listed_programs {
+                builtin::refuse_memory_programs(&mut profile, &context).map_err(in_file(path))?;
+            }
             Ok((Program::compile(&profile).map_err(in_file(path))?, warnings))
         }
         Source::Binary(path) => {

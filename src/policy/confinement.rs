@@ -1,0 +1,90 @@
+//! From settings to what the plan says of seccomp and Landlock.
+
+use super::resolve::is_within;
+use super::rules::{LandlockMode, RulePath, SeccompChoice};
+use super::settings::{LandlockSettings, SeccompSettings};
+use crate::error::{Error, Result, Step};
+use crate::plan::{Landlock, Mount, Network, PathRule, Seccomp, SeccompProfile};
+
+/// Which system calls are filtered; what is given up by it is added to the warnings.
+pub fn seccomp(settings: &SeccompSettings, warnings: &mut Vec<String>) -> Option<Seccomp> {
+    let profile = match &settings.profile {
+        Some(SeccompChoice::Unconfined) => {
+            warnings.push("no system call is filtered: all of the kernel's code is within reach".into());
+            return None;
+        }
+        Some(SeccompChoice::Builtin(profile)) => SeccompProfile::Builtin(profile.name().to_owned()),
+        Some(SeccompChoice::File(path)) => SeccompProfile::File(path.0.clone()),
+        Some(SeccompChoice::Binary(path)) => SeccompProfile::Binary(path.0.clone()),
+        None => SeccompProfile::Builtin("default".to_owned()),
+    };
+    let groups = settings.allow.iter().map(|group| group.0);
+    let given_up = groups.clone().filter_map(|group| group.warning().map(|text| (group.name(), text)));
+    warnings.extend(given_up.map(|(name, text)| format!("seccomp group {name}: {text}")));
+    Some(Seccomp {
+        profile,
+        allow: groups.map(|group| group.name().to_owned()).collect(),
+        strict: settings.strict.unwrap_or(false),
+    })
+}
+
+/// What Landlock allows; `None` when it is off. Whether it may be missing is [`may_be_missing`]'s to say.
+pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Vec<String>) -> Result<Option<Landlock>> {
+    let paths = |list: &Option<Vec<RulePath>>| -> Option<Vec<PathRule>> {
+        list.as_ref().map(|rules| rules.iter().map(RulePath::rule).collect())
+    };
+    let rules = Landlock {
+        minimum_abi: settings.minimum_abi.map_or(2, |abi| abi.0),
+        read: paths(&settings.read),
+        write: paths(&settings.write),
+        execute: paths(&settings.execute),
+        connect_tcp: settings.connect.as_ref().map(|ports| ports.iter().map(|port| port.0).collect()),
+        bind_tcp: settings.bind.as_ref().map(|ports| ports.iter().map(|port| port.0).collect()),
+    };
+    if settings.mode == Some(LandlockMode::Off) {
+        let given = rules != Landlock { minimum_abi: rules.minimum_abi, ..Landlock::default() };
+        if given {
+            let reason = "is off, and yet there are rules for it";
+            return Err(Error::new(Step::Plan, "Landlock", reason).hint("leave either out"));
+        }
+        warnings.push("Landlock is off: nothing but mounts and the network limits paths and ports".into());
+        return Ok(None);
+    }
+    let ports = |list: &Option<Vec<u16>>| list.as_ref().is_some_and(|ports| !ports.is_empty());
+    if network == Network::None && (ports(&rules.connect_tcp) || ports(&rules.bind_tcp)) {
+        warnings.push("ports are allowed, but the network is none: --network loopback or host has sockets".into());
+    }
+    Ok(Some(rules))
+}
+
+/// Says so where a program made in memory could be executed past the list of what may be.
+pub fn memory_programs(landlock: &Landlock, seccomp: Option<&Seccomp>, warnings: &mut Vec<String>) {
+    let filtered = seccomp.is_some_and(|seccomp| !matches!(seccomp.profile, SeccompProfile::Binary(_)));
+    if landlock.execute.is_some() && !filtered {
+        warnings.push(
+            "what may be executed is listed, but only a seccomp profile can refuse programs made in memory".into(),
+        );
+    }
+}
+
+/// Whether a run does with as much Landlock as the kernel has.
+pub fn may_be_missing(settings: &LandlockSettings) -> bool {
+    settings.mode == Some(LandlockMode::Auto)
+}
+
+/// Where what may be executed is listed, nothing that the workload could write may be: every writable mount is noexec. A
+/// rule for something there would be a promise that the mount breaks.
+pub fn forbid_writable_programs(landlock: &Landlock, mounts: &mut [Mount]) -> Result<()> {
+    let Some(rules) = &landlock.execute else { return Ok(()) };
+    for rule in rules {
+        let holding = mounts.iter().filter(|mount| is_within(&rule.path, &mount.destination));
+        let mount = holding.max_by_key(|mount| mount.destination.as_bytes().len());
+        if let Some(mount) = mount.filter(|mount| !mount.read_only) {
+            let reason = format!("is writable through the mount at {}, so it is never executed", mount.destination);
+            return Err(Error::new(Step::Plan, format!("allow-exec {}", rule.path), reason)
+                .hint("mount it read-only, or leave the list out"));
+        }
+    }
+    mounts.iter_mut().filter(|mount| !mount.read_only).for_each(|mount| mount.noexec = true);
+    Ok(())
+}
