@@ -125,7 +125,7 @@ syscall("ldt", 154, 0, parameters, 16)
                 ("name", "EPERM", &["ENOENT"]),
                 ("splice", "ENOSYS", &["EBADF"]),
                 ("seccomp", "ENOSYS", &["EINVAL"]),
-                ("ldt", "EPERM", &["OK", "ENOSYS"]),
+                ("ldt", "EPERM", &["OK", "ENOSYS"]), // a User-Mode kernel has none
             ],
         );
         let with = run(caller, &[], program).expect(0);
@@ -154,12 +154,16 @@ syscall("x32", 0x40000000 | 39)
 fn calls_of_another_table_end_the_run() {
     for_each_caller(|caller| {
         for (program, free) in [(INT80, "before\npid=0\n"), (X32, "before\nx32=ENOSYS\n")] {
-            let without = run(caller, &["--seccomp", "unconfined"], program);
-            if program == INT80 && without.text() != free {
-                skip_part("int 0x80", "this kernel runs no 32-bit calls");
+            if program == INT80 && common::host::is_uml() {
+                skip_part("int 0x80", "a User-Mode kernel takes it for a call of its own table");
                 continue;
             }
-            assert_eq!(without.expect(0).text(), free);
+            let without = run(caller, &["--seccomp", "unconfined"], program);
+            if without.code() == 139 {
+                skip_part("int 0x80", "this kernel runs no 32-bit calls");
+            } else {
+                assert_eq!(without.expect(0).text(), free);
+            }
             for profile in ["default", "strict", "docker"] {
                 let with = run(caller, &["--seccomp", profile], program).expect(128 + libc::SIGSYS);
                 assert_eq!(with.text(), "before\n", "{profile}");

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 
 use crate::error::{Error, Result, Step};
 use crate::layers::seccomp::builtin::{Builtin, Group, allow};
-use crate::layers::seccomp::check::check;
+use crate::layers::seccomp::check::{check, check_program};
 use crate::layers::seccomp::compiler::bpf::Instruction;
 use crate::layers::seccomp::compiler::json::MAX_BYTES;
 use crate::layers::seccomp::compiler::model::Profile;
@@ -118,7 +118,7 @@ pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<ExitCode> {
 /// What the verb is about.
 enum Subject {
     Profile { name: String, profile: Box<Profile>, warnings: Vec<Warning> },
-    Program(Program),
+    Program { name: String, program: Program },
 }
 
 impl Subject {
@@ -148,7 +148,8 @@ impl Subject {
         let path = PathBuf::from(&name);
         let bytes = read_file(&path, MAX_BYTES)?;
         if !bytes.trim_ascii_start().starts_with(b"{") && bytes.len().is_multiple_of(8) && !bytes.is_empty() {
-            return Ok(Self::Program(Program::load_binary(&bytes).map_err(in_file(&path))?));
+            let program = Program::load_binary(&bytes).map_err(in_file(&path))?;
+            return Ok(Self::Program { name, program });
         }
         let (mut profile, warnings) = load(&bytes, text(matches, "filter"), &context).map_err(in_file(&path))?;
         allow(&mut profile, &groups, &context).map_err(in_file(&path))?;
@@ -156,19 +157,23 @@ impl Subject {
     }
 
     fn check(self, strict: bool, out: &mut dyn Write) -> Result<ExitCode> {
-        let Self::Profile { name, profile, mut warnings } = self else { return Err(no_profile()) };
-        warnings.extend(check(&profile));
+        let (name, what, warnings, program) = match self {
+            Self::Profile { name, profile, mut warnings } => {
+                warnings.extend(check(&profile));
+                // One that is too long is wrong, too.
+                let program = Program::compile(&profile).map_err(in_file(Path::new(&name)))?;
+                (name, format!("{} rules, ", profile.rules().count()), warnings, program)
+            }
+            Self::Program { name, program } => (name, String::new(), check_program(&program.instructions), program),
+        };
         for warning in &warnings {
             line(out, &format!("{name}: {warning}"))?;
         }
-        // One that is too long is wrong, too.
-        let program = Program::compile(&profile).map_err(in_file(Path::new(&name)))?;
-        let rules = profile.rules().count();
         let found = match warnings.len() {
             0 => "nothing to say against it".to_owned(),
             count => format!("{count} remark{}", if count == 1 { "" } else { "s" }),
         };
-        line(out, &format!("{name}: {rules} rules, {} instructions; {found}", program.instructions.len()))?;
+        line(out, &format!("{name}: {what}{} instructions; {found}", program.instructions.len()))?;
         Ok(ExitCode::from(u8::from(strict && !warnings.is_empty())))
     }
 
@@ -193,7 +198,7 @@ impl Subject {
 
     fn dump(self, out: &mut dyn Write) -> Result<ExitCode> {
         let program: Vec<Instruction> = match self {
-            Self::Program(program) => program.instructions.into_owned(),
+            Self::Program { program, .. } => program.instructions.into_owned(),
             Self::Profile { name, profile, .. } => {
                 Program::compile(&profile).map_err(in_file(Path::new(&name)))?.instructions.into_owned()
             }

@@ -53,7 +53,8 @@ fn is_proc(plan: &Plan, index: usize) -> bool {
 /// Where the command is on the host, when it is there but not in the sandbox.
 fn on_the_host(plan: &Plan) -> Option<String> {
     let program = plan.command.argv.first()?.as_path();
-    let found = if program.components().count() > 1 {
+    let by_path = program.components().count() > 1;
+    let found = if by_path {
         program.to_owned()
     } else {
         let path = std::env::var_os("PATH")?;

@@ -71,7 +71,7 @@ const TAKEN: [Signal; 8] = [
 /// `warn` is called once, before anything of the workload exists, with what the person who asked should be told of the
 /// files that the plan names.
 ///
-/// While it runs, the signals of [`TAKEN`] are blocked in the calling thread and SIGCHLD has its default disposition.
+/// While it runs, most signals that end or notify a process are blocked in the calling thread and SIGCHLD has its default disposition.
 /// The caller should have no other threads (`clone3(2)` copies only the calling one).
 pub fn run(plan: &Plan, warn: impl FnOnce(&[String])) -> Report {
     let begun = Beginning::now();

@@ -13,11 +13,10 @@ pub fn is_uml() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
-/// A directory of the caller's on a file system that supports idmapped mounts: `/tmp`, or where that does not, a tmpfs.
+/// A directory of the caller's on a file system that supports idmapped mounts: a guest's own root is a hostfs, which does
+/// not, but its `/tmp` is a tmpfs.
 pub fn idmappable_dir(caller: Caller) -> TempDir {
-    // A guest's own root is a hostfs, which does not; its /tmp and /dev/shm are tmpfs.
-    let parent = if is_uml() { "/dev/shm" } else { "/tmp" };
-    TempDir::below(Path::new(parent), caller)
+    TempDir::below(Path::new("/tmp"), caller)
 }
 
 /// A root file system made of busybox alone, `--rootfs`; `None` where busybox is not a static program.

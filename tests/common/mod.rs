@@ -15,7 +15,7 @@ pub mod terminal;
 pub use python::attack;
 pub use run::{Live, Outcome, Run, outside, python_outside};
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,18 +51,19 @@ impl Caller {
 
     /// A command that runs as this caller, outside of any sandbox.
     pub fn command(self, program: impl AsRef<OsStr>) -> Command {
+        let mut words = self.become_words().into_iter().map(OsString::from).chain([program.as_ref().to_owned()]);
+        let mut command = Command::new(words.next().expect("at least the program"));
+        command.args(words);
+        command
+    }
+
+    /// The words in front of a command by which the tests become this caller.
+    pub fn become_words(self) -> Vec<String> {
         if self == Self::Root || !is_root() {
-            return Command::new(program);
+            return Vec::new();
         }
         let (uid, gid) = self.ids();
-        let mut command = Command::new("setpriv");
-        command
-            .arg(format!("--reuid={uid}"))
-            .arg(format!("--regid={gid}"))
-            .arg("--clear-groups")
-            .arg("--")
-            .arg(program);
-        command
+        vec!["setpriv".into(), format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".into(), "--".into()]
     }
 }
 

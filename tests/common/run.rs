@@ -20,6 +20,7 @@ use super::{Caller, PATH, PYTHON, TempDir, is_root, set_mode, unique};
 #[derive(Debug)]
 pub struct Run {
     caller: Caller,
+    outer: Vec<OsString>,
     prefix: Vec<OsString>,
     options: Vec<OsString>,
     command: Vec<OsString>,
@@ -38,6 +39,7 @@ impl Run {
     pub fn new(caller: Caller) -> Self {
         Self {
             caller,
+            outer: Vec::new(),
             prefix: Vec::new(),
             options: Vec::new(),
             command: Vec::new(),
@@ -77,6 +79,17 @@ impl Run {
     /// A program that starts ours, outside: its words go in front.
     pub fn via<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, prefix: I) -> Self {
         self.prefix.extend(prefix.into_iter().map(Into::into));
+        self
+    }
+
+    /// Shows a directory that the caller may not reach at another path, in a mount namespace of the run's own.
+    pub fn showing(mut self, directory: &Path, at: &Path) -> Self {
+        if is_root() {
+            let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+            self.outer =
+                ["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh"].map(OsString::from).into();
+            self.outer.extend([directory, at].map(OsString::from));
+        }
         self
     }
 
@@ -150,7 +163,9 @@ impl Run {
         let tmp = home.dir("tmp");
         let report = home.join("report.json");
 
-        let mut words = self.prefix;
+        let mut words = self.outer;
+        words.extend(self.caller.become_words().into_iter().map(OsString::from));
+        words.extend(self.prefix);
         words.push(binary.into());
         if !self.plain {
             words.extend(["run", "--name"].map(OsString::from));
@@ -167,7 +182,7 @@ impl Run {
             words.push("--".into());
             words.extend(self.command);
         }
-        let mut command = self.caller.command(&words[0]);
+        let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env_clear();
         command.env("PATH", PATH).env("HOME", &work).env("TMPDIR", &tmp).env("LANG", "C.UTF-8").env("TERM", "dumb");
         command.env(leaks::VARIABLE, &marker).envs(self.env);

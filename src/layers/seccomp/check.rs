@@ -1,9 +1,13 @@
 //! What is wrong, or dangerous, in a profile that can be compiled.
 
-use super::compiler::model::{Call, Profile, Rule, Stage};
+use super::compare::AUDIT_ARCH_I386;
+use super::compiler::bpf::Instruction;
+use super::compiler::model::{Call, Profile, Rule, Stage, X32_BIT};
+use super::compiler::names::Arch;
 use super::compiler::oci::Warning;
 use super::compiler::ranges_are_empty;
 use super::explain::{may_pass, order};
+use super::interpret::run;
 
 /// Everything worth saying about a profile, beside what reading it said.
 pub fn check(profile: &Profile) -> Vec<Warning> {
@@ -26,6 +30,24 @@ pub fn check(profile: &Profile) -> Vec<Warning> {
             let text = format!("{} {}: {}", open.join(", "), if open.len() > 1 { "pass" } else { "passes" }, class.why);
             warnings.push(Warning { path: String::new(), text });
         }
+    }
+    warnings
+}
+
+/// What is worth saying about a program that somebody else compiled: whether it can be walked around by another table of calls.
+pub fn check_program(program: &[Instruction]) -> Vec<Warning> {
+    let native = Arch::NATIVE.audit();
+    let passes = |arch, offset| {
+        // Enough of the table to meet whatever the filter allows.
+        (0..512).any(|number| run(program, &Call { arch, number: number | offset, args: [0; 6] }).0.lets_through())
+    };
+    let mut warnings = Vec::new();
+    let mut warn = |text: &str| warnings.push(Warning { path: String::new(), text: text.to_owned() });
+    if passes(AUDIT_ARCH_I386, 0) {
+        warn("lets calls of the 32-bit table pass (int 0x80), whose numbers mean something else");
+    }
+    if Arch::NATIVE == Arch::X86_64 && passes(native, X32_BIT) {
+        warn("lets calls of the x32 table pass");
     }
     warnings
 }

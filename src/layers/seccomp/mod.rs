@@ -97,7 +97,11 @@ pub fn prepare(request: &Request) -> Result<(Program, Vec<Warning>)> {
                 let reason = "is compiled already: no group can be added to it";
                 return Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), reason));
             }
-            Ok((program, Vec::new()))
+            let warnings = check::check_program(&program.instructions);
+            match warnings.first().filter(|_| request.strict) {
+                Some(warning) => Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), &warning.text)),
+                None => Ok((program, warnings)),
+            }
         }
     }
 }
