@@ -9,8 +9,9 @@ use nix::sys::stat::Mode;
 
 use super::trial::{self, Setup, words};
 use super::{Finding, Group, Patient, Subject};
+use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount;
-use crate::sys::process::{self, Cloned};
+use crate::sys::process;
 
 const fn subject(name: &'static str, title: &'static str) -> Subject {
     Subject { name, group: Group::Kernel, title, required: true, without: "no run is possible" }
@@ -75,7 +76,7 @@ fn call(patient: &Patient, subject: &Subject, since: &str, tried: Result<(), Opt
 
 /// Signal 0 to a child that has ended or is about to.
 fn pidfd() -> Result<(), Errno> {
-    match process::clone3(0, None)? {
+    match clone3(0, None)? {
         Cloned::Child => process::exit(0),
         Cloned::Parent { pid, pidfd } => {
             let sent = process::pidfd_send_signal(pidfd.as_fd(), 0);

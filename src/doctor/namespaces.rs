@@ -6,6 +6,7 @@ use nix::sys::stat::Mode;
 
 use super::trial::{self, At, Setup, Tried};
 use super::{Finding, Group, Patient, Subject};
+use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount::{FsContext, NODEV, NOEXEC, NOSUID};
 use crate::sys::{net, process};
 
@@ -91,10 +92,10 @@ fn limits() -> Tried {
         Err(_) => openat(AT_FDCWD, c"/proc/sys/user/max_user_namespaces", flags, Mode::empty()).at(0)?,
     };
     nix::unistd::write(setting, b"0").at(0)?;
-    match process::clone3(libc::CLONE_NEWUSER as u64, None) {
+    match clone3(libc::CLONE_NEWUSER as u64, None) {
         Err(Errno::ENOSPC | Errno::EPERM) => Ok(0),
         Err(errno) => Err(errno).at(1),
-        Ok(process::Cloned::Child) => process::exit(0),
-        Ok(process::Cloned::Parent { .. }) => Err(Errno::EEXIST).at(1),
+        Ok(Cloned::Child) => process::exit(0),
+        Ok(Cloned::Parent { .. }) => Err(Errno::EEXIST).at(1),
     }
 }

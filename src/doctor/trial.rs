@@ -12,7 +12,8 @@ use nix::unistd::{Pid, pipe2, read, write};
 
 use crate::error::{Cause, printable};
 use crate::layers::user::{Users, open_proc_pid};
-use crate::sys::process::{self, Cloned};
+use crate::sys::clone::{Cloned, clone3};
+use crate::sys::process;
 
 /// How long a trial may take before it is killed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -127,7 +128,7 @@ pub(super) fn attempt_with(
     let (answer, answer_writer) = pipe2(OFlag::O_CLOEXEC).map_err(no_pipe)?;
     // The flags are a 32-bit word whose top bits mean namespaces too: widen without the sign.
     let flags = u64::from(setup.namespaces as u32);
-    match process::clone3(flags, setup.cgroup).map_err(Stumble::Clone)? {
+    match clone3(flags, setup.cgroup).map_err(Stumble::Clone)? {
         Cloned::Child => {
             drop(go);
             drop(answer);

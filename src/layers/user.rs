@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
 use crate::plan::{IdMapping, Identity};
-use crate::sys::process::{self, Cloned};
+use crate::sys::clone::{Cloned, clone3};
+use crate::sys::process;
 
 /// Host ids that no distribution hands out: above the container ranges of systemd, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
@@ -247,7 +248,7 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
 pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
     let failed = |errno| Error::errno(Step::Identity, "user namespace of the idmapped mounts", errno);
     let parent = nix::unistd::getpid();
-    match process::clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
+    match clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
         Cloned::Child => loop {
             // Only its namespace is wanted. The parent kills it; should the parent die first, so does this.
             if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid() != parent {

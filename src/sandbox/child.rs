@@ -13,26 +13,27 @@ use super::sync::{ChildEnds, ParentEnds};
 use crate::error::Step;
 use crate::layers::root::BuiltRoot;
 use crate::layers::{Applied, During, MissingSet, caps, net};
-use crate::sys::process::{self, Cloned};
+use crate::sys::clone::{Cloned, Stack, clone3, spawn_sharing};
+use crate::sys::process;
 use crate::sys::terminal;
 
 /// Becomes the workload, or its init. Never returns to the code that cloned it.
-pub fn run(prepared: &Prepared, parent: ParentEnds, ends: &ChildEnds) -> ! {
+pub fn run(prepared: &Prepared, stack: Option<Stack>, parent: ParentEnds, ends: &ChildEnds) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
+    let net = net::apply(prepared.network); // meanwhile the parent writes our id maps
     if ends.wait() {
-        let Err(failure) = start(prepared, ends);
+        let Err(failure) = net.and_then(|()| start(prepared, stack, ends));
         ends.fail(failure);
     }
     process::exit(125)
 }
 
-fn start(prepared: &Prepared, ends: &ChildEnds) -> Applied<Infallible> {
+fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied<Infallible> {
     prepared.users.take()?;
     hold_lifeline(ends)?; // after the change of ids, which clears the death signal
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();
     let root = prepared.root.build(&mut missing)?;
-    net::apply(prepared.network)?;
     let terminal = open_terminal(prepared, &root, ends)?;
     root.pivot()?;
     prepared.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
@@ -41,30 +42,36 @@ fn start(prepared: &Prepared, ends: &ChildEnds) -> Applied<Infallible> {
     ends.send_missing(missing).during(Step::Fork, 0)?;
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
     process::set_dumpable(false).during(Step::Fork, 0)?;
-    if prepared.init {
-        fork_from_init(prepared, &root, ends)?;
+    if !prepared.init {
+        return become_workload(prepared, &root, terminal.as_ref());
     }
-    become_workload(prepared, &root, terminal)
-}
-
-/// Returns in the workload's process only; pid 1 stays behind as init.
-fn fork_from_init(prepared: &Prepared, root: &BuiltRoot, ends: &ChildEnds) -> Applied {
     process::block_signals().during(Step::Fork, 1)?;
-    match process::clone3(0, None).during(Step::Fork, 2)? {
-        Cloned::Child => Ok(()),
-        Cloned::Parent { pid, pidfd } => {
-            let told = ends.send_started(pidfd.as_fd());
-            if told.is_err() || (prepared.kept_capabilities != 0 && caps::renounce().is_err()) {
-                process::exit(125); // and with pid 1 dies everything in its namespace
-            }
-            init::run(ends.control(), root.scratch.as_fd(), pid)
-        }
+    let mut failure = None;
+    let (workload, pidfd) = match stack {
+        Some(mut stack) => spawn_sharing(&mut stack, false, || {
+            let Err(error) = become_workload(prepared, &root, terminal.as_ref());
+            failure = Some(error); // pid 1 sees it: this is its memory, and no filter binds it
+            125
+        })
+        .during(Step::Fork, 2)?,
+        None => match clone3(0, None).during(Step::Fork, 2)? {
+            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref()),
+            Cloned::Parent { pid, pidfd } => (pid, pidfd),
+        },
+    };
+    if let Some(failure) = failure {
+        return Err(failure);
     }
+    ends.send_started(pidfd.as_fd()).during(Step::Fork, 3)?;
+    if prepared.kept_capabilities != 0 {
+        caps::renounce()?;
+    }
+    init::run(ends.control(), root.scratch.as_fd(), workload)
 }
 
-fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<OwnedFd>) -> Applied<Infallible> {
+fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&OwnedFd>) -> Applied<Infallible> {
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
-    prepared.process.take_streams(streams(prepared, terminal.as_ref(), &null), terminal.is_some())?;
+    prepared.process.take_streams(streams(prepared, terminal, &null), terminal.is_some())?;
     prepared.root.enter_cwd(root)?;
     if let Some(landlock) = &prepared.landlock {
         landlock.apply(root.fd(), root.scratch.as_fd())?;

@@ -52,7 +52,8 @@ use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};
 use crate::report::{Degraded, Enforced, Report};
-use crate::sys::process::{self, Cloned};
+use crate::sys::clone::{Cloned, clone3};
+use crate::sys::process;
 
 /// Signals that the supervisor takes itself: most are passed on to the workload.
 const TAKEN: [Signal; 8] = [
@@ -93,8 +94,8 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet, warn: impl FnOnce(&[St
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
     let flags = namespace_flags(plan);
-    let child = match process::clone3(flags, kept.cgroup.as_ref().map(|leaf| leaf.dir())) {
-        Ok(Cloned::Child) => child::run(&prepared, ends, &child_ends),
+    let child = match clone3(flags, kept.cgroup.as_ref().map(|leaf| leaf.dir())) {
+        Ok(Cloned::Child) => child::run(&prepared, kept.stack.take(), ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Err(errno) => return Err(clone_error(errno)),
     };
@@ -155,10 +156,12 @@ fn admit(
     enforced: &mut Enforced,
 ) -> Result<()> {
     let proc_pid = user::open_proc_pid(pid)?;
-    enforced.namespaces = verify::namespaces(&proc_pid, &plan.namespaces)?;
+    let inhabited = verify::Inhabited::by(&proc_pid)?; // now: later it is not to be looked at any more
     prepared.process.raise_limits(pid)?;
     prepared.users.write_maps(&proc_pid, pid)?;
-    supervisor.go()
+    supervisor.go()?;
+    enforced.namespaces = inhabited.differing(&plan.namespaces)?; // while it builds its root
+    Ok(())
 }
 
 /// What the child had to do without.

@@ -13,6 +13,7 @@ use crate::layers::user::{self, Users};
 use crate::layers::{caps, landlock, process, seccomp};
 use crate::plan::{Network, Plan};
 use crate::report::Degraded;
+use crate::sys::clone::Stack;
 use crate::sys::terminal::Size;
 
 use super::output::{self, Pumps};
@@ -60,6 +61,8 @@ pub struct Kept {
     pub pumps: Pumps,
     /// The cgroup that bounds the run, if it has a budget.
     pub cgroup: Option<Leaf>,
+    /// What the workload runs on while it shares its init's memory; `None` where it gets a copy of it.
+    pub stack: Option<Stack>,
     /// Budgets that were allowed to be missing, and are.
     pub degraded: Vec<Degraded>,
 }
@@ -81,6 +84,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
     let mut degraded = Vec::new();
     let landlock = landlock::prepare(plan, &mut degraded)?;
     let seccomp = seccomp::install::prepare(plan)?;
+    let stack = stack(plan)?;
     let (cgroup, missing) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
     degraded.extend(missing);
     let prepared = Prepared {
@@ -95,7 +99,14 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         terminal,
         streams,
     };
-    Ok((prepared, Kept { pumps, cgroup, degraded }))
+    Ok((prepared, Kept { pumps, cgroup, stack, degraded }))
+}
+
+/// Sharing memory saves copying page tables and faulting pages in. But who shares memory shares its clocks, too.
+fn stack(plan: &Plan) -> Result<Option<Stack>> {
+    let shares = plan.init && !plan.namespaces.time;
+    let stack = shares.then(Stack::new).transpose();
+    stack.map_err(|errno| Error::errno(Step::Fork, "stack", errno))
 }
 
 /// One idmapping namespace per owner, however many binds have it.

@@ -3,44 +3,53 @@
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 
 use crate::error::{Error, Result, Step};
 use crate::plan::{Capability, Namespaces, Network};
 use crate::report::Enforced;
 
-const NAMESPACES: [&str; 8] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"];
+/// All but the time namespace, which the workload's own process enters later.
+const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
-/// The namespaces in which the process of this `/proc` directory differs from us. Fails if a planned one is missing.
-pub fn namespaces(proc_pid: &OwnedFd, planned: &Namespaces) -> Result<Vec<String>> {
-    let own = nix::fcntl::open("/proc/self/ns", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(|errno| Error::errno(Step::Verify, "/proc/self/ns", errno))?;
-    let theirs = openat(proc_pid, "ns", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(|errno| Error::errno(Step::Verify, "namespaces", errno))?;
-    let mut differing = Vec::new();
-    for name in NAMESPACES {
-        // The time namespace is entered by the workload's own process, later: it is looked at with the status.
-        let wanted = match name {
-            "net" => planned.network != Network::Host,
-            "ipc" => planned.ipc,
-            "uts" => planned.uts,
-            "cgroup" => planned.cgroup,
-            "time" => continue,
-            _ => true,
-        };
-        let identity = |dir: &OwnedFd| {
-            fstatat(dir, name, nix::fcntl::AtFlags::empty())
-                .map(|stat| (stat.st_dev, stat.st_ino))
-                .map_err(|errno| Error::errno(Step::Verify, format!("{name} namespace"), errno))
-        };
-        if identity(&own)? != identity(&theirs)? {
-            differing.push(name.to_owned());
-        } else if wanted {
-            return Err(Error::new(Step::Verify, format!("{name} namespace"), "is still the supervisor's"));
+/// Which namespaces a process is in, as device and inode of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Inhabited([(u64, u64); NAMESPACES.len()]);
+
+impl Inhabited {
+    /// By the process of this `/proc` directory, as long as it may be looked at.
+    pub fn by(proc_pid: &OwnedFd) -> Result<Self> {
+        let mut identities = [(0, 0); NAMESPACES.len()];
+        for (name, identity) in NAMESPACES.into_iter().zip(&mut identities) {
+            let failed = |errno| Error::errno(Step::Verify, format!("{name} namespace"), errno);
+            let stat = fstatat(proc_pid, format!("ns/{name}").as_str(), AtFlags::empty()).map_err(failed)?;
+            *identity = (stat.st_dev, stat.st_ino);
         }
+        Ok(Self(identities))
     }
-    Ok(differing)
+
+    /// Those that are not ours. Fails if a planned one is.
+    pub fn differing(self, planned: &Namespaces) -> Result<Vec<String>> {
+        let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
+        let mut differing = Vec::new();
+        for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {
+            let wanted = match name {
+                "net" => planned.network != Network::Host,
+                "ipc" => planned.ipc,
+                "uts" => planned.uts,
+                "cgroup" => planned.cgroup,
+                _ => true,
+            };
+            if ours != theirs {
+                differing.push(name.to_owned());
+            } else if wanted {
+                return Err(Error::new(Step::Verify, format!("{name} namespace"), "is still the supervisor's"));
+            }
+        }
+        Ok(differing)
+    }
 }
 
 /// What `/proc/PID/status` says of a process's privileges, `proc_pid_status(5)`.
@@ -101,7 +110,7 @@ impl Status {
     pub fn read(pid: i32) -> Result<Self> {
         let path = format!("/proc/{pid}/status");
         let mut buffer = [0; 8192]; // the file is about 1.5 KiB, and comes whole in one read
-        let length = nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+        let length = open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
             .and_then(|file| nix::unistd::read(file, &mut buffer));
         match length {
             Ok(length) => Ok(Self::parse(&String::from_utf8_lossy(&buffer[..length]))),

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod clone;
 pub mod file;
 pub mod inherited;
 pub mod landlock;

@@ -1,55 +1,12 @@
-//! Processes and what they carry: `clone3(2)`, pidfds, waiting, capabilities, `prctl(2)`, keyrings, `execve(2)`.
+//! Processes and what they carry: pidfds, waiting, capabilities, `prctl(2)`, keyrings, `execve(2)`.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::{Result, check};
-
-/// Which side of a [`clone3`] this is.
-#[derive(Debug)]
-pub enum Cloned {
-    /// The new process.
-    Child,
-    /// The old one, with the new one's id and pidfd.
-    Parent {
-        /// In the caller's pid namespace.
-        pid: Pid,
-        /// Refers to that very process, for ever.
-        pidfd: OwnedFd,
-    },
-}
-
-/// `CLONE_INTO_CGROUP`, which libc has in a type too small for it.
-const INTO_CGROUP: u64 = 0x2_0000_0000;
-
-/// Makes a child process with a copy of this one's memory, as `fork(2)` does, in new namespaces (`CLONE_NEW*` flags) and,
-/// if asked for, in a cgroup from its first instruction on.
-///
-/// In the child only async-signal-safe work is sound if the caller has other threads: no allocation, no locks.
-pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
-    let mut pidfd: RawFd = -1;
-    // SAFETY: all-zero is a valid clone_args.
-    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = flags | libc::CLONE_PIDFD as u64;
-    args.pidfd = (&raw mut pidfd) as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
-    if let Some(cgroup) = cgroup {
-        args.flags |= INTO_CGROUP;
-        args.cgroup = cgroup.as_raw_fd() as u64;
-    }
-    // SAFETY: without CLONE_VM the child runs on a copy of this stack, so returning twice is as sound as fork; `args` has
-    // the size given, and the kernel writes `pidfd` before it returns.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
-    if pid == 0 {
-        return Ok(Cloned::Child);
-    }
-    // SAFETY: the kernel has just made this descriptor for us.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
-}
 
 /// Refers to a process, which the caller knows to be that one, `pidfd_open(2)`.
 pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {

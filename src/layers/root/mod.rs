@@ -164,11 +164,9 @@ impl PreparedRoot {
         context.set(c"nr_inodes", &self.scratch_inodes)?;
         context.set(c"mode", c"755")?;
         let scratch = context.mount(NOSUID | NODEV)?;
-        // Before Linux 6.15 a mount can be cloned only where it is attached: then here, out of the workload's sight.
-        if mount::clone_tree(scratch.as_fd(), c"", false).is_err() {
-            mount::attach_over_root(&scratch)?;
-            *hidden += 1;
-        }
+        // Before Linux 6.15 a mount can be cloned only where it is attached: here, out of the workload's sight.
+        mount::attach_over_root(&scratch)?;
+        *hidden += 1;
         Ok(scratch)
     }
 
