@@ -108,7 +108,8 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+/// The bytes of hexadecimal text; `None` if it is not that.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return None;
     }
@@ -156,6 +157,8 @@ pub struct Plan {
     pub stdio: Stdio,
     /// When the run is ended from outside.
     pub deadlines: Deadlines,
+    /// Whether denials are listened to and listed in the report.
+    pub explain_denials: bool,
     /// Facilities that may be missing on this host without the run being refused.
     pub allow_degraded: Vec<Facility>,
     /// SHA-256 of the resolved policy (every setting but the command), hexadecimal.

@@ -48,6 +48,8 @@ pub struct Report {
     pub network: Option<NetworkRecord>,
     /// What the workload was refused; `null` when nobody was listening.
     pub denials: Option<Vec<Denial>>,
+    /// The layers whose denials could not be listened to, though that was asked for; `null` when it was not.
+    pub denials_unheard: Option<Vec<Unheard>>,
     /// What was verified to confine it; `null` when it never ran.
     pub enforced: Option<Enforced>,
     /// SHA-256 of the resolved policy, hexadecimal; `null` when there was none.
@@ -81,6 +83,7 @@ impl Report {
             output: None,
             network: None,
             denials: None,
+            denials_unheard: None,
             enforced: None,
             policy_sha256: plan.map(|plan| plan.policy_sha256.clone()),
             runtime: Runtime::this(),
@@ -355,8 +358,12 @@ pub struct Denial {
     pub target: Option<String>,
     /// The rule that decided.
     pub rule: Option<String>,
-    /// The error number it got.
+    /// The error number it got; `null` when it was killed for it, or that is not known.
     pub errno: Option<i32>,
+    /// Process id on the host of who tried it first.
+    pub pid: Option<u32>,
+    /// That process's name, `comm` in `proc(5)`.
+    pub comm: Option<Bytes>,
     /// How often.
     pub count: u64,
     /// When first, in microseconds since the workload began.
@@ -365,6 +372,15 @@ pub struct Denial {
     pub hint: Option<String>,
     /// How sure this is: `exact` or `inferred`.
     pub confidence: String,
+}
+
+/// A layer that refuses things and does not tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unheard {
+    /// Which.
+    pub layer: String,
+    /// Why not, on this host.
+    pub why: String,
 }
 
 /// What was read back from the kernel about the workload's confinement.

@@ -94,7 +94,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --json --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -324,7 +324,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -84,6 +84,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l no-init -d 'Ma
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-strict -d 'Refuse a profile with anything to warn about'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s i -l interactive -d 'Let the command read standard input'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l explain-denials -d 'List what the command was refused, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
@@ -138,6 +139,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l no-init -d 'M
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-strict -d 'Refuse a profile with anything to warn about'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s i -l interactive -d 'Let the command read standard input'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l explain-denials -d 'List what the command was refused, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'

@@ -37,6 +37,7 @@ pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
         time_namespace: on(words, "time-namespace"),
         init: on(words, "no-init").map(|no_init| !no_init),
         oom_score_adj: one(words, "oom-score-adj")?,
+        explain_denials: on(words, "explain-denials"),
         allow_degraded: allow_degraded(words)?,
         ..Settings::default()
     };

@@ -230,6 +230,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             switch("tty", "Give the command a terminal of its own").short('t'),
             value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
             value("report", "FILE|fd:N", "Write the report of the run there"),
+            switch("explain-denials", "List what the command was refused, by which rule, and what would allow it"),
         ],
     ),
     ("Output", &[switch("json", "Print the plan as JSON")]),

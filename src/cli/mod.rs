@@ -1,5 +1,6 @@
 //! The door: verbs, exit codes, and the one place where an error becomes text.
 
+mod denials;
 mod doctor;
 mod flags;
 mod generate;
@@ -103,4 +104,10 @@ fn complain(error: &Error) {
 /// Says what should not go unnoticed.
 fn warn(warning: &str) {
     let _ = std::io::stderr().write_all(format!("stockade: warning: {}\n", printable(warning)).as_bytes());
+}
+
+/// Says what whoever started a run wants to know of its end: one thing, and lines about it.
+fn tell(text: &str) {
+    let lines: Vec<String> = text.lines().map(printable).map(|line| line.to_string()).collect();
+    let _ = std::io::stderr().write_all(format!("stockade: {}\n", lines.join("\n")).as_bytes());
 }

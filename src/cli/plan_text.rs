@@ -92,6 +92,7 @@ fn isolation(plan: &Plan, out: &mut Text) {
     if let Some(hostname) = &plan.hostname {
         out.line("hostname", quoted(hostname));
     }
+    out.line("denials", if plan.explain_denials { "listed" } else { "not listened to" });
     out.line("pid 1", if plan.init { "init" } else { "the command" });
     out.line("seccomp", plan.seccomp.as_ref().map_or("none".into(), seccomp));
     out.line("landlock", plan.landlock.as_ref().map_or("none".into(), landlock));

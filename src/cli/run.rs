@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use super::report_file::ReportFile;
 use super::words::Words;
-use super::{grammar, intake, warn};
+use super::{denials, grammar, intake, tell, warn};
 use crate::error::{Error, Result};
-use crate::report::Report;
+use crate::report::{Report, Status};
 use crate::sandbox;
 
 /// Runs what the words say; the exit code is the report's. A report is written also when the words are wrong.
@@ -57,6 +57,12 @@ fn refuse(file: Option<ReportFile>, id: &str, started: SystemTime, error: Error)
 
 /// Writes the report and turns it into an exit code.
 fn finish(report: &Report, file: Option<ReportFile>) -> Result<ExitCode> {
+    if report.status == Status::SeccompKilled {
+        tell(&denials::of_the_killed(report));
+    }
+    if let Some(table) = denials::table(report) {
+        tell(&table);
+    }
     let written = file.map_or(Ok(()), |file| file.write(report));
     match (&report.error, written) {
         (Some(record), written) => {

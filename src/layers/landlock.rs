@@ -25,6 +25,14 @@ use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 /// The newest ABI that this program knows how to use.
 const NEWEST: ABI = ABI::V9;
 
+/// The first ABI that tells the audit stream what it denies.
+const LOGGING: u32 = 7;
+
+/// Whether this kernel can tell what Landlock denies.
+pub fn is_logged() -> bool {
+    sys::landlock::abi().is_ok_and(|abi| abi >= LOGGING)
+}
+
 /// Dynamic loaders, which the kernel executes on behalf of whatever may be executed.
 const LOADERS: [&str; 3] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1"];
 
@@ -74,6 +82,10 @@ pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<Prepa
         ruleset = ruleset.scope(Scope::from_all(abi)).map_err(failed)?;
     }
     let mut ruleset = ruleset.create().map_err(failed)?;
+    if plan.explain_denials && kernel >= LOGGING {
+        // What we try ourselves, to verify it, is not the workload's.
+        ruleset = ruleset.log_same_exec(false).and_then(|ruleset| ruleset.log_new_exec(true)).map_err(failed)?;
+    }
     for (ports, access) in [(&wanted.connect_tcp, AccessNet::ConnectTcp), (&wanted.bind_tcp, AccessNet::BindTcp)] {
         for port in ports.iter().flatten().filter(|_| handled_net.contains(access)) {
             ruleset = ruleset.add_rule(NetPort::new(*port, access)).map_err(failed)?;

@@ -157,18 +157,23 @@ impl PreparedProcess {
         process::reset_signals().during(Step::Signals, 0)
     }
 
-    /// Child half: executes the first candidate that can be executed. Returns only with a failure.
-    pub fn exec(&self) -> Applied<std::convert::Infallible> {
-        let mut found = (Step::Exec, Errno::ENOENT);
-        for candidate in &self.candidates {
+    /// Child half: the first candidate that is there, by its index. A look before the filter is on: no call but execve, and
+    /// whatever tells of its failure, then has to be allowed.
+    pub fn find(&self) -> Applied<usize> {
+        self.candidates.iter().position(|candidate| exists(candidate)).ok_or(Errno::ENOENT).during(Step::Exec, 0)
+    }
+
+    /// Child half: executes the first candidate that can be executed, of those from `found` on. Returns only with a failure.
+    pub fn exec(&self, found: usize) -> Applied<std::convert::Infallible> {
+        let mut failed = (Step::Interpreter, Errno::ENOENT); // it is there, so what is missing is what its first line names
+        for candidate in &self.candidates[found..] {
             match process::execve(candidate, &self.argv, &self.env) {
-                Errno::ENOENT if exists(candidate) => found = (Step::Interpreter, Errno::ENOENT),
                 Errno::ENOENT | Errno::ENOTDIR => {}
-                errno @ Errno::EACCES => found = (Step::Exec, errno), // as execvp(3): another directory may have it
+                errno @ Errno::EACCES => failed = (Step::Exec, errno), // as execvp(3): another directory may have it
                 errno => return Err(errno).during(Step::Exec, 0),
             }
         }
-        Err(found.1).during(found.0, 0)
+        Err(failed.1).during(failed.0, 0)
     }
 
     /// Names the limit that a failure was about.

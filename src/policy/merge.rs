@@ -44,6 +44,7 @@ impl Settings {
             scratch,
             deadlines,
             stdio,
+            explain_denials,
             allow_degraded,
         } = self;
         mounts.retain(|mount| over.mounts.iter().all(|above| above.destination != mount.destination));
@@ -78,6 +79,7 @@ impl Settings {
             scratch: scratch.overlaid_with(over.scratch),
             deadlines: deadlines.overlaid_with(over.deadlines),
             stdio: stdio.overlaid_with(over.stdio),
+            explain_denials: over.explain_denials.or(explain_denials),
             allow_degraded: joined(allow_degraded, over.allow_degraded),
         }
     }

@@ -138,6 +138,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             idle_us: settings.deadlines.idle_timeout.and_then(Limit::bound).map(|time| time.get()),
             kill_after_us: settings.deadlines.kill_after.map_or(2_000_000, |time| time.get()),
         },
+        explain_denials: settings.explain_denials.unwrap_or(false),
         identity,
         allow_degraded,
         policy_sha256: String::new(),

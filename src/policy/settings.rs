@@ -100,6 +100,8 @@ pub struct Settings {
     /// Standard input, and what becomes of the output.
     #[serde(default)]
     pub stdio: StdioSettings,
+    /// Whether the report lists what the workload was refused.
+    pub explain_denials: Option<bool>,
     /// Protections that may be missing on this host without the run being refused. Adds.
     #[serde(default)]
     pub allow_degraded: Vec<Facility>,

@@ -43,19 +43,20 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
     process::set_dumpable(false).during(Step::Fork, 0)?;
     if !prepared.init {
-        return become_workload(prepared, &root, terminal.as_ref());
+        return become_workload(prepared, &root, terminal.as_ref(), &mut None);
     }
     process::block_signals().during(Step::Fork, 1)?;
-    let mut failure = None;
+    let (mut failure, mut listener) = (None, None); // pid 1 sees what the workload leaves in them: it is its memory
     let (workload, pidfd) = match stack {
-        Some(mut stack) => spawn_sharing(&mut stack, false, || {
-            let Err(error) = become_workload(prepared, &root, terminal.as_ref());
-            failure = Some(error); // pid 1 sees it: this is its memory, and no filter binds it
+        // The listener is made in the table of both, and leaves the workload's when that executes its program.
+        Some(mut stack) => spawn_sharing(&mut stack, prepared.explain_denials, || {
+            let Err(error) = become_workload(prepared, &root, terminal.as_ref(), &mut listener);
+            failure = Some(error);
             125
         })
         .during(Step::Fork, 2)?,
         None => match clone3(0, None).during(Step::Fork, 2)? {
-            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref()),
+            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref(), &mut listener),
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
         },
     };
@@ -63,13 +64,22 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
         return Err(failure);
     }
     ends.send_started(pidfd.as_fd()).during(Step::Fork, 3)?;
+    if let Some(listener) = listener {
+        ends.send_listener(listener.as_fd()).during(Step::Fork, 4)?;
+    }
     if prepared.kept_capabilities != 0 {
         caps::renounce()?;
     }
     init::run(ends.control(), root.scratch.as_fd(), workload)
 }
 
-fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&OwnedFd>) -> Applied<Infallible> {
+/// What listens to refused calls is left in `listener`.
+fn become_workload(
+    prepared: &Prepared,
+    root: &BuiltRoot,
+    terminal: Option<&OwnedFd>,
+    listener: &mut Option<OwnedFd>,
+) -> Applied<Infallible> {
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
     prepared.process.take_streams(streams(prepared, terminal, &null), terminal.is_some())?;
     prepared.root.enter_cwd(root)?;
@@ -78,10 +88,11 @@ fn become_workload(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&Owne
     }
     prepared.process.settle()?;
     verify(prepared)?;
+    let program = prepared.process.find()?;
     if let Some(seccomp) = &prepared.seccomp {
-        seccomp.apply()?;
+        *listener = seccomp.apply()?;
     }
-    prepared.process.exec()
+    prepared.process.exec(program)
 }
 
 /// Dies with the supervisor, from now on.

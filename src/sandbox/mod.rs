@@ -9,13 +9,14 @@
 //! ────────────────────────────────────     ─────────────────────────────────────     ─────────────────────────────
 //! prepare: open, parse, compile, allocate
 //! clone3 with all new namespaces ────────► waits
-//! write id maps, verify namespaces
-//! go ────────────────────────────────────► ids, lifeline, root and mounts, lo, pivot,
+//! write id maps                            lo
+//! go, verify namespaces ─────────────────► ids, lifeline, root and mounts, pivot,
 //! supervise: pidfd, signals, deadlines,    hostname, keyring, groups, capabilities,
 //!   messages, streams                      no_new_privs, not dumpable
-//!                          ◄──── pidfd ─── fork ──────────────────────────────────► session, streams, cwd, umask,
-//!                                          init: reap, forward signals                limits, descriptors, signals,
-//! verify /proc/PID/status ◄───── the failure pipe closes by itself ──────────────── verify, execve
+//!                                          vfork, wait ──────────────────────────► session, streams, cwd, umask,
+//!                                                                                     Landlock, limits, signals,
+//!                          ◄──── pidfd ─── init: reap, forward signals ◄─────────── verify, seccomp, execve
+//! verify /proc/PID/status                  the failure pipe closes by itself
 //!                          ◄─── status ─── workload ended; it stays a zombie
 //! SIGKILL to pid 1: the whole tree is dead
 //! drain the streams, read what was used, report
@@ -26,8 +27,10 @@
 //! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
 //! Without init the workload is pid 1 itself.
 
+mod audit;
 mod child;
 mod cpu;
+mod denials;
 mod hint;
 mod init;
 mod outcome;
@@ -104,7 +107,7 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet, warn: impl FnOnce(&[St
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
     let pid = child.0;
-    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept.pumps, kept.cgroup.as_ref());
+    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept);
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
@@ -218,7 +221,12 @@ fn conclude(
         None => outcome.error.clone(),
     };
     drop(kept.cgroup);
-    outcome::finished(plan, begun, outcome, findings, error.as_ref())
+    let mut report = outcome::finished(plan, begun, outcome, findings, error.as_ref());
+    if let Some(denials) = kept.denials {
+        report.denials_unheard = Some(denials.unheard());
+        report.denials = Some(denials.into_listed());
+    }
+    report
 }
 
 /// The child's numbers, with the plan's names and a way out.

@@ -84,6 +84,7 @@ fn conclude(report: &mut Report, outcome: &Outcome) {
         (Some(Reason::Output), _) => (Status::OutputLimit, 128 + libc::SIGKILL as u8),
         (Some(Reason::User), _) => (Status::KilledByUser, own_code),
         (None, Some(libc::SIGXCPU)) if outcome.cpu_limited => (Status::TimeoutCpu, 124),
+        (None, Some(_)) if outcome.refused_to_death.is_some() => (Status::SeccompKilled, own_code),
         (None, Some(libc::SIGSYS)) if filtered => (Status::SeccompKilled, own_code),
         (None, Some(_)) if oom_killed => (Status::Oom, own_code),
         (None, Some(signal)) if outcome.relayed == Some(signal) => (Status::KilledByUser, own_code),

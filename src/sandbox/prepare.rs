@@ -16,6 +16,7 @@ use crate::report::Degraded;
 use crate::sys::clone::Stack;
 use crate::sys::terminal::Size;
 
+use super::denials::Denials;
 use super::output::{self, Pumps};
 
 /// What the child needs.
@@ -37,6 +38,8 @@ pub struct Prepared {
     pub network: Network,
     /// Whether pid 1 is our init.
     pub init: bool,
+    /// Whether pid 1 hands over what listens to refused calls.
+    pub explain_denials: bool,
     /// The size of its own terminal, if it gets one.
     pub terminal: Option<Size>,
     /// What its standard streams become.
@@ -61,6 +64,8 @@ pub struct Kept {
     pub pumps: Pumps,
     /// The cgroup that bounds the run, if it has a budget.
     pub cgroup: Option<Leaf>,
+    /// What is heard of refused calls.
+    pub denials: Option<Denials>,
     /// What the workload runs on while it shares its init's memory; `None` where it gets a copy of it.
     pub stack: Option<Stack>,
     /// Budgets that were allowed to be missing, and are.
@@ -74,6 +79,11 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         return Err(Error::new(Step::Plan, "time namespace", "cannot be had without init")
             .hint("leave --no-init or --time-namespace out"));
     }
+    if plan.explain_denials && (plan.namespaces.time || !plan.init) {
+        // The listener comes to us by way of an init that shares the workload's memory until it executes its program.
+        return Err(Error::new(Step::Plan, "explain-denials", "takes an init, and the clocks of the host")
+            .hint("leave --explain-denials, or --no-init and --time-namespace out"));
+    }
     let privileged = user::is_privileged();
     let users = user::prepare(&plan.identity, privileged)?;
     let mut namespaces = Vec::new();
@@ -83,7 +93,8 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
     let (streams, terminal, pumps) = output::prepare(plan)?;
     let mut degraded = Vec::new();
     let landlock = landlock::prepare(plan, &mut degraded)?;
-    let seccomp = seccomp::install::prepare(plan)?;
+    let (seccomp, judge) = seccomp::install::prepare(plan)?;
+    let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let stack = stack(plan)?;
     let (cgroup, missing) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
     degraded.extend(missing);
@@ -96,10 +107,11 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         kept_capabilities: caps::mask(&plan.capabilities),
         network: plan.namespaces.network,
         init: plan.init,
+        explain_denials: plan.explain_denials,
         terminal,
         streams,
     };
-    Ok((prepared, Kept { pumps, cgroup, stack, degraded }))
+    Ok((prepared, Kept { pumps, cgroup, denials, stack, degraded }))
 }
 
 /// Sharing memory saves copying page tables and faulting pages in. But who shares memory shares its clocks, too.

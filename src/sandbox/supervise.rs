@@ -12,7 +12,9 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use nix::unistd::Pid;
 
 use super::cpu;
+use super::denials::Denials;
 use super::output::{Pump, Pumps};
+use super::prepare::Kept;
 use super::sync::{Exited, Message, ParentEnds};
 use super::terminal::{RawMode, follow_size};
 use crate::cgroup::Leaf;
@@ -48,6 +50,8 @@ pub struct Outcome {
     pub relayed: Option<i32>,
     /// Whether we killed pid 1, for whatever reason.
     pub killed: bool,
+    /// The system call for which the workload was killed, if that was heard of.
+    pub refused_to_death: Option<String>,
     /// What failed in the child.
     pub failure: Option<Failure>,
     /// What failed in the supervisor.
@@ -78,6 +82,7 @@ pub struct Supervisor<'a> {
     timer: TimerFd,
     armed: Option<Instant>,
     pumps: &'a mut Pumps,
+    denials: Option<&'a mut Denials>,
     cgroup: Option<&'a Leaf>,
     raw: Option<RawMode>,
     cloned_at: Instant,
@@ -123,8 +128,7 @@ impl<'a> Supervisor<'a> {
         ends: ParentEnds,
         (pid, pidfd): (Pid, OwnedFd),
         watches: Watches,
-        pumps: &'a mut Pumps,
-        cgroup: Option<&'a Leaf>,
+        kept: &'a mut Kept,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -135,8 +139,9 @@ impl<'a> Supervisor<'a> {
             signals: watches.signals,
             timer: watches.timer,
             armed: None,
-            pumps,
-            cgroup,
+            pumps: &mut kept.pumps,
+            denials: kept.denials.as_mut(),
+            cgroup: kept.cgroup.as_ref(),
             raw: None,
             cloned_at: now,
             workload: (!plan.init).then_some(pid.as_raw()),
@@ -170,6 +175,10 @@ impl<'a> Supervisor<'a> {
             self.outcome.error.get_or_insert(error);
         }
         drop(self.raw.take());
+        if let Some(denials) = &mut self.denials {
+            denials.finish(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
+            self.outcome.refused_to_death = denials.killed_for(self.workload).map(str::to_owned);
+        }
         self.outcome
     }
 
@@ -195,6 +204,7 @@ impl<'a> Supervisor<'a> {
             if events.contains(&Event::Signal) {
                 self.take_signals()?;
             }
+            self.hear();
             self.pump();
             if events.contains(&Event::Dead) {
                 return Ok(());
@@ -224,6 +234,9 @@ impl<'a> Supervisor<'a> {
             }
         }
         let input = self.pumps.input.as_ref().filter(|_| alive);
+        if let Some(denials) = self.denials.as_ref().filter(|_| alive) {
+            polled.extend(denials.interests());
+        }
         for pump in [input, self.pumps.output.as_ref(), self.pumps.error.as_ref()].into_iter().flatten() {
             polled.extend(pump.interests().into_iter().flatten());
         }
@@ -265,6 +278,11 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Ok(Some(Message::Missing(missing))) => self.outcome.missing = missing,
+                Ok(Some(Message::Listener(listener))) => {
+                    if let Some(denials) = &mut self.denials {
+                        denials.listen(listener);
+                    }
+                }
                 Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
@@ -272,6 +290,13 @@ impl<'a> Supervisor<'a> {
                     self.outcome.scratch = Some(exited);
                 }
             }
+        }
+    }
+
+    /// Hears of what the workload is refused.
+    fn hear(&mut self) {
+        if let Some(denials) = &mut self.denials {
+            denials.take(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
         }
     }
 

@@ -47,6 +47,8 @@ pub enum Message {
     Missing(Vec<Missing>),
     /// The workload's process has been made; its pidfd.
     Started(OwnedFd),
+    /// Where its refused calls are heard of.
+    Listener(OwnedFd),
     /// The workload has ended, and waits as a zombie.
     Exited(Exited),
 }
@@ -66,6 +68,7 @@ const TERMINAL: u32 = 1;
 const STARTED: u32 = 2;
 const EXITED: u32 = 3;
 const MISSING: u32 = 4;
+const LISTENER: u32 = 5;
 const MESSAGE_LENGTH: usize = 24;
 const FAILURE_LENGTH: usize = 8;
 
@@ -86,6 +89,7 @@ fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     match word(0) {
         TERMINAL => fd.map(Message::Terminal),
         STARTED => fd.map(Message::Started),
+        LISTENER => fd.map(Message::Listener),
         MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
         EXITED => {
             Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
@@ -163,6 +167,11 @@ impl ChildEnds {
     /// Hands the workload's pidfd over.
     pub fn send_started(&self, pidfd: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(STARTED, 0, 0, 0), Some(pidfd))
+    }
+
+    /// Hands over what listens to the workload's refused calls.
+    pub fn send_listener(&self, listener: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(LISTENER, 0, 0, 0), Some(listener))
     }
 
     /// The socket, which is all that init keeps of the two.

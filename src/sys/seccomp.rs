@@ -1,5 +1,9 @@
 //! System call filters, `seccomp(2)`.
 
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+
 use super::{Result, check};
 
 /// Whether the kernel knows this filter action (`SECCOMP_RET_*`, without data). `EOPNOTSUPP` if it does not.
@@ -22,9 +26,71 @@ pub fn notification_sizes() -> Result<[u16; 3]> {
 /// Adds a classic BPF filter to this thread and all it will start, with the flags of `seccomp(2)`. Needs `no_new_privs` or
 /// CAP_SYS_ADMIN. At most 4,096 instructions.
 pub fn set_filter(program: &[libc::sock_filter], flags: u32) -> Result<()> {
-    let Ok(len) = u16::try_from(program.len()) else { return Err(nix::errno::Errno::EINVAL) };
+    attach(program, flags.into()).map(drop)
+}
+
+/// As [`set_filter`], for a program that hands calls to a listener: that is what is returned, close-on-exec.
+pub fn set_filter_with_listener(program: &[libc::sock_filter], flags: u32) -> Result<OwnedFd> {
+    let fd = attach(program, libc::c_ulong::from(flags) | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    // SAFETY: with this flag the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+fn attach(program: &[libc::sock_filter], flags: libc::c_ulong) -> Result<libc::c_long> {
+    let Ok(len) = u16::try_from(program.len()) else { return Err(Errno::EINVAL) };
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
     // SAFETY: `program` has the length given and outlives the call, and the kernel only reads it.
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
-        .map(drop)
+}
+
+/// A call that waits for its listener, `struct seccomp_notif`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notification {
+    /// What an answer refers to.
+    pub id: u64,
+    /// The thread that made it, in the listener's pid namespace; 0 if it is not visible there.
+    pub pid: u32,
+    flags: u32,
+    /// Its number.
+    pub number: u32,
+    /// `AUDIT_ARCH_*` of the entry that was used.
+    pub arch: u32,
+    instruction_pointer: u64,
+    /// Its arguments.
+    pub args: [u64; 6],
+}
+
+#[repr(C)]
+struct Answer {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// `SECCOMP_IOCTL_NOTIF_RECV`, `SECCOMP_IOCTL_NOTIF_SEND` and `SECCOMP_IOCTL_NOTIF_ID_VALID`.
+const RECEIVE: libc::Ioctl = 0xC050_2100;
+const SEND: libc::Ioctl = 0xC018_2101;
+const ID_VALID: libc::Ioctl = 0x4008_2102;
+
+/// Takes one call that waits, once the listener is readable. `ENOENT`: its caller is gone.
+pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification> {
+    let mut notification = Notification::default(); // the kernel insists on zeroes
+    // SAFETY: the request's size field is that of `notification`, a live local of plain numbers.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut notification) }.into())?;
+    Ok(notification)
+}
+
+/// Lets a call fail with this error number. There is no way to let one go on here, on purpose. `ENOENT`: its caller is gone.
+pub fn refuse(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<()> {
+    let answer = Answer { id, value: 0, error: -errno, flags: 0 };
+    // SAFETY: the request's size field is that of `answer`, a live local that the kernel only reads.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const answer) }.into()).map(drop)
+}
+
+/// Whether the caller still waits: what was read of it in between was its own.
+pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads the id, a live local.
+    unsafe { libc::ioctl(listener.as_raw_fd(), ID_VALID, &raw const id) == 0 }
 }

@@ -1,5 +1,9 @@
 //! From a plan to a filter on the workload.
 
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::{Plan, SeccompProfile};
@@ -7,6 +11,10 @@ use crate::report;
 use crate::sys;
 
 use super::builtin::{Builtin, Group};
+use super::compiler::bpf::Instruction;
+use super::compiler::names::Arch;
+use super::compiler::oci::Context;
+use super::listen::Judge;
 use super::{Request, Source};
 
 /// A filter in the kernel's own types, ready to be installed.
@@ -14,14 +22,18 @@ use super::{Request, Source};
 pub struct PreparedSeccomp {
     filter: Vec<libc::sock_filter>,
     flags: u32,
+    listens: bool,
     record: report::Seccomp,
     /// What there is to warn about in the profile.
     pub warnings: Vec<String>,
 }
 
-/// Parent half: reads and compiles the plan's profile, if it has one.
-pub fn prepare(plan: &Plan) -> Result<Option<PreparedSeccomp>> {
-    let Some(wanted) = &plan.seccomp else { return Ok(None) };
+/// Who asks the listener can only be killed while it waits, since Linux 5.19: a signal cannot make it ask twice.
+const WAIT_KILLABLE_RECV: u32 = 1 << 5;
+
+/// Parent half: reads and compiles the plan's profile, if it has one; with who is to be asked about refused calls.
+pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
+    let Some(wanted) = &plan.seccomp else { return Ok((None, None)) };
     let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("there is no such {what}"));
     let (source, name) = match &wanted.profile {
         SeccompProfile::Builtin(name) => {
@@ -32,31 +44,52 @@ pub fn prepare(plan: &Plan) -> Result<Option<PreparedSeccomp>> {
     };
     let groups = wanted.allow.iter().map(|name| name.parse::<Group>().map_err(|()| unknown(name, "group")));
     let groups = groups.collect::<Result<Vec<_>>>()?;
-    let (program, warnings) = super::prepare(&Request {
+    let capabilities: Vec<&str> = plan.capabilities.iter().map(|capability| capability.name()).collect();
+    let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
+    let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
+    let request = Request {
         source,
         network: plan.namespaces.network,
         groups: &groups,
-        capabilities: &plan.capabilities,
         listed_programs: plan.landlock.as_ref().is_some_and(|landlock| landlock.execute.is_some()),
         strict: wanted.strict,
-    })?;
+    };
+    let (program, warnings) = super::prepare(&request, &context)?;
     if program.notifies {
         return Err(Error::new(Step::SeccompProfile, name, "hands calls to a listener, and there is none")
             .hint("SCMP_ACT_NOTIFY needs a supervisor that answers; choose another action"));
     }
-    let filter = program.instructions.iter();
-    Ok(Some(PreparedSeccomp {
-        filter: filter.map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect(),
-        flags: program.flags.bits(),
+    let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
+    let own = |filter: &[Instruction]| {
+        filter.iter().map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect()
+    };
+    let judge = match plan.explain_denials {
+        true => Some(Judge::new(program.clone(), &request, &context)?),
+        false => None,
+    };
+    let prepared = PreparedSeccomp {
+        filter: judge.as_ref().map_or_else(|| own(&program.instructions), Judge::listening),
+        flags,
+        listens: judge.is_some(),
         warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
-        record: report::Seccomp { profile: name, sha256: program.sha256.into_owned() },
-    }))
+        record: report::Seccomp { profile: name, sha256 },
+    };
+    Ok((Some(prepared), judge))
 }
 
 impl PreparedSeccomp {
-    /// Child half, the last thing before execve: what follows must be allowed by the profile.
-    pub fn apply(&self) -> Applied {
-        sys::seccomp::set_filter(&self.filter, self.flags).during(Step::Seccomp, 0)
+    /// Child half, the last thing before execve: what follows must be allowed by the profile. Returns the listener, if there
+    /// is to be one.
+    pub fn apply(&self) -> Applied<Option<OwnedFd>> {
+        if !self.listens {
+            sys::seccomp::set_filter(&self.filter, self.flags).during(Step::Seccomp, 0)?;
+            return Ok(None);
+        }
+        let listener = match sys::seccomp::set_filter_with_listener(&self.filter, self.flags | WAIT_KILLABLE_RECV) {
+            Err(Errno::EINVAL) => sys::seccomp::set_filter_with_listener(&self.filter, self.flags),
+            result => result,
+        };
+        listener.during(Step::Seccomp, 0).map(Some)
     }
 
     /// What is in force, once the workload's status has shown that a filter is.

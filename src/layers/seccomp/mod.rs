@@ -14,6 +14,7 @@
 //! and 32-bit programs do not work under a profile that lists `SCMP_ARCH_X86`: its rules are numbers of another table, and
 //! multiplexers such as `socketcall(2)` cannot be filtered there at all.
 
+mod arguments;
 pub mod builtin;
 pub mod check;
 pub mod compare;
@@ -24,17 +25,18 @@ pub mod interpret;
 pub mod program;
 
 pub mod install;
+pub mod listen;
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::error::{Error, Result, Step};
-use crate::plan::{Capability, Network};
+use crate::plan::Network;
 use builtin::{Builtin, Group};
 use compiler::json::{MAX_BYTES, ProfileError, parse};
 use compiler::model::Profile;
-use compiler::names::Arch;
 use compiler::oci::{Context, Warning};
 use program::Program;
 
@@ -49,6 +51,15 @@ pub enum Source<'a> {
     Binary(&'a Path),
 }
 
+impl Source<'_> {
+    fn name(self) -> Cow<'static, str> {
+        match self {
+            Self::Builtin(builtin) => builtin.name().into(),
+            Self::File(path) | Self::Binary(path) => path.to_string_lossy().into_owned().into(),
+        }
+    }
+}
+
 /// What a run wants filtered.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -58,8 +69,6 @@ pub struct Request<'a> {
     pub network: Network,
     /// Added to the profile.
     pub groups: &'a [Group],
-    /// What the workload keeps; profiles can depend on it.
-    pub capabilities: &'a [Capability],
     /// Refuse files in memory that could be executed, because what may be executed is listed.
     pub listed_programs: bool,
     /// Refuse profiles with anything to warn about.
@@ -67,29 +76,16 @@ pub struct Request<'a> {
 }
 
 /// The program for a run, and what there is to warn about.
-pub fn prepare(request: &Request) -> Result<(Program, Vec<Warning>)> {
-    let capabilities: Vec<&str> = request.capabilities.iter().map(|capability| capability.name()).collect();
-    let context =
-        Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: request.strict };
+pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program, Vec<Warning>)> {
     match request.source {
-        Source::Builtin(builtin) => {
-            let program = if request.listed_programs {
-                builtin.profile(request.network, request.groups, &context).and_then(|mut profile| {
-                    builtin::refuse_memory_programs(&mut profile, &context)?;
-                    Program::compile(&profile)
-                })
-            } else {
-                builtin.program(request.network, request.groups, &context)
-            };
+        Source::Builtin(builtin) if !request.listed_programs => {
+            let program = builtin.program(request.network, request.groups, context);
             program.map(|program| (program, Vec::new())).map_err(|error| named(builtin.name(), error))
         }
-        Source::File(path) => {
-            let (mut profile, warnings) = load(&read_file(path, MAX_BYTES)?, None, &context).map_err(in_file(path))?;
-            builtin::allow(&mut profile, request.groups, &context).map_err(in_file(path))?;
-            if request.listed_programs {
-                builtin::refuse_memory_programs(&mut profile, &context).map_err(in_file(path))?;
-            }
-            Ok((Program::compile(&profile).map_err(in_file(path))?, warnings))
+        Source::Builtin(_) | Source::File(_) => {
+            let (profile, warnings) = rules(request, context)?;
+            let program = Program::compile(&profile).map_err(|error| named(&request.source.name(), error))?;
+            Ok((program, warnings))
         }
         Source::Binary(path) => {
             let program = Program::load_binary(&read_file(path, MAX_BYTES)?).map_err(in_file(path))?;
@@ -104,6 +100,25 @@ pub fn prepare(request: &Request) -> Result<(Program, Vec<Warning>)> {
             }
         }
     }
+}
+
+/// The rules of a run, complete. A program that came compiled has none that could be read.
+fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<Warning>)> {
+    let wrong = |error| named(&request.source.name(), error);
+    let (mut profile, warnings) = match request.source {
+        Source::Builtin(builtin) => {
+            (builtin.profile(request.network, request.groups, context).map_err(wrong)?, Vec::new())
+        }
+        Source::File(path) | Source::Binary(path) => {
+            let (mut profile, warnings) = load(&read_file(path, MAX_BYTES)?, None, context).map_err(wrong)?;
+            builtin::allow(&mut profile, request.groups, context).map_err(wrong)?;
+            (profile, warnings)
+        }
+    };
+    if request.listed_programs {
+        builtin::refuse_memory_programs(&mut profile, context).map_err(wrong)?;
+    }
+    Ok((profile, warnings))
 }
 
 /// Reads a profile in either format. `filter` names one of several in a file of seccompiler's.

@@ -1,0 +1,57 @@
+//! What a run was refused, as a short table for whoever waits in front of it.
+
+use std::fmt::Write as _;
+
+use crate::report::{Denial, Report};
+
+/// Most lines that are shown; the report has them all.
+const MOST_SHOWN: usize = 20;
+
+/// The table; `None` when nobody was listening.
+pub fn table(report: &Report) -> Option<String> {
+    let denials = report.denials.as_ref()?;
+    let mut text = match denials.len() {
+        0 => "nothing was denied".to_owned(),
+        1 => "denied:".to_owned(),
+        many => format!("{many} different things were denied:"),
+    };
+    let rows: Vec<[String; 4]> = denials.iter().take(MOST_SHOWN).map(row).collect();
+    let mut widths = [0; 3];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for [what, error, count, hint] in &rows {
+        let [a, b, c] = widths;
+        let _ = write!(text, "\n  {what:<a$}  {error:<b$}  {count:>c$}  {hint}");
+    }
+    if let Some(more @ 1..) = denials.len().checked_sub(MOST_SHOWN) {
+        let _ = write!(text, "\n  and {more} more: --report FILE has them all");
+    }
+    for unheard in report.denials_unheard.iter().flatten() {
+        let _ = write!(text, "\n  what {} denied is not known: {}", unheard.layer, unheard.why);
+    }
+    Some(text)
+}
+
+fn row(denial: &Denial) -> [String; 4] {
+    let target = denial.target.as_ref().map(|target| format!("({target})")).unwrap_or_default();
+    let error = match denial.errno {
+        Some(errno) => format!("{:?}", nix::errno::Errno::from_raw(errno)),
+        None => "killed".to_owned(),
+    };
+    let hint = denial.hint.as_ref().or(denial.rule.as_ref()).cloned().unwrap_or_default();
+    [format!("{} {}{target}", denial.layer, denial.op), error, format!("{}×", denial.count), hint]
+}
+
+/// What to say of a workload that its filter killed.
+pub fn of_the_killed(report: &Report) -> String {
+    let call = report.denials.iter().flatten().find(|denial| denial.layer == "seccomp" && denial.errno.is_none());
+    match call {
+        Some(denial) => {
+            format!("the command was killed for the system call {}", row(denial)[0].replacen("seccomp ", "", 1))
+        }
+        None => "the command was killed for a system call; --explain-denials tells which".to_owned(),
+    }
+}

@@ -1,0 +1,246 @@
+//! What the workload was refused: heard of while it runs, counted, and told with the rule and the way out.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::audit::{Access, Stream};
+use crate::layers::landlock;
+use crate::layers::seccomp::compiler::action::Action;
+use crate::layers::seccomp::listen::{Attempt, Judge};
+use crate::plan::{Landlock, Network, Plan};
+use crate::report::{Denial, Unheard};
+
+/// Most different denials that are listed: a workload could make up targets for ever.
+const MOST_LISTED: usize = 256;
+/// Most calls that are answered before the supervisor looks at its other duties.
+const MOST_AT_ONCE: usize = 64;
+/// How long the audit stream is waited for when the workload has ended: it comes by way of a thread of the kernel's.
+const FIRST_WORD: Duration = Duration::from_millis(20);
+const LAST_WORD: Duration = Duration::from_millis(500);
+
+/// What listens, and what was heard.
+#[derive(Debug)]
+pub struct Denials {
+    judge: Option<Judge>,
+    listener: Option<OwnedFd>,
+    stream: Option<Stream>,
+    /// Why there is no stream, if Landlock would have something to tell.
+    deaf: Option<Errno>,
+    landlock: Option<Landlock>,
+    network: Network,
+    listed: Vec<Denial>,
+    known: HashMap<(&'static str, String, Option<String>), usize>,
+    /// The processes that were killed for a call, and its name.
+    killed: Vec<(i32, String)>,
+}
+
+impl Denials {
+    /// Parent half. The audit stream is listened to where it can be.
+    pub fn prepare(plan: &Plan, judge: Option<Judge>) -> Self {
+        let stream = match (&plan.landlock, landlock::is_logged()) {
+            (None, _) => Ok(None),
+            (Some(_), false) => Err(Errno::EOPNOTSUPP),
+            (Some(_), true) => Stream::open().map(Some),
+        };
+        Self {
+            judge,
+            listener: None,
+            deaf: stream.as_ref().err().copied(),
+            stream: stream.ok().flatten(),
+            landlock: plan.landlock.clone(),
+            network: plan.namespaces.network,
+            listed: Vec::new(),
+            known: HashMap::new(),
+            killed: Vec::new(),
+        }
+    }
+
+    /// Listens to refused calls from here on.
+    pub fn listen(&mut self, listener: OwnedFd) {
+        self.listener = Some(listener);
+    }
+
+    /// What becomes readable when there is something to [`Self::take`].
+    pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let stream = self.stream.as_ref().map(Stream::fd);
+        let listener = self.listener.as_ref().map(AsFd::as_fd);
+        listener.into_iter().chain(stream).map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+    }
+
+    /// Takes what there is, without waiting. `since` is when the workload began, `process` its number on the host.
+    pub fn take(&mut self, since: Instant, process: Option<i32>) {
+        for _ in 0..MOST_AT_ONCE {
+            let Some((listener, judge)) = self.listener.as_ref().zip(self.judge.as_ref()) else { break };
+            let events = readiness(listener.as_fd());
+            if events.contains(PollFlags::POLLIN) {
+                if let Some(attempt) = judge.take(listener.as_fd()) {
+                    self.note_call(&attempt, since);
+                }
+            } else {
+                if !events.is_empty() {
+                    self.listener = None; // nobody is left who could ask
+                }
+                break;
+            }
+        }
+        if let (Some(stream), Some(process)) = (&mut self.stream, process) {
+            for access in stream.take(process) {
+                self.note_access(access, since);
+            }
+        }
+    }
+
+    /// Waits for what the audit stream still has to tell, within reason, when the workload is over.
+    pub fn finish(&mut self, since: Instant, process: Option<i32>) {
+        let ended = Instant::now();
+        self.listener = None;
+        while let Some(stream) = self.stream.as_ref() {
+            let patience = if stream.is_open() { LAST_WORD } else { FIRST_WORD };
+            let Some(left) = patience.checked_sub(ended.elapsed()) else { return };
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            let came = poll(&mut [PollFd::new(stream.fd(), PollFlags::POLLIN)], timeout);
+            let was_open = stream.is_open();
+            if came != Ok(0) {
+                self.take(since, process);
+            }
+            if was_open && self.stream.as_ref().is_some_and(|stream| !stream.is_open()) {
+                return;
+            }
+        }
+    }
+
+    /// The call for which this process was killed.
+    pub fn killed_for(&self, process: Option<i32>) -> Option<&str> {
+        self.killed.iter().find(|(killed, _)| Some(*killed) == process).map(|(_, call)| call.as_str())
+    }
+
+    /// The layers that could not be listened to.
+    pub fn unheard(&self) -> Vec<Unheard> {
+        let Some(errno) = self.deaf else { return Vec::new() };
+        let why = match errno {
+            Errno::ENODATA => "the kernel's auditing is off: auditctl -e 1 turns it on",
+            Errno::EPERM | Errno::EACCES | Errno::ECONNREFUSED => {
+                "only root of the host may read the audit stream (CAP_AUDIT_READ and CAP_AUDIT_CONTROL)"
+            }
+            Errno::EPROTONOSUPPORT => "this kernel has no auditing",
+            Errno::EOPNOTSUPP => "Landlock tells of what it denies from ABI 7 (Linux 6.15) on",
+            other => other.desc(),
+        };
+        vec![Unheard { layer: "landlock".to_owned(), why: why.to_owned() }]
+    }
+
+    /// What was refused, in the order in which it first was.
+    pub fn into_listed(self) -> Vec<Denial> {
+        self.listed
+    }
+
+    fn note_call(&mut self, attempt: &Attempt, since: Instant) {
+        let Some(judge) = &self.judge else { return };
+        let op = judge.name(&attempt.call);
+        if let Some(process) = attempt.killed.filter(|_| self.killed.len() < MOST_LISTED) {
+            self.killed.push((process, op.clone()));
+        }
+        let key = self.key("seccomp", op, attempt.target.clone());
+        if self.counted(&key) {
+            return;
+        }
+        let Some(judge) = &self.judge else { return };
+        let denial = Denial {
+            layer: key.0.to_owned(),
+            op: key.1.clone(),
+            target: key.2.clone(),
+            rule: judge.rule(&attempt.call),
+            errno: match attempt.action {
+                Action::Errno(errno) => Some(i32::from(errno)),
+                _ => None,
+            },
+            pid: Some(attempt.pid),
+            comm: attempt.comm.clone(),
+            count: 1,
+            first_us: elapsed_us(since),
+            hint: judge.hint(&attempt.call),
+            confidence: "exact".to_owned(),
+        };
+        self.add(key, denial);
+    }
+
+    fn note_access(&mut self, Access { blockers, target }: Access, since: Instant) {
+        let key = self.key("landlock", blockers, target);
+        if self.counted(&key) {
+            return;
+        }
+        let scoped = key.1.starts_with("scope.") || key.1 == "ptrace";
+        let denial = Denial {
+            layer: key.0.to_owned(),
+            op: key.1.clone(),
+            target: key.2.clone(),
+            rule: Some(
+                if scoped { "nothing outside the sandbox is within reach" } else { "no rule allows it there" }.into(),
+            ),
+            errno: Some(if scoped { libc::EPERM } else { libc::EACCES }),
+            pid: None,
+            comm: None,
+            count: 1,
+            first_us: elapsed_us(since),
+            hint: self.landlock_hint(&key.1, key.2.as_deref()),
+            confidence: "exact".to_owned(),
+        };
+        self.add(key, denial);
+    }
+
+    /// Under what a denial is counted: without its target once too many are listed.
+    fn key(&self, layer: &'static str, op: String, target: Option<String>) -> (&'static str, String, Option<String>) {
+        let key = (layer, op, target);
+        if self.listed.len() < MOST_LISTED || self.known.contains_key(&key) { key } else { (key.0, key.1, None) }
+    }
+
+    fn counted(&mut self, key: &(&'static str, String, Option<String>)) -> bool {
+        let at = self.known.get(key);
+        at.is_some_and(|at| {
+            self.listed[*at].count += 1;
+            true
+        })
+    }
+
+    fn add(&mut self, key: (&'static str, String, Option<String>), denial: Denial) {
+        self.known.insert(key, self.listed.len());
+        self.listed.push(denial);
+    }
+
+    fn landlock_hint(&self, blockers: &str, target: Option<&str>) -> Option<String> {
+        let rules = self.landlock.as_ref()?;
+        let target = target?;
+        let has = |right: &str| blockers.split(',').any(|blocker| blocker == right);
+        let hint = match blockers {
+            _ if has("net.connect_tcp") || has("net.bind_tcp") => match self.network {
+                Network::None => "--network loopback or host would allow it".to_owned(),
+                _ if has("net.bind_tcp") => format!("--allow-bind {target} would allow it"),
+                _ => format!("--allow-connect {target} would allow it"),
+            },
+            _ if has("fs.execute") => format!("--allow-exec {target} would allow it"),
+            _ if has("fs.read_file") || has("fs.read_dir") => format!("--allow-read {target} would allow it"),
+            _ if blockers.starts_with("fs.") && rules.write.is_some() => {
+                format!("--allow-write {target} would allow it")
+            }
+            _ if blockers.starts_with("fs.") => format!("--rw {target} would make it writable"),
+            _ => return None,
+        };
+        Some(hint)
+    }
+}
+
+fn elapsed_us(since: Instant) -> Option<u64> {
+    u64::try_from(since.elapsed().as_micros()).ok()
+}
+
+fn readiness(fd: BorrowedFd<'_>) -> PollFlags {
+    let mut polled = [PollFd::new(fd, PollFlags::POLLIN)];
+    match poll(&mut polled, PollTimeout::ZERO) {
+        Ok(_) => polled[0].revents().unwrap_or(PollFlags::empty()),
+        Err(_) => PollFlags::empty(),
+    }
+}
