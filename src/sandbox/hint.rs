@@ -1,5 +1,7 @@
 //! The way out of a failure that the child reported, as far as one can be named from here.
 
+use std::path::{Path, PathBuf};
+
 use nix::errno::Errno;
 
 use crate::error::Step;
@@ -50,7 +52,7 @@ fn is_proc(plan: &Plan, index: usize) -> bool {
     plan.mounts.get(index).is_some_and(|mount| matches!(mount.kind, MountKind::Proc { .. }))
 }
 
-/// Where the command is on the host, when it is there but not in the sandbox.
+/// Where the command is on the host, when it is there but not where the sandbox looks.
 fn on_the_host(plan: &Plan) -> Option<String> {
     let program = plan.command.argv.first()?.as_path();
     let by_path = program.components().count() > 1;
@@ -61,12 +63,28 @@ fn on_the_host(plan: &Plan) -> Option<String> {
         std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())?
     };
     let found = std::path::absolute(&found).ok().filter(|file| file.is_file())?;
-    let shown = found.parent().filter(|parent| *parent != std::path::Path::new("/")).unwrap_or(&found);
+    if let Some(inside) = inside(plan, &found).filter(|_| !by_path) {
+        let directory = inside.parent().unwrap_or(&inside).display();
+        return Some(format!(
+            "it is in the sandbox as {}, which is not on its PATH: call it so, or add -e PATH={directory}:/usr/bin:/bin",
+            inside.display()
+        ));
+    }
+    let shown = found.parent().filter(|parent| *parent != Path::new("/")).unwrap_or(&found);
     let target = found.canonicalize().ok().filter(|target| *target != found && !target.starts_with(shown));
     let also = target.map(|target| format!(" (and what it links to, {})", target.display())).unwrap_or_default();
+    let call = if by_path { String::new() } else { format!("; call it as {} then", found.display()) };
     Some(format!(
-        "the host has {}, outside the sandbox's view; --ro {} would add it{also}",
+        "the host has {}, outside the sandbox's view; --ro {} would add it{also}{call}",
         found.display(),
         shown.display()
     ))
+}
+
+/// Where a bind shows a file of the host.
+fn inside(plan: &Plan, file: &Path) -> Option<PathBuf> {
+    plan.mounts.iter().find_map(|mount| match &mount.kind {
+        MountKind::Bind { source } => Some(mount.destination.as_path().join(file.strip_prefix(source.as_path()).ok()?)),
+        _ => None,
+    })
 }
