@@ -36,6 +36,8 @@ pub struct Judge {
     network: Network,
     groups: Vec<Group>,
     builtin: bool,
+    /// Whether text is read from the caller's memory. Not where it could make us wait for a page that never comes.
+    reads: bool,
 }
 
 /// A call that was refused.
@@ -62,26 +64,27 @@ impl Judge {
             Source::Binary(_) => None,
             Source::Builtin(_) | Source::File(_) => Some(rules(request, context)?.0),
         };
-        let judge = Self {
+        let always = |name, lets: fn(Action) -> bool| {
+            let number = Arch::NATIVE.number(name).unwrap_or_default();
+            let call = |args| Call { arch: Arch::NATIVE.audit(), number, args };
+            [[0; 6], [1; 6], [!0; 6]]
+                .map(|args| interpret::run(&program.instructions, &call(args)).0)
+                .into_iter()
+                .all(lets)
+        };
+        // Nobody can hear of these two before the workload runs.
+        if let Some(name) = ["execve", "exit_group"].into_iter().find(|name| !always(name, Action::lets_through)) {
+            let reason = "is refused by the profile: nothing can run under it";
+            return Err(Error::new(Step::SeccompProfile, name, reason));
+        }
+        Ok(Self {
+            reads: always("userfaultfd", |action| !action.lets_through()),
             program,
             profile,
             network: request.network,
             groups: request.groups.to_vec(),
             builtin: matches!(request.source, Source::Builtin(_)),
-        };
-        // Nobody can hear of these two before the workload runs.
-        for name in ["execve", "exit_group"] {
-            let number = Arch::NATIVE.number(name).unwrap_or_default();
-            let decide = |args| judge.decide(&Call { arch: Arch::NATIVE.audit(), number, args });
-            if ![[0; 6], [!0; 6]].map(decide).into_iter().all(Action::lets_through) {
-                return Err(Error::new(
-                    Step::SeccompProfile,
-                    name,
-                    "is refused by the profile: nothing can run under it",
-                ));
-            }
-        }
-        Ok(judge)
+        })
     }
 
     /// The program with its refusals handed to a listener.
@@ -93,24 +96,21 @@ impl Judge {
         answers.map(|(one, k)| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k }).collect()
     }
 
-    fn decide(&self, call: &Call) -> Action {
-        interpret::run(&self.program.instructions, call).0
-    }
-
     /// Takes the call that waits, takes note of it, and lets it fail. `None` when its caller is gone.
     ///
     /// The listener must be readable, or this waits.
     pub fn take(&self, listener: BorrowedFd<'_>) -> Option<Attempt> {
         let waiting = seccomp::receive(listener).ok()?;
         let call = Call { arch: waiting.arch, number: waiting.number, args: waiting.args };
-        let action = self.decide(&call);
+        let action = interpret::run(&self.program.instructions, &call).0;
         let mut attempt = Attempt { call, action, pid: waiting.pid, comm: None, target: None, killed: None };
         let thread = Pid::from_raw(waiting.pid as i32);
         attempt.comm = comm(thread);
         if call.arch == Arch::NATIVE.audit()
             && let Some(name) = Arch::NATIVE.name(call.number)
         {
-            attempt.target = arguments::describe(name, &call.args, |address| text(thread, address));
+            attempt.target =
+                arguments::describe(name, &call.args, |address| self.reads.then(|| text(thread, address)).flatten());
         }
         // What was read is the caller's own only if it waited all the time.
         if !seccomp::is_waiting(listener, waiting.id) {
@@ -119,7 +119,7 @@ impl Judge {
         let errno = match action {
             Action::Errno(errno) => i32::from(errno),
             Action::KillProcess => {
-                attempt.killed = kill(thread);
+                attempt.killed = kill(thread, || seccomp::is_waiting(listener, waiting.id));
                 libc::EPERM // it never sees it
             }
             _ => libc::EPERM, // the two programs differ only in what was handed over
@@ -176,14 +176,18 @@ impl Judge {
     }
 }
 
-/// Ends a process as a filter's `KILL_PROCESS` does, by SIGSYS; one that would not die of that by SIGKILL.
-fn kill(thread: Pid) -> Option<i32> {
+/// Ends a process as a filter's `KILL_PROCESS` does, by SIGSYS; one that would not die of that by SIGKILL. That the thread
+/// still waits once its process is held by a pidfd says that it is that process.
+fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let process = field("Tgid:")?.parse().ok()?;
     let mask = |name| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(!0);
     let deaf = (mask("SigBlk:") | mask("SigIgn:") | mask("SigCgt:")) & 1 << (libc::SIGSYS - 1) != 0;
     let pidfd = process::pidfd_open(Pid::from_raw(process)).ok()?;
+    if !waits() {
+        return None;
+    }
     process::pidfd_send_signal(pidfd.as_fd(), if deaf { libc::SIGKILL } else { libc::SIGSYS }).ok()?;
     Some(process)
 }
