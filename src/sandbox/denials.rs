@@ -36,6 +36,8 @@ pub struct Denials {
     known: HashMap<(&'static str, String, Option<String>), usize>,
     /// The processes that were killed for a call, and its name.
     killed: Vec<(i32, String)>,
+    /// Whether a process that was to be killed for a call could not be.
+    pub escaped: bool,
 }
 
 impl Denials {
@@ -56,6 +58,7 @@ impl Denials {
             listed: Vec::new(),
             known: HashMap::new(),
             killed: Vec::new(),
+            escaped: false,
         }
     }
 
@@ -144,6 +147,7 @@ impl Denials {
         if let Some(process) = attempt.killed.filter(|_| self.killed.len() < MOST_LISTED) {
             self.killed.push((process, op.clone()));
         }
+        self.escaped |= attempt.escaped;
         let key = self.key("seccomp", op, attempt.target.clone());
         if self.counted(&key) {
             return;

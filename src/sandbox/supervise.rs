@@ -297,6 +297,11 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self) {
         if let Some(denials) = &mut self.denials {
             denials.take(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
+            if denials.escaped && !self.outcome.killed {
+                let reason = "a process that its filter kills could not be killed alone";
+                self.outcome.error.get_or_insert(Error::new(Step::Supervise, "seccomp", reason));
+                self.kill();
+            }
         }
     }
 

@@ -55,6 +55,8 @@ pub struct Attempt {
     pub target: Option<String>,
     /// The process that was killed for it.
     pub killed: Option<i32>,
+    /// Whether its process was to be killed for it and could not be.
+    pub escaped: bool,
 }
 
 impl Judge {
@@ -103,7 +105,8 @@ impl Judge {
         let waiting = seccomp::receive(listener).ok()?;
         let call = Call { arch: waiting.arch, number: waiting.number, args: waiting.args };
         let action = interpret::run(&self.program.instructions, &call).0;
-        let mut attempt = Attempt { call, action, pid: waiting.pid, comm: None, target: None, killed: None };
+        let mut attempt =
+            Attempt { call, action, pid: waiting.pid, comm: None, target: None, killed: None, escaped: false };
         let thread = Pid::from_raw(waiting.pid as i32);
         attempt.comm = comm(thread);
         if call.arch == Arch::NATIVE.audit()
@@ -120,6 +123,7 @@ impl Judge {
             Action::Errno(errno) => i32::from(errno),
             Action::KillProcess => {
                 attempt.killed = kill(thread, || seccomp::is_waiting(listener, waiting.id));
+                attempt.escaped = attempt.killed.is_none() && seccomp::is_waiting(listener, waiting.id);
                 libc::EPERM // it never sees it
             }
             _ => libc::EPERM, // the two programs differ only in what was handed over
