@@ -5,8 +5,7 @@
 //! by name, and what may be degraded. Nothing above can take a mask away.
 
 use super::settings::{
-    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, ScratchSettings, Settings, StdioSettings,
-    UserSettings,
+    CapabilitySettings, DeadlineSettings, EnvSettings, ScratchSettings, Settings, StdioSettings, UserSettings,
 };
 
 impl Settings {
@@ -116,13 +115,6 @@ impl CapabilitySettings {
     }
 }
 
-impl BudgetSettings {
-    fn overlaid_with(self, over: Self) -> Self {
-        let Self { memory, cpus, pids } = self;
-        Self { memory: over.memory.or(memory), cpus: over.cpus.or(cpus), pids: over.pids.or(pids) }
-    }
-}
-
 impl ScratchSettings {
     fn overlaid_with(self, over: Self) -> Self {
         let Self { size, inodes } = self;
@@ -155,7 +147,7 @@ impl StdioSettings {
 }
 
 /// Both lists, each item once, in order of first mention.
-fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
+pub(super) fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
     for item in above {
         if !below.contains(&item) {
             below.push(item);

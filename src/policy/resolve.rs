@@ -11,8 +11,8 @@ use super::value::{HostPath, Hostname, Limit, SandboxPath};
 use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
-    Budget, Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Landlock, Mount, MountKind, Namespaces,
-    Network, OutputLimit, Plan, Root, ScratchLimit, Seccomp, SeccompProfile, Stdio, hex,
+    Bytes, Capability, Command, Deadlines, IdMapping, Identity, Keep, Landlock, Mount, MountKind, Namespaces, Network,
+    OutputLimit, Plan, Root, ScratchLimit, Seccomp, SeccompProfile, Stdio, hex,
 };
 
 /// What is taken from the caller.
@@ -109,11 +109,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         landlock: Some(Landlock { minimum_abi: 2, ..Landlock::default() }),
         capabilities: capabilities(&settings),
         rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),
-        budget: Budget {
-            memory_bytes: settings.budget.memory.and_then(Limit::bound).map(|size| size.get()),
-            cpu_quota_us: settings.budget.cpus.and_then(Limit::bound).map(|cpus| cpus.get()),
-            pids: settings.budget.pids.and_then(Limit::bound).map(|pids| pids.get()),
-        },
+        budget: settings.budget.plan()?,
         oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
         init: settings.init.unwrap_or(true),
         stdio: Stdio {

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::budget::BudgetSettings;
 use super::mount::MountRequest;
 use super::ulimit::Ulimit;
 use super::value::{
-    Amount, CapabilityName, Count, Cpus, Deadline, DevicePath, Duration, EnvName, EnvPattern, EnvValue, HostPath,
-    Hostname, Id, Limit, OomScoreAdj, Pids, SandboxPath, Size, Umask, UserMap, UserName, Version,
+    Amount, CapabilityName, Count, Deadline, DevicePath, Duration, EnvName, EnvPattern, EnvValue, HostPath, Hostname,
+    Id, Limit, OomScoreAdj, SandboxPath, Size, Umask, UserMap, UserName, Version,
 };
 use crate::plan::{Facility, Keep, Network, RlimitResource};
 
@@ -148,18 +149,6 @@ pub struct CapabilitySettings {
     /// Dropped from what the policies below keep, before anything is added here.
     #[serde(default)]
     pub drop: Vec<CapabilityName>,
-}
-
-/// What the whole tree may use together, enforced by a cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BudgetSettings {
-    /// Memory and tmpfs contents.
-    pub memory: Option<Limit<Amount>>,
-    /// CPU time per wall-clock time.
-    pub cpus: Option<Limit<Cpus>>,
-    /// Processes and threads.
-    pub pids: Option<Limit<Pids>>,
 }
 
 /// The tmpfs that all scratch directories share.

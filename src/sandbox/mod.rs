@@ -47,7 +47,9 @@ use nix::unistd::Pid;
 pub use self::outcome::signal_name;
 use self::outcome::{Beginning, Findings};
 use self::prepare::{ChildStream, Kept, Prepared};
+pub use self::supervise::Sampler;
 use self::supervise::{Outcome, Supervisor, Watches};
+use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};
@@ -71,25 +73,30 @@ const TAKEN: [Signal; 8] = [
 /// While it runs, the signals of [`TAKEN`] are blocked in the calling thread and SIGCHLD has its default disposition.
 /// The caller should have no other threads (`clone3(2)` copies only the calling one).
 pub fn run(plan: &Plan) -> Report {
+    run_sampled(plan, None)
+}
+
+/// As [`run`], with a look at what it uses now and then.
+pub fn run_sampled(plan: &Plan, sampler: Option<Sampler<'_>>) -> Report {
     let begun = Beginning::now();
     let blocked = TAKEN.into_iter().collect::<SigSet>();
     let mut before = SigSet::empty();
     let masked = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
     process::default_child_signal();
     let report = match masked.map_err(|errno| Error::errno(Step::Supervise, "signal mask", errno)) {
-        Ok(()) => start(plan, begun, &blocked),
+        Ok(()) => start(plan, sampler, begun, &blocked),
         Err(error) => Err(error),
     };
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
 }
 
-fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
+fn start(plan: &Plan, sampler: Option<Sampler<'_>>, begun: Beginning, signals: &SigSet) -> Result<Report> {
     let (mut prepared, mut kept) = prepare::prepare(plan)?;
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
     let flags = namespace_flags(plan);
-    let child = match process::clone3(flags, kept.cgroup.as_ref().map(|leaf| leaf.dir())) {
+    let child = match process::clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
         Ok(Cloned::Child) => child::run(&prepared, ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Err(errno) => return Err(clone_error(errno)),
@@ -99,8 +106,9 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet) -> Result<Report> {
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
     let pid = child.0;
-    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept.pumps, kept.cgroup.as_ref());
-    let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
+    let supervisor =
+        Supervisor::new(plan, ends, child, watches, &mut kept.pumps, kept.cgroup.as_ref()).sampled(sampler);
+    let admitted = admit(plan, &prepared, kept.cgroup.as_ref(), pid, &supervisor, &mut enforced);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {
@@ -143,10 +151,13 @@ fn clone_error(errno: Errno) -> Error {
 fn admit(
     plan: &Plan,
     prepared: &Prepared,
+    cgroup: Option<&Group>,
     pid: Pid,
     supervisor: &Supervisor<'_>,
     enforced: &mut Enforced,
 ) -> Result<()> {
+    // Before anything else, so that what follows is counted.
+    cgroup.map_or(Ok(()), |group| group.take_in(pid))?;
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.namespaces = verify::namespaces(&proc_pid, &plan.namespaces)?;
     prepared.process.raise_limits(pid)?;
@@ -191,18 +202,21 @@ fn conclude(
     if let Some(landlock) = prepared.landlock.as_ref().filter(|_| outcome.executed_at.is_some()) {
         landlock.record(&mut enforced); // verified by the child likewise
     }
-    if let Some(leaf) = &kept.cgroup {
-        leaf.usage(&mut findings.usage);
-        enforced.cgroup = Some(leaf.record());
+    if let Some(group) = kept.cgroup {
+        group.usage(&mut findings.usage);
+        enforced.cgroup = Some(group.record());
+        if let Err(error) = group.remove() {
+            let (what, wanted, got) = ("cgroup".to_owned(), "removed".to_owned(), "left behind".to_owned());
+            enforced.degraded.push(Degraded { what, wanted, got, why: error.to_string() });
+        }
     }
     findings.enforced = enforced;
     let died_silently = outcome.executed_at.is_none() && outcome.error.is_none() && outcome.reason.is_none();
     let error = match &outcome.failure {
         Some(failure) => Some(name_failure(plan, prepared, *failure)),
-        None if died_silently => Some(outcome::silent_death(outcome.wait_status)),
+        None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
         None => outcome.error.clone(),
     };
-    drop(kept.cgroup);
     outcome::finished(plan, begun, outcome, findings, error.as_ref())
 }
 

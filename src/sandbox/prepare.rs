@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use crate::cgroup::{self, Leaf};
+use crate::cgroup::{self, Group};
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::PreparedLandlock;
 use crate::layers::process::PreparedProcess;
@@ -32,6 +32,8 @@ pub struct Prepared {
     pub seccomp: Option<PreparedSeccomp>,
     /// Capabilities it keeps, as a mask by number.
     pub kept_capabilities: u64,
+    /// Whether it sees its own cgroup as the top.
+    pub hides_cgroup: bool,
     /// Its network.
     pub network: Network,
     /// Whether pid 1 is our init.
@@ -59,7 +61,7 @@ pub struct Kept {
     /// The supervisor's side of the standard streams.
     pub pumps: Pumps,
     /// The cgroup that bounds the run, if it has a budget.
-    pub cgroup: Option<Leaf>,
+    pub cgroup: Option<Group>,
     /// Budgets that were allowed to be missing, and are.
     pub degraded: Vec<Degraded>,
 }
@@ -90,6 +92,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         landlock,
         seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
+        hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
         network: plan.namespaces.network,
         init: plan.init,
         terminal,
