@@ -252,6 +252,8 @@ pub struct Cpu {
 /// Memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
+    /// In use when it was looked at: at the end, or by `--stats`.
+    pub current_bytes: Option<u64>,
     /// Most ever used at once.
     pub peak_bytes: Option<u64>,
     /// The limit, as read back.
@@ -260,6 +262,8 @@ pub struct Memory {
     pub swap_peak_bytes: Option<u64>,
     /// Processes killed for want of memory.
     pub oom_kills: Option<u64>,
+    /// Times it was slowed down at `memory.high`.
+    pub high_events: Option<u64>,
     /// Times the limit was hit.
     pub max_events: Option<u64>,
     /// Where the figures come from.
@@ -269,6 +273,8 @@ pub struct Memory {
 /// Processes and threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pids {
+    /// Alive when it was looked at: at the end, or by `--stats`.
+    pub current: Option<u64>,
     /// Most ever alive at once.
     pub peak: Option<u64>,
     /// The limit, as read back.
@@ -317,6 +323,22 @@ pub struct Disk {
     pub scratch_limit_bytes: Option<u64>,
     /// Files in use when the workload ended.
     pub inodes_used: Option<u64>,
+}
+
+/// The value of [`Sample::schema`].
+pub const SAMPLE_SCHEMA: &str = "stockade/sample/v1";
+
+/// A look at a run while it lasts: one line of `--stats`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sample {
+    /// Always [`SAMPLE_SCHEMA`].
+    pub schema: String,
+    /// Name of the sandbox.
+    pub id: String,
+    /// Microseconds since the workload began.
+    pub elapsed_us: u64,
+    /// What was used so far.
+    pub usage: Usage,
 }
 
 /// What was printed.
@@ -424,7 +446,7 @@ pub struct Seccomp {
 /// A cgroup in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cgroup {
-    /// Its path below the cgroup mount.
+    /// Its directory; on hosts with cgroup v1, that of the memory controller.
     pub path: String,
     /// The controllers that bound it.
     pub controllers: Vec<String>,

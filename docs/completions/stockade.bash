@@ -22,6 +22,9 @@ _stockade() {
             stockade,doctor)
                 cmd="stockade__subcmd__doctor"
                 ;;
+            stockade,gc)
+                cmd="stockade__subcmd__gc"
+                ;;
             stockade,man)
                 cmd="stockade__subcmd__man"
                 ;;
@@ -38,7 +41,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-h -V --help --version run plan doctor completions man"
+            opts="-h -V --help --version run plan doctor gc completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -79,6 +82,20 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__gc)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stockade__subcmd__man)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -94,7 +111,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --json --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --stats --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -276,11 +293,47 @@ _stockade() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --memory-high)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --swap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --cpus)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --cpu-weight)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpuset-cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpuset-mems)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --pids-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --io-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --io-weight)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hugetlb)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cgroup-set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -313,6 +366,10 @@ _stockade() {
                     return 0
                     ;;
                 --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stats)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -324,7 +381,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --cpus --pids-limit --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --stats --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -506,11 +563,47 @@ _stockade() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --memory-high)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --swap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --cpus)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --cpu-weight)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpuset-cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpuset-mems)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --pids-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --io-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --io-weight)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hugetlb)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cgroup-set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -543,6 +636,10 @@ _stockade() {
                     return 0
                     ;;
                 --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stats)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -29,6 +29,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -s V -l version -d 'Prin
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run a command in a sandbox'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Show what a run would do, and run nothing'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Try what this host can enforce'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove what killed supervisors left behind'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions of a shell'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Print the manual page, or write all of them'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
@@ -66,8 +67,17 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-bind -d 
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock -d 'What to do without Landlock, which enforces this: refuse, run, not use it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock-abi -d 'Refuse to run with less than this Landlock ABI' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s m -l memory -d 'Memory of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l memory-high -d 'Memory from which on the tree is slowed down' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l swap -d 'Swap of the whole tree; none when it has a memory budget and this is not given' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpus -d 'CPUs of the whole tree, such as 0.5, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpu-weight -d 'Share of the CPUs, 1 to 10000; others have 100' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpuset-cpus -d 'CPUs it may run on, such as 0-3,7' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpuset-mems -d 'NUMA nodes its memory may come from' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l pids-limit -d 'Processes and threads of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l io-max -d 'Traffic with a disk: rbps, wbps (bytes/s), riops, wiops (per second)' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l io-weight -d 'Share of the disks, 1 to 10000; others have 100' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l hugetlb -d 'Huge pages of that size, such as 2M=64M' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cgroup-set -d 'Any other file of a cgroup v2 controller, such as memory.low=64M' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l ulimit -d 'Resource limit of each process' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l timeout -d 'End the run after this wall-clock time, such as 30s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cpu-time -d 'End the run after this CPU time of the whole tree' -r
@@ -76,6 +86,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l kill-after -d 
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l output-limit -d 'Most that is passed on of each output stream' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run there' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
@@ -121,8 +132,17 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-bind -d
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock -d 'What to do without Landlock, which enforces this: refuse, run, not use it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock-abi -d 'Refuse to run with less than this Landlock ABI' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s m -l memory -d 'Memory of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l memory-high -d 'Memory from which on the tree is slowed down' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l swap -d 'Swap of the whole tree; none when it has a memory budget and this is not given' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpus -d 'CPUs of the whole tree, such as 0.5, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpu-weight -d 'Share of the CPUs, 1 to 10000; others have 100' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpuset-cpus -d 'CPUs it may run on, such as 0-3,7' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpuset-mems -d 'NUMA nodes its memory may come from' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l pids-limit -d 'Processes and threads of the whole tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l io-max -d 'Traffic with a disk: rbps, wbps (bytes/s), riops, wiops (per second)' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l io-weight -d 'Share of the disks, 1 to 10000; others have 100' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hugetlb -d 'Huge pages of that size, such as 2M=64M' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cgroup-set -d 'Any other file of a cgroup v2 controller, such as memory.low=64M' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l ulimit -d 'Resource limit of each process' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l timeout -d 'End the run after this wall-clock time, such as 30s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cpu-time -d 'End the run after this CPU time of the whole tree' -r
@@ -131,6 +151,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l kill-after -d
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l output-limit -d 'Most that is passed on of each output stream' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run there' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
@@ -144,5 +165,6 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Prin
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand gc" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand completions" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand man" -s h -l help -d 'Print help; --help says more than -h'

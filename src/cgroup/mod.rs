@@ -1,248 +1,235 @@
-//! The budget of a run: a cgroup v2 leaf of its own, with every limit read back, that the workload is born into.
+//! The budget of a run: a cgroup of its own, every limit read back, that the workload is born into, and what was counted
+//! there in the end.
+//!
+//! [`prepare`] looks where a cgroup can be made ([`find`], [`place`]), makes it ([`leaf`], or [`compat`] on hosts whose
+//! controllers are in cgroup v1) and puts the budget in force ([`budget`]). What was asked for and cannot be had is an error
+//! that names it; what a default wants is had where that is cheap, and reported where it is not. The cgroup goes with the
+//! [`Group`], or by [`gc`] when its supervisor was killed.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+mod budget;
+mod compat;
+mod files;
+mod find;
+pub mod gc;
+mod leaf;
+mod name;
+mod place;
+mod systemd;
+mod usage;
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
-use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use nix::unistd::{Pid, geteuid};
 
+use self::compat::Leaves;
+use self::find::Hierarchies;
+use self::leaf::Leaf;
+use self::place::Base;
 use crate::error::{Error, Result, Step};
-use crate::plan::{Budget, Facility, Plan};
+use crate::plan::{Facility, Plan};
 use crate::report::{Cgroup, Degraded, Usage};
 
-const MOUNT: &str = "/sys/fs/cgroup";
-/// Below the mount: where all leaves of this program are.
-const PARENT: &str = "stockade";
-/// One `cpu.max` period.
-const PERIOD_US: u64 = 100_000;
-/// How long a killed leaf may take to become empty before it is left to the next run.
-const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
-
-/// A cgroup that holds one run.
+/// The cgroup, or on older hosts the cgroups, of a run. Removed when this is dropped.
 #[derive(Debug)]
-pub struct Leaf {
-    path: PathBuf,
-    dir: OwnedFd,
-    controllers: Vec<&'static str>,
-    limits: Budget,
+pub struct Group {
+    kind: Kind,
+    controllers: Vec<Facility>,
 }
 
-/// Makes the leaf that the plan's budget needs, if it has one, and says which budgets had to be left out.
-pub fn prepare(plan: &Plan) -> Result<(Option<Leaf>, Vec<Degraded>)> {
-    if plan.budget.is_empty() {
+#[derive(Debug)]
+enum Kind {
+    V2(Leaf),
+    V1(Leaves),
+}
+
+/// Makes the cgroup that the plan's budget needs, if it has one, and says which budgets had to be left out.
+pub fn prepare(plan: &Plan) -> Result<(Option<Group>, Vec<Degraded>)> {
+    let mut asked = Asked::of(plan);
+    if asked.wanted.is_empty() {
         return Ok((None, Vec::new()));
     }
-    match Leaf::make(&plan.id, &plan.budget) {
-        Ok(leaf) => Ok((Some(leaf), Vec::new())),
-        Err(error) if allowed(plan) => {
-            let degraded = wanted(&plan.budget).into_iter().map(|(facility, wanted)| Degraded {
-                what: facility.name().to_owned(),
-                wanted,
-                got: "unlimited".to_owned(),
-                why: error.to_string(),
-            });
-            Ok((None, degraded.collect()))
-        }
-        Err(error) => Err(error),
-    }
+    let hierarchies = find::look();
+    let group = match on_v2(&hierarchies, &mut asked)? {
+        Some(base) => Some(make_v2(&base, plan, &mut asked)?),
+        None if asked.wanted.is_empty() => None,
+        None => Some(make_v1(&hierarchies, plan, &mut asked)?),
+    };
+    // Nothing is limited in it, and nobody asked for what it counts.
+    let group = group.filter(|group| !group.controllers.is_empty());
+    Ok((group, asked.degraded))
 }
 
-fn wanted(budget: &Budget) -> Vec<(Facility, String)> {
-    let of = |facility, value: Option<u64>, unit| value.map(|value| (facility, format!("{value}{unit}")));
-    [
-        of(Facility::Memory, budget.memory_bytes, " bytes"),
-        of(Facility::Cpu, budget.cpu_quota_us, " us per 100 ms"),
-        of(Facility::Pids, budget.pids, " processes"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn allowed(plan: &Plan) -> bool {
-    wanted(&plan.budget).iter().all(|(facility, _)| plan.allow_degraded.contains(facility))
-}
-
-impl Leaf {
-    fn make(id: &str, budget: &Budget) -> Result<Self> {
-        require_cgroup2(budget)?;
-        let controllers: Vec<_> = wanted(budget).iter().map(|(facility, _)| facility.name()).collect();
-        let parent = Path::new(MOUNT).join(PARENT);
-        enable(Path::new(MOUNT), &controllers)?;
-        make_dir(&parent, true)?;
-        enable(&parent, &controllers)?;
-        let path = parent.join(format!("{id}-{}", std::process::id()));
-        make_dir(&path, false)?;
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let dir = nix::fcntl::open(&path, flags, Mode::empty()).map_err(|errno| failed(&path, errno))?;
-        let mut leaf = Self { path, dir, controllers, limits: Budget::default() };
-        leaf.limit(budget)?; // on failure, dropping the leaf removes it
-        Ok(leaf)
-    }
-
-    fn limit(&mut self, budget: &Budget) -> Result<()> {
-        if let Some(bytes) = budget.memory_bytes {
-            self.limits.memory_bytes = Some(self.set_number("memory.max", bytes)?);
-            self.set("memory.oom.group", "1")?;
-            if self.exists("memory.swap.max") {
-                self.set_number("memory.swap.max", 0)?;
-            }
-        }
-        if let Some(quota) = budget.cpu_quota_us {
-            self.set("cpu.max", &format!("{quota} {PERIOD_US}"))?;
-            self.limits.cpu_quota_us = Some(quota);
-        }
-        if let Some(pids) = budget.pids {
-            self.limits.pids = Some(self.set_number("pids.max", pids)?);
-        }
-        Ok(())
-    }
-
-    /// Writes a limit and reads it back; the kernel may round down to whole pages, but never up.
-    fn set_number(&self, name: &str, value: u64) -> Result<u64> {
-        self.write(name, &value.to_string())?;
-        let read = self.read(name)?;
-        match read.trim().parse::<u64>() {
-            Ok(limit) if limit <= value => Ok(limit),
-            _ => Err(Error::new(Step::Cgroup, name, format!("wrote {value}, but the kernel has {}", read.trim()))),
-        }
-    }
-
-    fn set(&self, name: &str, value: &str) -> Result<()> {
-        self.write(name, value)?;
-        let read = self.read(name)?;
-        if read.trim() == value {
-            return Ok(());
-        }
-        Err(Error::new(Step::Cgroup, name, format!("wrote {value}, but the kernel has {}", read.trim())))
-    }
-
-    fn exists(&self, name: &str) -> bool {
-        self.read(name).is_ok()
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<()> {
-        let file = openat(&self.dir, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty());
-        let file = file.map_err(|errno| failed(&self.path.join(name), errno))?;
-        File::from(file)
-            .write_all(text.as_bytes())
-            .map_err(|error| failed(&self.path.join(name), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))
-    }
-
-    fn read(&self, name: &str) -> Result<String> {
-        let file = openat(&self.dir, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
-        let mut text = String::new();
-        File::from(file.map_err(|errno| failed(&self.path.join(name), errno))?).read_to_string(&mut text).map_err(
-            |error| failed(&self.path.join(name), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
+/// Where in cgroup v2 the cgroup is to be made; `None` if it is better made in v1, or nowhere.
+fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base>> {
+    let on_v1 = if geteuid().is_root() { compat::available(hierarchies) } else { Vec::new() };
+    let taken: Vec<&str> = hierarchies.v1.iter().flat_map(|v1| &v1.controllers).map(String::as_str).collect();
+    let is_taken =
+        |controller: Facility| taken.contains(&if controller == Facility::Io { "blkio" } else { controller.name() });
+    // On a hybrid host v2 has what v1 left.
+    let better = asked.wanted.iter().filter(|controller| is_taken(**controller)).count() > 0;
+    if better && !on_v1.is_empty() {
+        asked.excuse_all(
+            |controller| !on_v1.contains(&controller),
+            "cgroup v1 does not have it, and has other controllers that are needed",
         )?;
-        Ok(text)
+        return Ok(None);
+    }
+    let Some(v2) = &hierarchies.v2 else {
+        let why =
+            if hierarchies.v1.is_empty() { "no cgroup file system is mounted" } else { "cgroup v1 is for root alone" };
+        asked.excuse_all(|_| true, why)?;
+        return Ok(None);
+    };
+    let systemd = || {
+        if asked.is_urgent() { systemd::scope(&asked.plan.id) } else { Err(systemd::NOT_ASKED.to_owned()) }
+    };
+    let found = place::find(v2, &asked.wanted, systemd);
+    match found {
+        Ok(base) => {
+            asked.excuse_all(|controller| !base.enabled.contains(&controller), &base.without)?;
+            Ok(Some(base))
+        }
+        Err(why) => {
+            let why = if better { "cgroup v1 has the controller, and is for root alone".to_owned() } else { why };
+            asked.excuse_all(|_| true, &why)?;
+            Ok(None)
+        }
+    }
+}
+
+fn make_v2(base: &Base, plan: &Plan, asked: &mut Asked<'_>) -> Result<Group> {
+    let leaf = Leaf::make(&base.path, &plan.id)?; // on failure, dropping it removes it
+    for limit in budget::limits(&plan.budget)? {
+        if asked.has(limit.controller)
+            && let Err(error) = limit.apply(leaf.dir())
+        {
+            asked.excuse(limit.controller, error)?;
+        }
+    }
+    Ok(Group { kind: Kind::V2(leaf), controllers: std::mem::take(&mut asked.wanted) })
+}
+
+fn make_v1(hierarchies: &Hierarchies, plan: &Plan, asked: &mut Asked<'_>) -> Result<Group> {
+    let leaves = Leaves::make(hierarchies, &plan.id, &asked.wanted)?;
+    leaves.limit(&plan.budget, asked)?;
+    Ok(Group { kind: Kind::V1(leaves), controllers: std::mem::take(&mut asked.wanted) })
+}
+
+impl Group {
+    /// Its directory, for `CLONE_INTO_CGROUP`; `None` when processes can only be moved into it.
+    pub fn dir(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kind {
+            Kind::V2(leaf) => Some(leaf.fd()),
+            Kind::V1(_) => None,
+        }
     }
 
-    /// Its directory, for `CLONE_INTO_CGROUP`.
-    pub fn dir(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
+    /// Moves a freshly cloned process in, if it was not born there.
+    pub fn take_in(&self, pid: Pid) -> Result<()> {
+        match &self.kind {
+            Kind::V2(_) => Ok(()),
+            Kind::V1(leaves) => leaves.take_in(pid.as_raw()),
+        }
     }
 
     /// What is in force.
     pub fn record(&self) -> Cgroup {
-        let path = self.path.strip_prefix(MOUNT).unwrap_or(&self.path);
+        let path = match &self.kind {
+            Kind::V2(leaf) => leaf.dir().path(),
+            Kind::V1(leaves) => leaves.path(),
+        };
         Cgroup {
-            path: format!("/{}", path.display()),
-            controllers: self.controllers.iter().map(ToString::to_string).collect(),
+            path: path.display().to_string(),
+            controllers: self.controllers.iter().map(|controller| controller.name().to_owned()).collect(),
         }
     }
 
-    /// Fills in what the kernel counted.
+    /// Fills in what the kernel counted so far.
     pub fn usage(&self, usage: &mut Usage) {
-        let number = |name: &str| self.read(name).ok().and_then(|text| text.trim().parse::<u64>().ok());
-        let keyed = |name: &str, key: &str| {
-            let text = self.read(name).ok()?;
-            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok())
-        };
-        if let Some(total) = keyed("cpu.stat", "usage_usec ") {
-            usage.cpu.user_us = keyed("cpu.stat", "user_usec ");
-            usage.cpu.system_us = keyed("cpu.stat", "system_usec ");
-            usage.cpu.total_us = Some(total);
-            usage.cpu.throttled_us = keyed("cpu.stat", "throttled_usec ");
-            usage.cpu.throttled_periods = keyed("cpu.stat", "nr_throttled ");
-            usage.cpu.source = Some("cgroup2".to_owned());
-        }
-        if self.limits.memory_bytes.is_some() {
-            usage.memory.peak_bytes = number("memory.peak");
-            usage.memory.limit_bytes = self.limits.memory_bytes;
-            usage.memory.swap_peak_bytes = number("memory.swap.peak");
-            usage.memory.oom_kills = keyed("memory.events", "oom_kill ");
-            usage.memory.max_events = keyed("memory.events", "max ");
-            usage.memory.source = Some("cgroup2".to_owned());
-        }
-        if self.limits.pids.is_some() {
-            usage.pids.peak = number("pids.peak");
-            usage.pids.limit = self.limits.pids;
-            usage.pids.max_events = keyed("pids.events", "max ");
+        match &self.kind {
+            Kind::V2(leaf) => usage::fill_in(leaf.dir(), usage),
+            Kind::V1(leaves) => leaves.fill_in(usage),
         }
     }
 
     /// CPU time of the whole tree so far, in microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
-        let text = self.read("cpu.stat").ok()?;
-        text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())
+        match &self.kind {
+            Kind::V2(leaf) => usage::cpu_us(leaf.dir()),
+            Kind::V1(leaves) => leaves.cpu_us(),
+        }
     }
-}
 
-/// Kills whatever is left in it, waits until it is empty, and removes it.
-impl Drop for Leaf {
-    fn drop(&mut self) {
-        let _ = self.write("cgroup.kill", "1");
-        let deadline = Instant::now() + EMPTY_DEADLINE;
-        let mut pause = Duration::from_micros(100);
-        while std::fs::remove_dir(&self.path).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
-            if Instant::now() > deadline {
-                return;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
+    /// Kills whatever is left in it, waits until it is empty, and removes it.
+    pub fn remove(self) -> Result<()> {
+        match self.kind {
+            Kind::V2(leaf) => leaf.remove(),
+            Kind::V1(leaves) => leaves.remove(),
         }
     }
 }
 
-fn require_cgroup2(budget: &Budget) -> Result<()> {
-    let names: Vec<_> = wanted(budget).iter().map(|(facility, _)| facility.name()).collect();
-    let out = names.iter().map(|name| format!("--allow-degraded {name}")).collect::<Vec<_>>().join(" ");
-    let is_v2 = statfs(MOUNT).is_ok_and(|fs| fs.filesystem_type() == CGROUP2_SUPER_MAGIC);
-    if is_v2 && nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    let why = if is_v2 { "only root may make cgroups below it" } else { "is not a cgroup v2 file system" };
-    Err(Error::new(Step::Cgroup, MOUNT, format!("{why}, so the budget ({}) cannot be enforced", names.join(", ")))
-        .hint(format!("leave the budget out, or run without it where it cannot be had: {out}")))
+/// What a plan wants, and how badly.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    plan: &'a Plan,
+    /// The controllers that are wanted and, as far as is known, can be had.
+    wanted: Vec<Facility>,
+    degraded: Vec<Degraded>,
 }
 
-fn enable(dir: &Path, controllers: &[&str]) -> Result<()> {
-    let file = dir.join("cgroup.subtree_control");
-    let enabled = std::fs::read_to_string(&file).unwrap_or_default();
-    for controller in controllers {
-        if enabled.split_ascii_whitespace().any(|name| name == *controller) {
-            continue;
+impl<'a> Asked<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        Self { plan, wanted: plan.budget.controllers(), degraded: Vec::new() }
+    }
+
+    fn has(&self, controller: Facility) -> bool {
+        self.wanted.contains(&controller)
+    }
+
+    /// Whether anything was asked for, and is not only a default.
+    fn is_urgent(&self) -> bool {
+        self.wanted.iter().any(|controller| !self.plan.budget.if_possible.contains(controller))
+    }
+
+    fn may_lack(&self, controller: Facility) -> bool {
+        self.plan.allow_degraded.contains(&controller) || self.plan.budget.if_possible.contains(&controller)
+    }
+
+    /// Does without a controller, or fails.
+    fn excuse(&mut self, controller: Facility, error: Error) -> Result<()> {
+        if !self.may_lack(controller) {
+            return Err(error);
         }
-        std::fs::write(&file, format!("+{controller}")).map_err(|error| {
-            failed(&file, Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))).hint(format!(
-                "the {controller} controller cannot be had here; --allow-degraded {controller} does without"
-            ))
-        })?;
+        self.lose(controller, error.to_string());
+        Ok(())
     }
-    Ok(())
-}
 
-fn make_dir(path: &Path, may_exist: bool) -> Result<()> {
-    match nix::unistd::mkdir(path, Mode::from_bits_truncate(0o755)) {
-        Ok(()) => Ok(()),
-        Err(Errno::EEXIST) if may_exist => Ok(()),
-        Err(errno) => Err(failed(path, errno)),
+    /// Does without all these controllers, or fails with an error that names every one that was asked for.
+    fn excuse_all(&mut self, lacks: impl Fn(Facility) -> bool, why: &str) -> Result<()> {
+        let lacking: Vec<_> = self.wanted.iter().copied().filter(|controller| lacks(*controller)).collect();
+        let refused: Vec<_> = lacking.iter().copied().filter(|controller| !self.may_lack(*controller)).collect();
+        if refused.is_empty() {
+            lacking.into_iter().for_each(|controller| self.lose(controller, why.to_owned()));
+            return Ok(());
+        }
+        let names = |separator: &str, prefix: &str| {
+            refused.iter().map(|name| format!("{prefix}{}", name.name())).collect::<Vec<_>>().join(separator)
+        };
+        let budgets = if refused.len() == 1 { "budget" } else { "budgets" };
+        Err(Error::new(Step::Cgroup, format!("{} {budgets}", names(", ", "")), format!("cannot be enforced: {why}"))
+            .hint(format!(
+                "leave it out, or allow the run to go without: {}; `stockade doctor` says what would change it",
+                names(" ", "--allow-degraded ")
+            )))
+    }
+
+    fn lose(&mut self, controller: Facility, why: String) {
+        self.wanted.retain(|wanted| *wanted != controller);
+        let (what, wanted) = (controller.name().to_owned(), self.plan.budget.describe(controller));
+        self.degraded.push(Degraded { what, wanted, got: "unlimited".to_owned(), why });
     }
 }
 

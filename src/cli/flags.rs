@@ -11,7 +11,7 @@ use crate::policy::mount::MountRequest;
 use crate::policy::rules::{LandlockMode, SeccompChoice};
 use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{HostPath, Id, Limit, SandboxPath, UserMap, UserName, Value};
-use crate::policy::{Settings, env_file, nearest, units};
+use crate::policy::{Settings, budget, env_file, nearest, units};
 
 /// What the flags say.
 #[derive(Debug)]
@@ -44,7 +44,16 @@ pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
     settings.capabilities.add = many(words, "cap-add")?;
     settings.capabilities.drop = many(words, "cap-drop")?;
     settings.budget.memory = one(words, "memory")?;
+    settings.budget.memory_high = one(words, "memory-high")?;
+    settings.budget.swap = one(words, "swap")?;
     settings.budget.cpus = one(words, "cpus")?;
+    settings.budget.cpu_weight = one(words, "cpu-weight")?;
+    settings.budget.cpuset_cpus = one(words, "cpuset-cpus")?;
+    settings.budget.cpuset_mems = one(words, "cpuset-mems")?;
+    settings.budget.io_max = many(words, "io-max")?;
+    settings.budget.io_weight = one(words, "io-weight")?;
+    settings.budget.hugetlb = pairs(words, "hugetlb")?;
+    settings.budget.set = pairs(words, "cgroup-set")?;
     settings.budget.pids = match words.one("pids-limit") {
         // Docker's word for no limit.
         Some(word) if word == "-1" => Some(Limit::Unlimited),
@@ -77,6 +86,11 @@ fn one<T: Value>(words: &Words<'_>, flag: &str) -> Result<Option<T>> {
 
 fn many<T: Value>(words: &Words<'_>, flag: &str) -> Result<Vec<T>> {
     words.all(flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
+}
+
+fn pairs<K: Value + Ord, V: Value>(words: &Words<'_>, flag: &str) -> Result<std::collections::BTreeMap<K, V>> {
+    let parse = |word: &OsStr| budget::pair(word.as_bytes()).map_err(|reason| wrong(flag, reason));
+    words.all(flag).map(parse).collect()
 }
 
 /// `Some(true)` when the switch was given; a switch that was not says nothing.

@@ -77,6 +77,15 @@ pub static VERBS: &[Verb] = &[
         operand: Operand::None,
     },
     Verb {
+        name: "gc",
+        about: "Remove what killed supervisors left behind",
+        more: "A supervisor that is killed with SIGKILL takes its sandbox with it, but leaves its cgroup. Removed is what \
+               stockade made, for this user, in places where a run started from here would make it, and whose supervisor \
+               is dead. Prints what was removed. Exits with 1 when something could not be.",
+        options: &[],
+        operand: Operand::None,
+    },
+    Verb {
         name: "completions",
         about: "Print the completions of a shell",
         more: "",
@@ -213,8 +222,17 @@ const PLAN: &[(&str, &[Flag])] = &[
         "Limits",
         &[
             value("memory", "SIZE", "Memory of the whole tree, or unlimited").short('m'),
+            value("memory-high", "SIZE", "Memory from which on the tree is slowed down"),
+            value("swap", "SIZE", "Swap of the whole tree; none when it has a memory budget and this is not given"),
             value("cpus", "N", "CPUs of the whole tree, such as 0.5, or unlimited"),
+            value("cpu-weight", "N", "Share of the CPUs, 1 to 10000; others have 100"),
+            value("cpuset-cpus", "LIST", "CPUs it may run on, such as 0-3,7"),
+            value("cpuset-mems", "LIST", "NUMA nodes its memory may come from"),
             value("pids-limit", "N", "Processes and threads of the whole tree, or unlimited"),
+            list("io-max", "DEV:KEY=N,…", "Traffic with a disk: rbps, wbps (bytes/s), riops, wiops (per second)"),
+            value("io-weight", "N", "Share of the disks, 1 to 10000; others have 100"),
+            list("hugetlb", "SIZE=LIMIT", "Huge pages of that size, such as 2M=64M"),
+            list("cgroup-set", "FILE=VALUE", "Any other file of a cgroup v2 controller, such as memory.low=64M"),
             list("ulimit", "NAME=SOFT[:HARD]", "Resource limit of each process"),
             value("timeout", "TIME", "End the run after this wall-clock time, such as 30s"),
             value("cpu-time", "TIME", "End the run after this CPU time of the whole tree"),
@@ -231,6 +249,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
             value("report", "FILE|fd:N", "Write the report of the run there"),
             switch("explain-denials", "List what the command was refused, by which rule, and what would allow it"),
+            value("stats", "TIME", "Write a line of JSON about what is used there too, once in this time"),
         ],
     ),
     ("Output", &[switch("json", "Print the plan as JSON")]),

@@ -3,6 +3,7 @@
 mod denials;
 mod doctor;
 mod flags;
+mod gc;
 mod generate;
 mod grammar;
 mod intake;
@@ -45,6 +46,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
         Some("plan") => plan::main(rest),
         Some("doctor") => doctor::main(rest),
         Some("seccomp") => seccomp::main(rest),
+        Some("gc") => gc::main(rest),
         Some("completions") => generate::completions(rest),
         Some("man") => generate::man(rest),
         Some("schema") => generate::schema(rest),

@@ -186,6 +186,11 @@ fn limits(plan: &Plan, out: &mut Text) {
     };
     out.line("cpus", plan.budget.cpu_quota_us.map_or("unlimited".into(), cpus));
     out.line("pids", plan.budget.pids.map_or("unlimited".into(), |pids| pids.to_string()));
+    let budget = &plan.budget;
+    for controller in budget.controllers() {
+        let optional = if budget.if_possible.contains(&controller) { ", where it can be had" } else { "" };
+        out.line(&format!("budget {}", controller.name()), format!("{}{optional}", budget.describe(controller)));
+    }
     if let Some(adjustment) = plan.oom_score_adj {
         out.line("oom_score_adj", adjustment);
     }

@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl, open, openat, renameat};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
@@ -21,6 +22,8 @@ use crate::sys::inherited;
 #[derive(Debug)]
 pub struct ReportFile {
     shown: String,
+    /// Whether the report is one line, after others.
+    lines: bool,
     target: Target,
 }
 
@@ -43,19 +46,50 @@ impl ReportFile {
             None => file(target),
         };
         let refused = |error: Error| Error { step: Step::Report, object: shown.clone(), ..error };
-        target.map_err(refused).map(|target| Self { shown, target })
+        target.map_err(refused).map(|target| Self { shown, lines: false, target })
     }
 
     /// Writes the report.
     pub fn write(self, report: &Report) -> Result<()> {
-        let mut json = serde_json::to_vec_pretty(report).map_err(|error| self.failed(error.to_string()))?;
+        let json = if self.lines { serde_json::to_vec(report) } else { serde_json::to_vec_pretty(report) };
+        let mut json = json.map_err(|error| self.failed(error.to_string()))?;
         json.push(b'\n');
         let shown = self.shown;
         place(self.target, &json).map_err(|errno| Error::errno(Step::Report, shown, errno))
     }
 
+    /// A second descriptor for lines that come before the report, which is then a line too. A file cannot have them: it
+    /// appears when it is complete.
+    pub fn stream(&mut self) -> Result<Stream> {
+        let Target::Descriptor(fd) = &self.target else {
+            return Err(self.failed("is written when the run is over".to_owned()).hint("--report fd:N takes --stats"));
+        };
+        self.lines = true;
+        let fd = fd.try_clone().map_err(|error| self.failed(error.to_string()))?;
+        Ok(Stream { fd })
+    }
+
     fn failed(&self, reason: String) -> Error {
         Error::new(Step::Report, &self.shown, reason)
+    }
+}
+
+/// Where lines go while a run lasts.
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+}
+
+impl Stream {
+    /// Writes one line if it can be had without waiting; a reader that lags behind misses some.
+    pub fn line(&self, value: &impl serde::Serialize) {
+        let mut ready = [PollFd::new(self.fd.as_fd(), PollFlags::POLLOUT)];
+        let is_ready = poll(&mut ready, PollTimeout::ZERO).is_ok_and(|count| count == 1)
+            && ready[0].revents().is_some_and(|events| events == PollFlags::POLLOUT);
+        if let (true, Ok(mut json)) = (is_ready, serde_json::to_vec(value)) {
+            json.push(b'\n'); // less than PIPE_BUF, so never in parts
+            let _ = nix::unistd::write(&self.fd, &json);
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! `stockade run`: words → plan → run → report.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use super::report_file::ReportFile;
+use super::report_file::{ReportFile, Stream};
 use super::words::Words;
 use super::{denials, grammar, intake, tell, warn};
-use crate::error::{Error, Result};
-use crate::report::{Report, Status};
-use crate::sandbox;
+use crate::error::{Error, Result, Step};
+use crate::policy::value::{Deadline, Value as _};
+use crate::report::{Report, Sample, Status};
+use crate::sandbox::{self, Sampler};
 
 /// Runs what the words say; the exit code is the report's. A report is written also when the words are wrong.
 pub fn main(words: &[OsString]) -> Result<ExitCode> {
@@ -20,16 +22,24 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
         return super::say(&verb.help(help));
     }
     // Before anything else is looked at: a run whose report cannot be written does not start.
-    let file = words.one("report").map(ReportFile::open).transpose()?;
+    let mut file = words.one("report").map(ReportFile::open).transpose()?;
     let id = intake::id(&words);
+    let stats = stats(&words, file.as_mut());
     let known_id = id.clone().unwrap_or_default();
-    match readable.and(id).and_then(|id| intake::plan(&words, id)) {
+    match readable.and(id).and_then(|id| Ok((intake::plan(&words, id)?, stats?))) {
         Err(error) => Err(refuse(file, &known_id, started, error)),
-        Ok(resolved) => {
+        Ok((resolved, stats)) => {
             for warning in &resolved.warnings {
                 warn(warning);
             }
-            finish(&sandbox::run(&resolved.plan, warn_of_all), file)
+            let report = match stats {
+                None => sandbox::run(&resolved.plan, None, warn_of_all),
+                Some((period, stream)) => {
+                    let sink = Box::new(|sample: &Sample| stream.line(sample));
+                    sandbox::run(&resolved.plan, Some(Sampler { period, sink }), warn_of_all)
+                }
+            };
+            finish(&report, file)
         }
     }
 }
@@ -43,6 +53,15 @@ fn warn_of_all(warnings: &[String]) {
     if let Some(more @ 1..) = warnings.len().checked_sub(MOST_WARNINGS) {
         warn(&format!("{more} more: `stockade seccomp check FILE` lists them"));
     }
+}
+
+/// What `--stats` asks for: a line a period, on the report's descriptor.
+fn stats(words: &Words<'_>, file: Option<&mut ReportFile>) -> Result<Option<(Duration, Stream)>> {
+    let Some(period) = words.one("stats") else { return Ok(None) };
+    let wrong = |reason: String| Error::new(Step::Usage, "--stats", reason);
+    let period = Deadline::parse(period.as_bytes()).map_err(wrong)?;
+    let file = file.ok_or_else(|| wrong("needs --report fd:N, where its lines go".to_owned()))?;
+    Ok(Some((Duration::from_micros(period.get()), file.stream()?)))
 }
 
 /// Writes the report of a run that never came to be, and hands the error on.

@@ -6,8 +6,8 @@
 
 use super::rules::LandlockMode;
 use super::settings::{
-    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ScratchSettings,
-    SeccompSettings, Settings, StdioSettings, UserSettings,
+    CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ScratchSettings, SeccompSettings, Settings,
+    StdioSettings, UserSettings,
 };
 
 impl Settings {
@@ -150,13 +150,6 @@ impl LandlockSettings {
     }
 }
 
-impl BudgetSettings {
-    fn overlaid_with(self, over: Self) -> Self {
-        let Self { memory, cpus, pids } = self;
-        Self { memory: over.memory.or(memory), cpus: over.cpus.or(cpus), pids: over.pids.or(pids) }
-    }
-}
-
 impl ScratchSettings {
     fn overlaid_with(self, over: Self) -> Self {
         let Self { size, inodes } = self;
@@ -197,7 +190,7 @@ fn lists<T: PartialEq>(below: Option<Vec<T>>, above: Option<Vec<T>>) -> Option<V
 }
 
 /// Both lists, each item once, in order of first mention.
-fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
+pub(super) fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
     for item in above {
         if !below.contains(&item) {
             below.push(item);

@@ -5,6 +5,7 @@
 //! and [`trust::check`] makes sure that the workload cannot write what was read. Every value is parsed once, into a type
 //! that cannot hold a bad one; behind this door nobody checks again.
 
+pub mod budget;
 pub mod builtin;
 mod confinement;
 mod default;
@@ -24,10 +25,11 @@ pub mod units;
 pub mod value;
 mod view;
 
+pub use budget::BudgetSettings;
 pub use diagnose::nearest;
 pub use load::{Loaded, load, parse};
 pub use resolve::{Caller, Resolved, resolve};
 pub use settings::{
-    BudgetSettings, CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ProcView, ScratchSettings,
-    SeccompSettings, Settings, StdioSettings, UserSettings,
+    CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ProcView, ScratchSettings, SeccompSettings,
+    Settings, StdioSettings, UserSettings,
 };

@@ -12,8 +12,8 @@ use super::value::{HostPath, Hostname, Limit, SandboxPath};
 use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
-    Budget, Bytes, Capability, Command, Deadlines, Facility, IdMapping, Identity, Keep, Mount, MountKind, Namespaces,
-    Network, OutputLimit, Plan, Root, ScratchLimit, Stdio, hex,
+    Bytes, Capability, Command, Deadlines, Facility, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network,
+    OutputLimit, Plan, Root, ScratchLimit, Stdio, hex,
 };
 
 /// What is taken from the caller.
@@ -116,11 +116,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         landlock,
         capabilities: capabilities(&settings),
         rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),
-        budget: Budget {
-            memory_bytes: settings.budget.memory.and_then(Limit::bound).map(|size| size.get()),
-            cpu_quota_us: settings.budget.cpus.and_then(Limit::bound).map(|cpus| cpus.get()),
-            pids: settings.budget.pids.and_then(Limit::bound).map(|pids| pids.get()),
-        },
+        budget: settings.budget.plan()?,
         oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
         init: settings.init.unwrap_or(true),
         stdio: Stdio {

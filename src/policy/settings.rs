@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::budget::BudgetSettings;
 use super::mount::MountRequest;
 use super::rules::{BindPort, LandlockAbi, LandlockMode, Port, RulePath, SeccompChoice, SeccompGroup};
 use super::ulimit::Ulimit;
 use super::value::{
-    Amount, CapabilityName, Count, Cpus, Deadline, DevicePath, Duration, EnvName, EnvPattern, EnvValue, HostPath,
-    Hostname, Id, Limit, OomScoreAdj, Pids, SandboxPath, Size, Umask, UserMap, UserName, Version,
+    Amount, CapabilityName, Count, Deadline, DevicePath, Duration, EnvName, EnvPattern, EnvValue, HostPath, Hostname,
+    Id, Limit, OomScoreAdj, SandboxPath, Size, Umask, UserMap, UserName, Version,
 };
 use crate::plan::{Facility, Keep, Network, RlimitResource};
 
@@ -193,18 +194,6 @@ pub struct LandlockSettings {
     pub connect: Option<Vec<Port>>,
     /// TCP ports that may be bound. Adds.
     pub bind: Option<Vec<BindPort>>,
-}
-
-/// What the whole tree may use together, enforced by a cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BudgetSettings {
-    /// Memory and tmpfs contents.
-    pub memory: Option<Limit<Amount>>,
-    /// CPU time per wall-clock time.
-    pub cpus: Option<Limit<Cpus>>,
-    /// Processes and threads.
-    pub pids: Option<Limit<Pids>>,
 }
 
 /// The tmpfs that all scratch directories share.

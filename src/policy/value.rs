@@ -129,6 +129,7 @@ written! {
     Cpus: r"^[0-9]+(\.[0-9]+)?$";
     Count: "^[1-9][0-9]*$";
     Pids: "^[1-9][0-9]*$";
+    Weight: "^[1-9][0-9]*$";
     Id: "^[0-9]+$";
     Umask: "^[0-7]{1,5}$";
     Mode: "^[0-7]{1,5}$";
@@ -142,6 +143,7 @@ written! {
     EnvName: "^[^=]+$";
     EnvPattern: "^[^=]+$";
     EnvValue: "";
+    CpuList: "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$";
     CapabilityName: "^([cC][aA][pP]_)?[A-Za-z_]+$";
 }
 
@@ -255,6 +257,11 @@ values! {
         0 => Err("0 leaves room for no process; \"unlimited\" is the word for no limit".into()),
         number if number > units::MAX_PIDS => Err(format!("{number} is more than Linux has: at most {}", units::MAX_PIDS)),
         number => Ok(number),
+    };
+    /// A share of what several want at once; 100 is the usual one.
+    Weight(u64) = "a weight from 1 to 10000", true, |text| match units::whole(text)? {
+        weight @ 1..=10_000 => Ok(weight),
+        other => Err(format!("{other} is not a weight: 1 to 10000")),
     };
     /// A user or group id.
     Id(u32) = "an id between 0 and 4294967294", true, units::id;
@@ -480,6 +487,23 @@ impl Value for EnvValue {
             true => Err("the value contains a NUL byte".into()),
             false => Ok(Self(bytes.to_vec().into())),
         }
+    }
+}
+
+/// CPUs or NUMA nodes: numbers and ranges, as the kernel lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuList(pub(crate) String);
+
+impl Value for CpuList {
+    const WHAT: &'static str = "a list such as 0-3,7";
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let list = text(bytes)?;
+        let number = |text: &str| units::whole(text).ok().filter(|number| *number < 65_536);
+        let valid = list.split(',').all(|part| match part.split_once('-') {
+            Some((first, last)) => number(first).zip(number(last)).is_some_and(|(first, last)| first <= last),
+            None => number(part).is_some(),
+        });
+        if valid { Ok(Self(list.into())) } else { Err(format!("{list:?} is not {}", Self::WHAT)) }
     }
 }
 

@@ -30,6 +30,10 @@ pub fn run(prepared: &Prepared, stack: Option<Stack>, parent: ParentEnds, ends: 
 
 fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied<Infallible> {
     prepared.users.take()?;
+    if prepared.hides_cgroup {
+        // The namespace that clone3 made has our parent's cgroup for its top, not the one we were put into.
+        process::unshare_cgroup().during(Step::Cgroup, 0)?;
+    }
     hold_lifeline(ends)?; // after the change of ids, which clears the death signal
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();

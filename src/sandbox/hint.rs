@@ -38,6 +38,9 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
         (Step::NamespaceLimits, _) => {
             "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits does without this layer"
         }
+        (Step::Fork, Errno::EAGAIN) if plan.budget.pids.is_some() => {
+            "the process budget is too small: init and the workload need one each (--pids-limit)"
+        }
         (Step::Keyring, Errno::EDQUOT) => "the caller's key quota is used up (kernel.keys.maxkeys)",
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",
         (Step::Rlimit, Errno::EPERM) => "the caller's own hard limit is lower",

@@ -50,6 +50,7 @@ use nix::unistd::Pid;
 pub use self::outcome::signal_name;
 use self::outcome::{Beginning, Findings};
 use self::prepare::{ChildStream, Kept, Prepared};
+pub use self::supervise::Sampler;
 use self::supervise::{Outcome, Supervisor, Watches};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, user};
@@ -77,27 +78,33 @@ const TAKEN: [Signal; 8] = [
 ///
 /// While it runs, most signals that end or notify a process are blocked in the calling thread and SIGCHLD has its default disposition.
 /// The caller should have no other threads (`clone3(2)` copies only the calling one).
-pub fn run(plan: &Plan, warn: impl FnOnce(&[String])) -> Report {
+pub fn run(plan: &Plan, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
     let begun = Beginning::now();
     let blocked = TAKEN.into_iter().collect::<SigSet>();
     let mut before = SigSet::empty();
     let masked = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
     process::default_child_signal();
     let report = match masked.map_err(|errno| Error::errno(Step::Supervise, "signal mask", errno)) {
-        Ok(()) => start(plan, begun, &blocked, warn),
+        Ok(()) => start(plan, sampler, begun, &blocked, warn),
         Err(error) => Err(error),
     };
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
 }
 
-fn start(plan: &Plan, begun: Beginning, signals: &SigSet, warn: impl FnOnce(&[String])) -> Result<Report> {
+fn start(
+    plan: &Plan,
+    sampler: Option<Sampler<'_>>,
+    begun: Beginning,
+    signals: &SigSet,
+    warn: impl FnOnce(&[String]),
+) -> Result<Report> {
     let (mut prepared, mut kept) = prepare::prepare(plan)?;
     warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
     let flags = namespace_flags(plan);
-    let child = match clone3(flags, kept.cgroup.as_ref().map(|leaf| leaf.dir())) {
+    let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
         Ok(Cloned::Child) => child::run(&prepared, kept.stack.take(), ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Err(errno) => return Err(clone_error(errno)),
@@ -107,7 +114,7 @@ fn start(plan: &Plan, begun: Beginning, signals: &SigSet, warn: impl FnOnce(&[St
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
     let pid = child.0;
-    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept);
+    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
@@ -158,6 +165,7 @@ fn admit(
     supervisor: &Supervisor<'_>,
     enforced: &mut Enforced,
 ) -> Result<()> {
+    supervisor.take_in()?; // before anything else, so that what follows is counted
     let proc_pid = user::open_proc_pid(pid)?;
     let inhabited = verify::Inhabited::by(&proc_pid)?; // now: later it is not to be looked at any more
     prepared.process.raise_limits(pid)?;
@@ -204,9 +212,13 @@ fn conclude(
     if let Some(landlock) = prepared.landlock.as_ref().filter(|_| outcome.executed_at.is_some()) {
         landlock.record(&mut enforced); // verified by the child likewise
     }
-    if let Some(leaf) = &kept.cgroup {
-        leaf.usage(&mut findings.usage);
-        enforced.cgroup = Some(leaf.record());
+    if let Some(group) = kept.cgroup {
+        group.usage(&mut findings.usage);
+        enforced.cgroup = Some(group.record());
+        if let Err(error) = group.remove() {
+            let (what, wanted, got) = ("cgroup".to_owned(), "removed".to_owned(), "left behind".to_owned());
+            enforced.degraded.push(Degraded { what, wanted, got, why: error.to_string() });
+        }
     }
     findings.enforced = enforced;
     // Pid 1 was not killed by us and said nothing: an init that failed, unless the kernel took it for want of memory.
@@ -217,10 +229,9 @@ fn conclude(
     let died_silently = (never_ran || init_failed) && unasked && outcome.error.is_none();
     let error = match &outcome.failure {
         Some(failure) => Some(name_failure(plan, prepared, *failure)),
-        None if died_silently => Some(outcome::silent_death(outcome.wait_status)),
+        None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
         None => outcome.error.clone(),
     };
-    drop(kept.cgroup);
     let mut report = outcome::finished(plan, begun, outcome, findings, error.as_ref());
     if let Some(denials) = kept.denials {
         report.denials_unheard = Some(denials.unheard());

@@ -62,11 +62,11 @@ pub fn finished(plan: &Plan, begun: Beginning, outcome: &Outcome, findings: Find
     }
     report.network = Some(NetworkRecord { mode: plan.namespaces.network });
     report.enforced = Some(findings.enforced);
-    conclude(&mut report, outcome);
+    conclude(&mut report, plan, outcome);
     report
 }
 
-fn conclude(report: &mut Report, outcome: &Outcome) {
+fn conclude(report: &mut Report, plan: &Plan, outcome: &Outcome) {
     let status = outcome.wait_status.unwrap_or(libc::SIGKILL);
     report.signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
     report.core_dumped = libc::WIFSIGNALED(status) && libc::WCOREDUMP(status);
@@ -74,8 +74,13 @@ fn conclude(report: &mut Report, outcome: &Outcome) {
         Some(signal) => 128 + signal as u8,
         None => libc::WEXITSTATUS(status) as u8,
     };
-    let oom_killed =
-        report.usage.memory.oom_kills.is_some_and(|kills| kills > 0) && report.signal == Some(libc::SIGKILL);
+    // By the kernel's counters: an exit code of 137 or a lack of memory that the workload talks about is no proof.
+    let counted = |events: Option<u64>| events.is_some_and(|events| events > 0);
+    let failed = report.signal.is_some() || own_code != 0;
+    let oom_killed = failed && counted(report.usage.memory.oom_kills);
+    let out_of_pids = failed && counted(report.usage.pids.max_events);
+    let cpu_used_up =
+        plan.deadlines.cpu_us.is_some_and(|limit| report.usage.cpu.total_us.is_some_and(|used| used >= limit));
     let filtered = report.enforced.as_ref().is_some_and(|enforced| enforced.seccomp.is_some());
     (report.status, report.exit_code) = match (outcome.reason, report.signal) {
         (Some(Reason::Wall), _) => (Status::TimeoutWall, 124),
@@ -86,8 +91,10 @@ fn conclude(report: &mut Report, outcome: &Outcome) {
         (None, Some(libc::SIGXCPU)) if outcome.cpu_limited => (Status::TimeoutCpu, 124),
         (None, Some(_)) if outcome.refused_to_death.is_some() => (Status::SeccompKilled, own_code),
         (None, Some(libc::SIGSYS)) if filtered => (Status::SeccompKilled, own_code),
-        (None, Some(_)) if oom_killed => (Status::Oom, own_code),
+        (None, _) if oom_killed => (Status::Oom, own_code),
         (None, Some(signal)) if outcome.relayed == Some(signal) => (Status::KilledByUser, own_code),
+        (None, Some(libc::SIGKILL)) if outcome.cpu_limited && cpu_used_up => (Status::TimeoutCpu, 124),
+        (None, _) if out_of_pids => (Status::PidsLimit, own_code),
         (None, Some(_)) => (Status::Signaled, own_code),
         (None, None) if own_code == 0 => (Status::Ok, 0),
         (None, None) => (Status::Nonzero, own_code),
@@ -127,7 +134,11 @@ pub fn signal_name(number: i32) -> String {
 }
 
 /// The error of a child that died without a word.
-pub fn silent_death(status: Option<i32>) -> Error {
+pub fn silent_death(status: Option<i32>, usage: &Usage) -> Error {
+    if usage.memory.oom_kills.is_some_and(|kills| kills > 0) {
+        return Error::new(Step::Cgroup, "memory budget", "is too small even to set the sandbox up")
+            .hint("give it more, with --memory");
+    }
     let how = match status {
         Some(status) if libc::WIFSIGNALED(status) => signal_name(libc::WTERMSIG(status)),
         Some(status) => format!("exit code {}", libc::WEXITSTATUS(status)),

@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use crate::cgroup::{self, Leaf};
+use crate::cgroup::{self, Group};
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::PreparedLandlock;
 use crate::layers::process::PreparedProcess;
@@ -34,6 +34,8 @@ pub struct Prepared {
     pub seccomp: Option<PreparedSeccomp>,
     /// Capabilities it keeps, as a mask by number.
     pub kept_capabilities: u64,
+    /// Whether it sees its own cgroup as the top.
+    pub hides_cgroup: bool,
     /// Its network.
     pub network: Network,
     /// Whether pid 1 is our init.
@@ -63,7 +65,7 @@ pub struct Kept {
     /// The supervisor's side of the standard streams.
     pub pumps: Pumps,
     /// The cgroup that bounds the run, if it has a budget.
-    pub cgroup: Option<Leaf>,
+    pub cgroup: Option<Group>,
     /// What is heard of refused calls.
     pub denials: Option<Denials>,
     /// What the workload runs on while it shares its init's memory; `None` where it gets a copy of it.
@@ -105,6 +107,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         landlock,
         seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
+        hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
         network: plan.namespaces.network,
         init: plan.init,
         explain_denials: plan.explain_denials,

@@ -17,11 +17,12 @@ use super::output::{Pump, Pumps};
 use super::prepare::Kept;
 use super::sync::{Exited, Message, ParentEnds};
 use super::terminal::{RawMode, follow_size};
-use crate::cgroup::Leaf;
+use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
 use crate::layers::Missing;
 use crate::plan::Plan;
+use crate::report::{SAMPLE_SCHEMA, Sample, Usage};
 use crate::sys::process;
 
 /// Why the supervisor ended the run.
@@ -83,7 +84,9 @@ pub struct Supervisor<'a> {
     armed: Option<Instant>,
     pumps: &'a mut Pumps,
     denials: Option<&'a mut Denials>,
-    cgroup: Option<&'a Leaf>,
+    cgroup: Option<&'a Group>,
+    sampler: Option<Sampler<'a>>,
+    next_report: Option<Instant>,
     raw: Option<RawMode>,
     cloned_at: Instant,
     workload: Option<i32>,
@@ -96,6 +99,14 @@ pub struct Supervisor<'a> {
     kill_at: Option<Instant>,
     drain_until: Option<Instant>,
     outcome: Outcome,
+}
+
+/// Somebody who is told, once a period while the workload runs, what was used so far.
+pub struct Sampler<'a> {
+    /// The period.
+    pub period: Duration,
+    /// Who is told; must not wait.
+    pub sink: Box<dyn FnMut(&Sample) + 'a>,
 }
 
 /// Called once with the workload's process id on the host, as soon as it runs: an error is fatal, and `false` says that it
@@ -142,6 +153,8 @@ impl<'a> Supervisor<'a> {
             pumps: &mut kept.pumps,
             denials: kept.denials.as_mut(),
             cgroup: kept.cgroup.as_ref(),
+            sampler: None,
+            next_report: None,
             raw: None,
             cloned_at: now,
             workload: (!plan.init).then_some(pid.as_raw()),
@@ -155,6 +168,17 @@ impl<'a> Supervisor<'a> {
             drain_until: None,
             outcome: Outcome { cpu_limited: plan.deadlines.cpu_us.is_some(), ..Outcome::default() },
         }
+    }
+
+    /// With somebody to tell what is used, now and then.
+    pub fn sampled(mut self, sampler: Option<Sampler<'a>>) -> Self {
+        self.sampler = sampler;
+        self
+    }
+
+    /// Puts the child into its cgroup, where it was not born into it.
+    pub fn take_in(&self) -> Result<()> {
+        self.cgroup.map_or(Ok(()), |group| group.take_in(self.pid))
     }
 
     /// Lets the child go on.
@@ -258,6 +282,7 @@ impl<'a> Supervisor<'a> {
             let now = Instant::now();
             self.outcome.executed_at = Some(now);
             self.last_output = now;
+            self.next_report = self.sampler.as_ref().map(|sampler| now + sampler.period);
             self.next_sample = self.plan.deadlines.cpu_us.map(|cpu_us| now + sample_pause(cpu_us));
         }
     }
@@ -343,7 +368,7 @@ impl<'a> Supervisor<'a> {
         if is_due(self.next_sample)
             && let Some(limit) = deadlines.cpu_us
         {
-            let used = match self.cgroup.and_then(Leaf::cpu_us) {
+            let used = match self.cgroup.and_then(Group::cpu_us) {
                 Some(used) => used,
                 None => cpu::of_tree(self.pid.as_raw()),
             };
@@ -352,8 +377,30 @@ impl<'a> Supervisor<'a> {
                 self.end(Reason::Cpu, now);
             }
         }
+        if is_due(self.next_report) {
+            self.report_usage(now);
+        }
         if is_due(self.kill_at) {
             self.kill();
+        }
+    }
+
+    fn report_usage(&mut self, now: Instant) {
+        let Some(begun) = self.outcome.executed_at else { return };
+        let mut usage = Usage::default();
+        match self.cgroup {
+            Some(group) => group.usage(&mut usage),
+            None => {
+                usage.cpu.total_us = Some(cpu::of_tree(self.pid.as_raw()));
+                usage.cpu.source = Some("proc".to_owned());
+            }
+        }
+        let elapsed_us = u64::try_from((now - begun).as_micros()).unwrap_or(u64::MAX);
+        usage.wall_us = Some(elapsed_us);
+        if let Some(sampler) = &mut self.sampler {
+            self.next_report = Some(now + sampler.period);
+            let (schema, id) = (SAMPLE_SCHEMA.to_owned(), self.plan.id.clone());
+            (sampler.sink)(&Sample { schema, id, elapsed_us, usage });
         }
     }
 
@@ -394,7 +441,7 @@ impl<'a> Supervisor<'a> {
         let wall = after(self.outcome.executed_at.unwrap_or(self.cloned_at), deadlines.wall_us).filter(|_| !ending);
         let idle = after(self.last_output, deadlines.idle_us).filter(|_| !ending);
         let sample = self.next_sample.filter(|_| !ending);
-        self.arm([wall, idle, sample, self.kill_at].into_iter().flatten().min())
+        self.arm([wall, idle, sample, self.next_report, self.kill_at].into_iter().flatten().min())
     }
 
     fn arm(&mut self, nearest: Option<Instant>) -> Result<()> {

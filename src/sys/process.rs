@@ -339,6 +339,12 @@ pub fn kill_group(group: Pid, signal: libc::c_int) -> Result<()> {
     check(unsafe { libc::kill(-group.as_raw(), signal) }.into()).map(drop)
 }
 
+/// Makes this process's own cgroup the top of what it sees, `unshare(CLONE_NEWCGROUP)`.
+pub fn unshare_cgroup() -> Result<()> {
+    // SAFETY: changes only how paths of cgroups are shown to this process.
+    check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into()).map(drop)
+}
+
 /// Makes the new time namespace that children will enter, `unshare(CLONE_NEWTIME)`.
 pub fn unshare_time() -> Result<()> {
     // SAFETY: changes only which time namespace later children are born into.

@@ -1,0 +1,188 @@
+//! Where cgroups are: which hierarchies are mounted, by what the kernel says each mount is, and where this process is in
+//! them.
+//!
+//! The name of a directory says nothing: on a hybrid host `/sys/fs/cgroup` is a tmpfs, in which a file `memory.max` can be
+//! made, written and read back, and limits nothing.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
+
+const USUAL: &str = "/sys/fs/cgroup";
+
+/// What there is.
+#[derive(Debug, Default, PartialEq)]
+pub struct Hierarchies {
+    /// The one of cgroup v2, if it is mounted.
+    pub v2: Option<V2>,
+    /// Those of cgroup v1 with a controller, `cgroups(7)`.
+    pub v1: Vec<V1>,
+}
+
+/// The hierarchy of cgroup v2.
+#[derive(Debug, PartialEq)]
+pub struct V2 {
+    /// Its topmost directory that can be seen from here.
+    pub mount: PathBuf,
+    /// This process's own.
+    pub own: PathBuf,
+}
+
+/// A hierarchy of cgroup v1.
+#[derive(Debug, PartialEq)]
+pub struct V1 {
+    /// Its controllers.
+    pub controllers: Vec<String>,
+    /// This process's own directory.
+    pub own: PathBuf,
+}
+
+/// Looks at this process's mounts and memberships. What cannot be read is not there.
+pub fn look() -> Hierarchies {
+    let memberships = memberships(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
+    // The common case, without reading every mount there is.
+    if is_v2(Path::new(USUAL))
+        && let [Membership { controllers, path }] = memberships.as_slice()
+        && controllers.is_empty()
+    {
+        let own = below(Path::new(USUAL), "/", path);
+        if own.is_dir() {
+            return Hierarchies { v2: Some(V2 { mount: USUAL.into(), own }), v1: Vec::new() };
+        }
+    }
+    let mounts = mounts(&std::fs::read("/proc/self/mountinfo").unwrap_or_default());
+    let mut found = Hierarchies::default();
+    for Membership { controllers, path } in memberships {
+        let mount = mounts.iter().find(|mount| {
+            let all = controllers.iter().all(|controller| mount.options.contains(controller));
+            let real = if mount.version == 2 { is_v2(&mount.at) } else { is_v1(&mount.at) };
+            all && real && mount.version == if controllers.is_empty() { 2 } else { 1 }
+        });
+        let Some(mount) = mount else { continue };
+        let own = below(&mount.at, &mount.root, &path);
+        if !own.is_dir() {
+            continue;
+        }
+        if controllers.is_empty() {
+            found.v2 = Some(V2 { mount: mount.at.clone(), own });
+        } else {
+            found.v1.push(V1 { controllers, own });
+        }
+    }
+    found
+}
+
+fn is_v2(path: &Path) -> bool {
+    statfs(path).is_ok_and(|fs| fs.filesystem_type() == CGROUP2_SUPER_MAGIC)
+}
+
+fn is_v1(path: &Path) -> bool {
+    statfs(path).is_ok_and(|fs| fs.filesystem_type() == CGROUP_SUPER_MAGIC)
+}
+
+/// Where a cgroup is found, of which `root` is mounted at `mount`.
+fn below(mount: &Path, root: &str, path: &str) -> PathBuf {
+    let within = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+    match within.trim_start_matches('/') {
+        "" => mount.to_owned(),
+        within => mount.join(within),
+    }
+}
+
+/// A line of `/proc/self/cgroup`; without controllers, that of cgroup v2.
+#[derive(Debug, PartialEq)]
+struct Membership {
+    controllers: Vec<String>,
+    path: String,
+}
+
+fn memberships(text: &str) -> Vec<Membership> {
+    let of_line = |line: &str| {
+        let mut fields = line.splitn(3, ':'); // the path may hold colons
+        let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let controllers: Vec<_> = controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        // A named hierarchy without controllers (systemd's on hybrid hosts) limits nothing.
+        let named = controllers.iter().any(|name| name.starts_with("name="));
+        let known = !named && controllers.is_empty() == (id == "0");
+        known.then_some(Membership { controllers, path: path.to_owned() })
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+/// A mount of a cgroup file system, `proc_pid_mountinfo(5)`.
+#[derive(Debug, PartialEq)]
+struct Mount {
+    version: u8,
+    /// The cgroup that is mounted; not `/` where a container without a cgroup namespace sees its own alone.
+    root: String,
+    at: PathBuf,
+    options: Vec<String>,
+}
+
+fn mounts(mountinfo: &[u8]) -> Vec<Mount> {
+    let of_line = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut kind = file_system.split(' ');
+        let version = match kind.next()? {
+            "cgroup2" => 2,
+            "cgroup" => 1,
+            _ => return None,
+        };
+        let options = kind.nth(1).unwrap_or_default().split(',').map(str::to_owned).collect();
+        let mut fields = mount.split(' ').skip(3);
+        let (root, at) = (fields.next()?.to_owned(), PathBuf::from(unescaped(fields.next()?)));
+        Some(Mount { version, root, at, options })
+    };
+    mountinfo.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+}
+
+/// A path in which blanks, newlines and backslashes are written in octal.
+fn unescaped(text: &str) -> OsString {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| *byte == b'\\');
+        let octal = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(octal.unwrap_or(*byte));
+        rest = if octal.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memberships_of_a_hybrid_host() {
+        let found = memberships("9:name=systemd:/s\n8:pids:/\n3:cpu,cpuacct:/a\n0::/user.slice/x:y\nx\n5::/z\n");
+        let of = |controllers: &[&str], path: &str| Membership {
+            controllers: controllers.iter().map(ToString::to_string).collect(),
+            path: path.into(),
+        };
+        assert_eq!(found, [of(&["pids"], "/"), of(&["cpu", "cpuacct"], "/a"), of(&[], "/user.slice/x:y")]);
+    }
+
+    #[test]
+    fn mounts_are_known_by_their_type_and_paths_found_below_them() {
+        let text = b"36 25 0:30 /a /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n\
+            37 25 0:31 / /sys/fs/cgroup/pi\\040ds rw - cgroup cgroup rw,pids\n38 25 0:32 / /mnt rw - tmpfs cgroup2 rw\nx - y\n";
+        let mounts = mounts(text);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!((mounts[0].version, mounts[0].root.as_str()), (2, "/a"));
+        assert_eq!(mounts[1].at, Path::new("/sys/fs/cgroup/pi ds"));
+        assert_eq!(mounts[1].options, ["rw", "pids"]);
+        assert_eq!(below(&mounts[0].at, "/a", "/a/b"), Path::new("/sys/fs/cgroup/unified/b"));
+        assert_eq!(below(&mounts[0].at, "/a", "/a"), Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(below(Path::new(USUAL), "/", "/"), Path::new(USUAL));
+    }
+
+    #[test]
+    fn escapes_are_octal_and_whole() {
+        assert_eq!(unescaped("a\\134b\\011"), OsString::from("a\\b\t"));
+        assert_eq!(unescaped("\\9\\04"), OsString::from("\\9\\04"));
+    }
+}

@@ -1,0 +1,55 @@
+//! Removes the cgroups that a killed supervisor left behind.
+//!
+//! Only what is provably ours and dead: a name that this program gives, in a place where it makes them, owned by the
+//! caller, whose supervisor (by process id, start time and pid namespace) lives no more.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+
+use super::{compat, find, leaf, name, place};
+use crate::error::Error;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// Cgroups that are gone now.
+    pub removed: Vec<PathBuf>,
+    /// Those that could not be removed, and why.
+    pub kept: Vec<(PathBuf, Error)>,
+}
+
+/// Looks in every place where a run of this caller, started from here, could have made a cgroup.
+pub fn collect() -> Collected {
+    let mut collected = Collected::default();
+    let hierarchies = find::look();
+    if let Some(v2) = &hierarchies.v2 {
+        let mut places: Vec<_> = place::delegated(v2).into_iter().collect();
+        places.extend(geteuid().is_root().then(|| v2.mount.clone()));
+        places.dedup();
+        for place in places {
+            collected.of(&place, leaf::remove);
+        }
+    }
+    for v1 in hierarchies.v1.iter().filter(|_| geteuid().is_root()) {
+        collected.of(&v1.own, compat::remove);
+    }
+    collected
+}
+
+impl Collected {
+    fn of(&mut self, place: &Path, remove: fn(&Path) -> crate::error::Result<()>) {
+        for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+            let Some(owner) = entry.file_name().to_str().and_then(name::owner) else { continue };
+            let ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw());
+            if !ours || !owner.is_dead() {
+                continue;
+            }
+            match remove(&entry.path()) {
+                Ok(()) => self.removed.push(entry.path()),
+                Err(error) => self.kept.push((entry.path(), error)),
+            }
+        }
+    }
+}

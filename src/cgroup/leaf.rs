@@ -1,0 +1,138 @@
+//! A run's cgroup, from mkdir to rmdir.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+
+use super::files::{Dir, content, keyed};
+use super::{failed, name};
+use crate::error::{Error, Result, Step};
+
+/// How long a killed cgroup may take to become empty before it is left to `stockade gc`.
+const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A cgroup of v2 that goes when this does.
+#[derive(Debug)]
+pub struct Leaf {
+    dir: Dir,
+    removed: bool,
+}
+
+impl Leaf {
+    /// Makes it below `base`, and forbids more below it.
+    pub fn make(base: &Path, id: &str) -> Result<Self> {
+        let path = new_path(base, id)?;
+        nix::unistd::mkdir(&path, Mode::from_bits_truncate(0o755)).map_err(|errno| failed(&path, errno))?;
+        let dir = Dir::open(&path).map_err(|errno| {
+            let _ = std::fs::remove_dir(&path);
+            failed(&path, errno)
+        })?;
+        let leaf = Self { dir, removed: false };
+        match leaf.dir.write("cgroup.max.descendants", "0") {
+            Ok(()) | Err(Errno::ENOENT) => Ok(leaf),
+            Err(errno) => Err(failed(&path.join("cgroup.max.descendants"), errno)),
+        }
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// For `CLONE_INTO_CGROUP`.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.dir.fd()
+    }
+
+    /// Removes it, and kills what is in it.
+    pub fn remove(mut self) -> Result<()> {
+        self.removed = true;
+        remove(self.dir.path())
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        if !self.removed {
+            let _ = remove(self.dir.path()); // on the way out with another error
+        }
+    }
+}
+
+/// A path for a new cgroup of this process.
+pub fn new_path(base: &Path, id: &str) -> Result<PathBuf> {
+    let name = name::own(id).ok_or_else(|| Error::errno(Step::Cgroup, "/proc/self/stat", Errno::ENOENT))?;
+    Ok(base.join(name))
+}
+
+/// Kills all in a cgroup of v2, waits until it is empty, and removes it with what is below it. One that is not there
+/// counts as removed.
+pub fn remove(path: &Path) -> Result<()> {
+    // Usually everything in it is dead by now.
+    match rmdir(path) {
+        Ok(()) | Err(Errno::ENOENT) => return Ok(()),
+        Err(_) => {}
+    }
+    let deadline = Instant::now() + EMPTY_DEADLINE;
+    let dir = match Dir::open(path) {
+        Ok(dir) => dir,
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(errno) => return Err(failed(path, errno)),
+    };
+    match dir.write("cgroup.kill", "1") {
+        Ok(()) | Err(Errno::ENOENT | Errno::ENODEV) => {} // before Linux 5.14: killed one by one
+        Err(errno) => return Err(failed(&path.join("cgroup.kill"), errno)),
+    }
+    wait_until_empty(&dir, deadline);
+    let mut pause = Duration::from_micros(100);
+    loop {
+        match remove_tree(path) {
+            Ok(()) => return Ok(()),
+            // Its last process may not have left altogether.
+            Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(pause),
+            Err(errno) => {
+                let hint = "something in it cannot be killed yet; `stockade gc` removes it later";
+                return Err(failed(path, errno).hint(hint));
+            }
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits for `populated 0` in `cgroup.events`, whose changes are announced as POLLPRI.
+fn wait_until_empty(dir: &Dir, deadline: Instant) {
+    let Ok(events) = dir.file("cgroup.events", OFlag::O_RDONLY) else { return };
+    loop {
+        // Read before each wait: what changes after the reading is announced.
+        let populated = content(&events).is_ok_and(|text| keyed(&text, "populated") == Some(1));
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !populated || left.is_zero() {
+            return;
+        }
+        let timeout = PollTimeout::try_from(left.as_millis().max(1)).unwrap_or(PollTimeout::MAX);
+        let _ = poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLPRI)], timeout);
+    }
+}
+
+/// Depth first. Gone is gone, whoever did it.
+fn remove_tree(path: &Path) -> nix::Result<()> {
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    match rmdir(path) {
+        Err(Errno::ENOENT) => Ok(()),
+        removed => removed,
+    }
+}
+
+/// `rmdir(2)`.
+pub fn rmdir(path: &Path) -> nix::Result<()> {
+    std::fs::remove_dir(path).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}

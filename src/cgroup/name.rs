@@ -1,0 +1,105 @@
+//! The name of a run's cgroup, which says whose it is.
+//!
+//! `stockade.ID.PID.START.NS`: the supervisor's process id, when that process was started (in clock ticks since boot) and
+//! its pid namespace (by inode). A cgroup does not outlive the boot it was made in, so the three identify one process for
+//! as long as the name exists.
+
+use std::os::unix::fs::MetadataExt as _;
+
+const PREFIX: &str = "stockade.";
+
+/// The process that made a cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pid: u32,
+    started: u64,
+    namespace: u64,
+}
+
+/// A name for a cgroup of this process. `None` without a readable /proc.
+pub fn own(id: &str) -> Option<String> {
+    let Owner { pid, started, namespace } = Owner::this()?;
+    Some(format!("{PREFIX}{id}.{pid}.{started}.{namespace}"))
+}
+
+/// Who made the cgroup of this name; `None` if it was not made by this program.
+pub fn owner(name: &str) -> Option<Owner> {
+    let mut fields = name.strip_prefix(PREFIX)?.rsplitn(4, '.'); // the id may hold dots
+    let mut number =
+        || fields.next().filter(|field| field.bytes().all(|byte| byte.is_ascii_digit()))?.parse::<u64>().ok();
+    let (namespace, started, pid) = (number()?, number()?, number()?);
+    let pid = u32::try_from(pid).ok()?;
+    fields.next().filter(|id| !id.is_empty()).map(|_| Owner { pid, started, namespace })
+}
+
+impl Owner {
+    fn this() -> Option<Self> {
+        let pid = std::process::id();
+        Some(Self { pid, started: started(pid)?, namespace: namespace()? })
+    }
+
+    /// Whether it is known to be dead. Of another pid namespace's processes nothing is known.
+    pub fn is_dead(self) -> bool {
+        namespace() == Some(self.namespace) && started(self.pid) != Some(self.started)
+    }
+}
+
+fn namespace() -> Option<u64> {
+    std::fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
+}
+
+/// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`.
+fn started(pid: u32) -> Option<u64> {
+    start_time(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn start_time(stat: &str) -> Option<u64> {
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace(); // the name before it may hold anything
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_back_whatever_the_id() {
+        for id in ["x", "a.b.1.2.3.4", "+", "A-_."] {
+            let name = own(id).unwrap();
+            assert_eq!(owner(&name), Owner::this(), "{name}");
+            assert!(!owner(&name).unwrap().is_dead());
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_is_nobodys() {
+        for name in ["", "stockade", "stockade.", "stockade.x", "stockade.x.1.2", "stockade..1.2.3", "stockade.callers"]
+        {
+            assert_eq!(owner(name), None, "{name}");
+        }
+        for name in [
+            "x.stockade.a.1.2.3",
+            "stockade.x.1.2.-3",
+            "stockade.x.4294967296.2.3",
+            "stockade.x.1.2.3x",
+            "stockade.x.+1.2.3",
+        ] {
+            assert_eq!(owner(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reused_pid_is_not_its_owner() {
+        let this = Owner::this().unwrap();
+        assert!(Owner { started: this.started + 1, ..this }.is_dead());
+        assert!(Owner { pid: 4_194_305, ..this }.is_dead());
+        assert!(!Owner { pid: 4_194_305, namespace: this.namespace + 1, ..this }.is_dead());
+    }
+
+    #[test]
+    fn a_zombie_has_ended() {
+        let stat = |state| format!("7 (a) R (\n) {state} 1 2 3 4 5 6 7 8 9 10 100 20 3 1 20 0 1 0 99 5");
+        assert_eq!((start_time(&stat("S")), start_time(&stat("Z")), start_time("7 (a) S 1")), (Some(99), None, None));
+    }
+}

@@ -1,0 +1,358 @@
+//! The budget as people write it: settings, how they merge, and what they come to.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::merge::joined;
+use super::units;
+use super::value::{Amount, CpuList, Cpus, DevicePath, Limit, Pids, Size, Value, Weight, text};
+use crate::error::{Error, Result, Step};
+use crate::plan::{Budget, Bytes, CgroupFile, Facility, HugetlbMax, IoMax};
+
+/// What the whole tree may use together, enforced by a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetSettings {
+    /// Memory and tmpfs contents.
+    pub memory: Option<Limit<Amount>>,
+    /// Memory from which on the workload is slowed down instead of killed.
+    pub memory_high: Option<Limit<Amount>>,
+    /// Swap; none when there is a memory budget and nothing is said.
+    pub swap: Option<Limit<Size>>,
+    /// CPU time per wall-clock time.
+    pub cpus: Option<Limit<Cpus>>,
+    /// Share of the CPUs when others want them too.
+    pub cpu_weight: Option<Weight>,
+    /// The CPUs it may run on.
+    pub cpuset_cpus: Option<CpuList>,
+    /// The NUMA nodes its memory may come from.
+    pub cpuset_mems: Option<CpuList>,
+    /// Processes and threads.
+    pub pids: Option<Limit<Pids>>,
+    /// Traffic with block devices: `DEVICE:rbps=10M,wbps=5M,riops=100,wiops=100`. Adds; replaces those of the same device.
+    #[serde(default)]
+    pub io_max: Vec<IoBound>,
+    /// Share of the block devices when others want them too.
+    pub io_weight: Option<Weight>,
+    /// Huge pages, in bytes, by their size: `{ "2M" = "64M" }`. Adds.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Size>")]
+    pub hugetlb: BTreeMap<PageSize, Size>,
+    /// Any other file of a cgroup v2 controller: `{ "memory.low" = "64M" }`. Adds.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub set: BTreeMap<FileName, FileValue>,
+    /// Controllers whose limits, as far as this file sets them, apply only where they can be enforced; the report says where
+    /// they could not. Whoever sets such a limit again asks for it.
+    #[serde(default)]
+    pub if_possible: Vec<Facility>,
+}
+
+impl BudgetSettings {
+    /// These settings with those of `over` on top.
+    #[must_use]
+    pub(super) fn overlaid_with(self, over: Self) -> Self {
+        let asked_for = over.controllers();
+        // Destructured, so that a new setting does not compile until somebody has decided how it merges.
+        let Self {
+            memory,
+            memory_high,
+            swap,
+            cpus,
+            cpu_weight,
+            cpuset_cpus,
+            cpuset_mems,
+            pids,
+            mut io_max,
+            io_weight,
+            mut hugetlb,
+            mut set,
+            mut if_possible,
+        } = self;
+        io_max.retain(|bound| over.io_max.iter().all(|above| above.0.device != bound.0.device));
+        io_max.extend(over.io_max);
+        hugetlb.extend(over.hugetlb);
+        set.extend(over.set);
+        if_possible.retain(|controller| !asked_for.contains(controller));
+        Self {
+            // Another limit on memory is not to be slowed down where the old one began.
+            memory_high: over.memory_high.or(memory_high.filter(|_| over.memory.is_none())),
+            memory: over.memory.or(memory),
+            swap: over.swap.or(swap),
+            cpus: over.cpus.or(cpus),
+            cpu_weight: over.cpu_weight.or(cpu_weight),
+            cpuset_cpus: over.cpuset_cpus.or(cpuset_cpus),
+            cpuset_mems: over.cpuset_mems.or(cpuset_mems),
+            pids: over.pids.or(pids),
+            io_max,
+            io_weight: over.io_weight.or(io_weight),
+            hugetlb,
+            set,
+            if_possible: joined(if_possible, over.if_possible),
+        }
+    }
+
+    /// The controllers that something is said about, limits that are taken away included.
+    fn controllers(&self) -> Vec<Facility> {
+        let mut controllers = self.to_budget().controllers();
+        controllers.extend(self.memory.is_some().then_some(Facility::Memory));
+        controllers.extend(self.cpus.is_some().then_some(Facility::Cpu));
+        controllers.extend(self.pids.is_some().then_some(Facility::Pids));
+        controllers
+    }
+
+    /// The budget that these settings come to.
+    pub(super) fn plan(&self) -> Result<Budget> {
+        let budget = self.to_budget();
+        if let (Some(high), Some(max)) = (budget.memory_high_bytes, budget.memory_bytes)
+            && high > max
+        {
+            let reason = format!("{high} bytes is above the memory budget of {max} bytes, and would do nothing");
+            return Err(Error::new(Step::Plan, "memory-high", reason));
+        }
+        let known = |facility: &&Facility| !Facility::CONTROLLERS.contains(facility);
+        if let Some(other) = self.if_possible.iter().find(known) {
+            return Err(Error::new(Step::Plan, "budget.if_possible", format!("{} is no budget", other.name())));
+        }
+        Ok(budget)
+    }
+
+    fn to_budget(&self) -> Budget {
+        let mut budget = Budget {
+            memory_bytes: self.memory.and_then(Limit::bound).map(|size| size.get()),
+            memory_high_bytes: self.memory_high.and_then(Limit::bound).map(|size| size.get()),
+            swap_bytes: self.swap.and_then(Limit::bound).map(|size| size.get()),
+            cpu_quota_us: self.cpus.and_then(Limit::bound).map(|cpus| cpus.get()),
+            cpu_weight: self.cpu_weight.map(|weight| weight.get()),
+            cpuset_cpus: self.cpuset_cpus.as_ref().map(|list| list.0.clone()),
+            cpuset_mems: self.cpuset_mems.as_ref().map(|list| list.0.clone()),
+            pids: self.pids.and_then(Limit::bound).map(|pids| pids.get()),
+            io_max: self.io_max.iter().map(|bound| bound.0.clone()).collect(),
+            io_weight: self.io_weight.map(|weight| weight.get()),
+            hugetlb: self.hugetlb.iter().map(|(size, max)| size.limited_to(max.get())).collect(),
+            files: self.set.iter().map(|(name, value)| name.holding(value)).collect(),
+            if_possible: Vec::new(),
+        };
+        budget.if_possible = self.if_possible.clone();
+        // Swap is memory by another name: without a word about it, a budget for memory is one for both.
+        if budget.swap_bytes.is_none() && self.swap.is_none() && budget.memory_bytes.is_some() {
+            budget.swap_bytes = Some(0);
+        }
+        budget
+    }
+}
+
+/// `KEY=VALUE`, as the flags for huge pages and other files take it.
+pub fn pair<K: Value, V: Value>(bytes: &[u8]) -> std::result::Result<(K, V), String> {
+    let at = bytes.iter().position(|byte| *byte == b'=').ok_or("lacks a value: NAME=VALUE")?;
+    Ok((K::parse(&bytes[..at])?, V::parse(&bytes[at + 1..])?))
+}
+
+/// Bounds on the traffic with one block device.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct IoBound(IoMax);
+
+impl Value for IoBound {
+    const WHAT: &'static str = "DEVICE:KEY=VALUE[,…], with keys rbps, wbps, riops and wiops";
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let line = text(bytes)?;
+        let wrong = || format!("{line:?} is not {}", Self::WHAT);
+        // The device may hold a colon of its own, 8:0.
+        let colon = line.find('=').and_then(|equals| line[..equals].rfind(':')).ok_or_else(wrong)?;
+        let (device, bounds) = (&line[..colon], &line[colon + 1..]);
+        let numbers = |device: &str| {
+            let (major, minor) = device.split_once(':')?;
+            (units::whole(major).ok()? < 4_096 && units::whole(minor).ok()? < 1 << 20).then_some(())
+        };
+        if numbers(device).is_none() {
+            DevicePath::parse(device.as_bytes())?;
+        }
+        let mut io = IoMax { device: Bytes::from(device), ..IoMax::default() };
+        for bound in bounds.split(',') {
+            let (key, value) = bound.split_once('=').ok_or_else(wrong)?;
+            let slot = match key {
+                "rbps" => &mut io.rbps,
+                "wbps" => &mut io.wbps,
+                "riops" => &mut io.riops,
+                "wiops" => &mut io.wiops,
+                _ => return Err(wrong()),
+            };
+            if slot.is_some() {
+                return Err(format!("{key} is said twice"));
+            }
+            let number = if key.ends_with("iops") { units::whole(value)? } else { units::size(value)? };
+            // The kernel would take 0 for a division by zero, and refuse it without saying so.
+            *slot = Some(number).filter(|number| *number > 0);
+            if slot.is_none() {
+                return Err(format!("{key}=0 would let nothing through"));
+            }
+        }
+        Ok(Self(io))
+    }
+}
+
+/// The size of a huge page.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PageSize(u64);
+
+impl Value for PageSize {
+    const WHAT: &'static str = "the size of a huge page, such as 2M or 1G";
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let size = text(bytes)?;
+        // The kernel's own names for them end in B: 2MB.
+        let bytes = units::size(size.strip_suffix(['B', 'b']).unwrap_or(size))?;
+        if bytes.is_power_of_two() && bytes >= 1 << 14 {
+            Ok(Self(bytes))
+        } else {
+            Err(format!("{size:?} is not {}", Self::WHAT))
+        }
+    }
+}
+
+impl PageSize {
+    fn limited_to(&self, max_bytes: u64) -> HugetlbMax {
+        let (shift, unit) = match self.0 {
+            size if size >= 1 << 30 => (30, "GB"),
+            size if size >= 1 << 20 => (20, "MB"),
+            _ => (10, "KB"),
+        };
+        HugetlbMax { page_size: format!("{}{unit}", self.0 >> shift), max_bytes }
+    }
+}
+
+/// The name of a controller's file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct FileName(String);
+
+impl Value for FileName {
+    const WHAT: &'static str = "a file of a cgroup v2 controller, such as memory.low";
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let name = text(bytes)?;
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        let file = CgroupFile { name: name.to_owned(), value: String::new() };
+        if name.starts_with("cgroup.") {
+            return Err(format!("{name} is stockade's own: only the files of controllers can be set"));
+        }
+        if file.controller().is_none() || name.len() > 64 || name.ends_with('.') || !name.bytes().all(allowed) {
+            let known: Vec<_> = Facility::CONTROLLERS.iter().map(|controller| controller.name()).collect();
+            return Err(format!("{name:?} is not {}; controllers are {}", Self::WHAT, known.join(", ")));
+        }
+        Ok(Self(name.to_owned()))
+    }
+}
+
+impl FileName {
+    fn holding(&self, value: &FileValue) -> CgroupFile {
+        CgroupFile { name: self.0.clone(), value: value.0.clone() }
+    }
+}
+
+/// What a controller's file has to hold: one line.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct FileValue(String);
+
+impl Value for FileValue {
+    const WHAT: &'static str = "one line of printable text";
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let value = text(bytes)?;
+        let printable = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        match printable && !value.trim().is_empty() && value.len() <= 256 {
+            true => Ok(Self(value.trim().to_owned())),
+            false => Err(format!("{value:?} is not {}", Self::WHAT)),
+        }
+    }
+}
+
+macro_rules! from_text {
+    ($($type:ident)+) => {$(
+        impl TryFrom<String> for $type {
+            type Error = String;
+            fn try_from(text: String) -> std::result::Result<Self, String> {
+                Self::parse(text.as_bytes())
+            }
+        }
+    )+};
+}
+
+from_text! { IoBound PageSize FileName FileValue }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_bounds_name_a_device_and_at_least_one_rate() {
+        let bound = IoBound::parse(b"/dev/sda:rbps=1M,wiops=5").unwrap().0;
+        assert_eq!((bound.device, bound.rbps, bound.wiops), ("/dev/sda".into(), Some(1 << 20), Some(5)));
+        assert_eq!(IoBound::parse(b"8:16:wbps=7").unwrap().0.device, "8:16".into());
+        for wrong in ["", "8:0", "/dev/sda", "sda:rbps=1", "/dev/sda:", "/dev/sda:x=1", "8:0:rbps", "8:0:rbps=0"] {
+            IoBound::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+        for wrong in
+            ["8:0:rbps=1,rbps=2", "8:0:riops=1K", "8:0:rbps=1,", "/dev/../sda:rbps=1", "8:0:rbps=-1", "a:b:rbps=1"]
+        {
+            IoBound::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn only_files_of_controllers_can_be_set() {
+        for name in ["memory.low", "cpu.weight.nice", "hugetlb.2MB.rsvd.max", "misc.max", "io.latency"] {
+            FileName::parse(name.as_bytes()).expect(name);
+        }
+        for wrong in
+            ["", "memory", "memory.", ".max", "cgroup.procs", "cgroup.freeze", "memory./../x", "memory.a/b", "tasks"]
+        {
+            FileName::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+        for wrong in ["landlock.max", "keyring.x", "memory.low\n", "memory.low\0", "Memory.low"] {
+            FileName::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+        for wrong in ["", " ", "1\n2", "\x1b"] {
+            FileValue::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn huge_pages_have_the_kernels_names() {
+        for (text, name) in [("2M", "2MB"), ("2MB", "2MB"), ("1G", "1GB"), ("64K", "64KB"), ("16777216", "16MB")] {
+            assert_eq!(PageSize::parse(text.as_bytes()).unwrap().limited_to(1).page_size, name);
+        }
+        for wrong in ["3M", "0", "1", "", "2MX"] {
+            PageSize::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn whoever_sets_a_default_limit_again_asks_for_it() {
+        let memory = |bytes| Some(Limit::At(Amount(bytes)));
+        let pids = Some(Limit::At(Pids(9)));
+        let if_possible = vec![Facility::Memory, Facility::Pids];
+        let below =
+            || BudgetSettings { memory: memory(1 << 30), pids, if_possible: if_possible.clone(), ..Default::default() };
+        let merged = below().overlaid_with(BudgetSettings { memory: memory(1 << 20), ..Default::default() });
+        assert_eq!(merged.plan().unwrap().if_possible, [Facility::Pids]);
+        let low = BTreeMap::from([(FileName("pids.x".into()), FileValue("1".into()))]);
+        let merged = below().overlaid_with(BudgetSettings { set: low, ..Default::default() });
+        assert_eq!(merged.plan().unwrap().if_possible, [Facility::Memory]);
+        let merged = below().overlaid_with(BudgetSettings { memory: Some(Limit::Unlimited), ..Default::default() });
+        let plan = merged.plan().unwrap();
+        assert_eq!((plan.memory_bytes, plan.swap_bytes, plan.controllers()), (None, None, vec![Facility::Pids]));
+    }
+
+    #[test]
+    fn a_memory_budget_takes_the_swap_away_unless_told_otherwise() {
+        let with =
+            |swap| BudgetSettings { memory: Some(Limit::At(Amount(4096))), swap, ..Default::default() }.plan().unwrap();
+        assert_eq!(with(None).swap_bytes, Some(0));
+        assert_eq!(with(Some(Limit::At(Size(5)))).swap_bytes, Some(5));
+        assert_eq!(with(Some(Limit::Unlimited)).swap_bytes, None);
+    }
+}
