@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
+use crate::plan::Facility;
+
 const USUAL: &str = "/sys/fs/cgroup";
 
 /// What there is.
@@ -37,6 +39,14 @@ pub struct V1 {
     pub controllers: Vec<String>,
     /// This process's own directory.
     pub own: PathBuf,
+}
+
+impl Hierarchies {
+    /// Whether v1 has a controller, so that v2 cannot.
+    pub fn has_on_v1(&self, controller: Facility) -> bool {
+        let name = if controller == Facility::Io { "blkio" } else { controller.name() };
+        self.v1.iter().flat_map(|v1| &v1.controllers).any(|taken| taken == name)
+    }
 }
 
 /// Looks at this process's mounts and memberships. What cannot be read is not there.

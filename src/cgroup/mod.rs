@@ -13,6 +13,7 @@ mod find;
 pub mod gc;
 mod leaf;
 mod name;
+pub mod outlook;
 mod place;
 mod systemd;
 mod usage;
@@ -28,7 +29,7 @@ use self::find::Hierarchies;
 use self::leaf::Leaf;
 use self::place::Base;
 use crate::error::{Error, Result, Step};
-use crate::plan::{Facility, Plan};
+use crate::plan::{Budget, Facility};
 use crate::report::{Cgroup, Degraded, Usage};
 
 /// The cgroup, or on older hosts the cgroups, of a run. Removed when this is dropped.
@@ -44,17 +45,18 @@ enum Kind {
     V1(Leaves),
 }
 
-/// Makes the cgroup that the plan's budget needs, if it has one, and says which budgets had to be left out.
-pub fn prepare(plan: &Plan) -> Result<(Option<Group>, Vec<Degraded>)> {
-    let mut asked = Asked::of(plan);
+/// Makes the cgroup that a budget needs, if it needs one, and says which parts of it had to be left out: those that `may_lack`
+/// lists, and those that are nobody's wish. `id` names the run.
+pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Option<Group>, Vec<Degraded>)> {
+    let mut asked = Asked { id, budget, may_lack, wanted: budget.controllers(), degraded: Vec::new() };
     if asked.wanted.is_empty() {
         return Ok((None, Vec::new()));
     }
     let hierarchies = find::look();
     let group = match on_v2(&hierarchies, &mut asked)? {
-        Some(base) => Some(make_v2(&base, plan, &mut asked)?),
+        Some(base) => Some(make_v2(&base, &mut asked)?),
         None if asked.wanted.is_empty() => None,
-        None => Some(make_v1(&hierarchies, plan, &mut asked)?),
+        None => Some(make_v1(&hierarchies, &mut asked)?),
     };
     // Nothing is limited in it, and nobody asked for what it counts.
     let group = group.filter(|group| !group.controllers.is_empty());
@@ -64,11 +66,8 @@ pub fn prepare(plan: &Plan) -> Result<(Option<Group>, Vec<Degraded>)> {
 /// Where in cgroup v2 the cgroup is to be made; `None` if it is better made in v1, or nowhere.
 fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base>> {
     let on_v1 = if geteuid().is_root() { compat::available(hierarchies) } else { Vec::new() };
-    let taken: Vec<&str> = hierarchies.v1.iter().flat_map(|v1| &v1.controllers).map(String::as_str).collect();
-    let is_taken =
-        |controller: Facility| taken.contains(&if controller == Facility::Io { "blkio" } else { controller.name() });
     // On a hybrid host v2 has what v1 left.
-    let better = asked.wanted.iter().filter(|controller| is_taken(**controller)).count() > 0;
+    let better = asked.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
     if better && !on_v1.is_empty() {
         asked.excuse_all(
             |controller| !on_v1.contains(&controller),
@@ -83,7 +82,7 @@ fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base
         return Ok(None);
     };
     let systemd = || {
-        if asked.is_urgent() { systemd::scope(&asked.plan.id) } else { Err(systemd::NOT_ASKED.to_owned()) }
+        if asked.is_urgent() { systemd::scope(asked.id) } else { Err(systemd::NOT_ASKED.to_owned()) }
     };
     let found = place::find(v2, &asked.wanted, systemd);
     match found {
@@ -99,9 +98,9 @@ fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base
     }
 }
 
-fn make_v2(base: &Base, plan: &Plan, asked: &mut Asked<'_>) -> Result<Group> {
-    let leaf = Leaf::make(&base.path, &plan.id)?; // on failure, dropping it removes it
-    for limit in budget::limits(&plan.budget)? {
+fn make_v2(base: &Base, asked: &mut Asked<'_>) -> Result<Group> {
+    let leaf = Leaf::make(&base.path, asked.id)?; // on failure, dropping it removes it
+    for limit in budget::limits(asked.budget)? {
         if asked.has(limit.controller)
             && let Err(error) = limit.apply(leaf.dir())
         {
@@ -111,9 +110,9 @@ fn make_v2(base: &Base, plan: &Plan, asked: &mut Asked<'_>) -> Result<Group> {
     Ok(Group { kind: Kind::V2(leaf), controllers: std::mem::take(&mut asked.wanted) })
 }
 
-fn make_v1(hierarchies: &Hierarchies, plan: &Plan, asked: &mut Asked<'_>) -> Result<Group> {
-    let leaves = Leaves::make(hierarchies, &plan.id, &asked.wanted)?;
-    leaves.limit(&plan.budget, asked)?;
+fn make_v1(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Group> {
+    let leaves = Leaves::make(hierarchies, asked.id, &asked.wanted)?;
+    leaves.limit(asked.budget, asked)?;
     Ok(Group { kind: Kind::V1(leaves), controllers: std::mem::take(&mut asked.wanted) })
 }
 
@@ -171,31 +170,29 @@ impl Group {
     }
 }
 
-/// What a plan wants, and how badly.
+/// What is wanted, and how badly.
 #[derive(Debug)]
 pub struct Asked<'a> {
-    plan: &'a Plan,
+    id: &'a str,
+    budget: &'a Budget,
+    may_lack: &'a [Facility],
     /// The controllers that are wanted and, as far as is known, can be had.
     wanted: Vec<Facility>,
     degraded: Vec<Degraded>,
 }
 
-impl<'a> Asked<'a> {
-    fn of(plan: &'a Plan) -> Self {
-        Self { plan, wanted: plan.budget.controllers(), degraded: Vec::new() }
-    }
-
+impl Asked<'_> {
     fn has(&self, controller: Facility) -> bool {
         self.wanted.contains(&controller)
     }
 
     /// Whether anything was asked for, and is not only a default.
     fn is_urgent(&self) -> bool {
-        self.wanted.iter().any(|controller| !self.plan.budget.if_possible.contains(controller))
+        self.wanted.iter().any(|controller| !self.budget.if_possible.contains(controller))
     }
 
     fn may_lack(&self, controller: Facility) -> bool {
-        self.plan.allow_degraded.contains(&controller) || self.plan.budget.if_possible.contains(&controller)
+        self.may_lack.contains(&controller) || self.budget.if_possible.contains(&controller)
     }
 
     /// Does without a controller, or fails.
@@ -228,7 +225,7 @@ impl<'a> Asked<'a> {
 
     fn lose(&mut self, controller: Facility, why: String) {
         self.wanted.retain(|wanted| *wanted != controller);
-        let (what, wanted) = (controller.name().to_owned(), self.plan.budget.describe(controller));
+        let (what, wanted) = (controller.name().to_owned(), self.budget.describe(controller));
         self.degraded.push(Degraded { what, wanted, got: "unlimited".to_owned(), why });
     }
 }

@@ -71,7 +71,7 @@ fn is_marked(path: &Path) -> bool {
 }
 
 /// Whether cgroups with controllers can be made in it, and processes moved between them.
-fn is_writable(path: &Path) -> bool {
+pub fn is_writable(path: &Path) -> bool {
     let writable = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
     writable(path) && writable(&path.join("cgroup.procs")) && writable(&path.join("cgroup.subtree_control"))
 }

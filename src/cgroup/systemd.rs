@@ -46,7 +46,7 @@ pub fn scope(id: &str) -> Result<PathBuf, String> {
 }
 
 /// The system's manager for root, the user's own otherwise.
-fn socket() -> PathBuf {
+pub fn socket() -> PathBuf {
     let uid = geteuid();
     if uid.is_root() {
         return "/run/systemd/private".into();

@@ -10,7 +10,10 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
-use nix::unistd::{AccessFlags, access, geteuid, getpid};
+use nix::unistd::{geteuid, getpid};
+
+use crate::cgroup::outlook;
+use crate::plan::Facility;
 
 use super::trial::{self, Setup, words};
 use super::{Finding, Group, Patient, State, Subject, kernel_text};
@@ -24,10 +27,10 @@ const VERSION: Subject = subject("cgroup", "cgroup v2", "no budget can be enforc
 const DELEGATION: Subject =
     subject("cgroup_delegation", "a cgroup to make runs in", "no budget can be enforced: see below");
 const SYSTEMD: Subject = subject("systemd", "systemd manager", "no cgroup can be asked of systemd");
-const BUDGETS: [(&str, Subject); 3] = [
-    ("memory", subject("budget_memory", "memory budget", "runs with a memory budget are refused")),
-    ("cpu", subject("budget_cpu", "CPU budget", "runs with a CPU budget are refused")),
-    ("pids", subject("budget_pids", "process budget", "runs with a limit on processes are refused")),
+const BUDGETS: [(Facility, Subject); 3] = [
+    (Facility::Memory, subject("budget_memory", "memory budget", "runs with a memory budget are refused")),
+    (Facility::Cpu, subject("budget_cpu", "CPU budget", "runs with a CPU budget are refused")),
+    (Facility::Pids, subject("budget_pids", "process budget", "runs with a limit on processes are refused")),
 ];
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -42,7 +45,7 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     };
     let mut findings = vec![version(&hierarchy), delegation, systemd];
     for (controller, subject) in &BUDGETS {
-        let finding = budget(subject, controller, &hierarchy, &findings[1]);
+        let finding = budget(subject, *controller, &hierarchy, &findings[1]);
         findings.push(finding);
     }
     findings
@@ -147,7 +150,7 @@ fn version(hierarchy: &Hierarchy) -> Finding {
                     list(&hierarchy.controllers),
                     list(v1)
                 ),
-                "budgets whose controllers v1 has cannot be enforced",
+                "budgets whose controllers v1 has are enforced there, for root alone",
             )
             .remedy(UNIFY),
         (None, []) => VERSION.missing(format!("none is mounted: {ROOT} is not a cgroup file system")).remedy(MOUNT),
@@ -215,7 +218,7 @@ impl Drop for Made {
 fn delegate(hierarchy: &Hierarchy) -> String {
     let mount = hierarchy.v2.as_deref().unwrap_or(Path::new(ROOT));
     let available = kernel_text(mount.join("cgroup.controllers")).unwrap_or_default();
-    let wanted = BUDGETS.iter().map(|(controller, _)| *controller);
+    let wanted = BUDGETS.iter().map(|(controller, _)| controller.name());
     let enable: String = wanted
         .filter(|controller| available.split_ascii_whitespace().any(|name| name == *controller))
         .map(|controller| format!("+{controller} "))
@@ -236,46 +239,27 @@ fn way_in(patient: &Patient, systemd: bool) -> Option<&'static str> {
     }
 }
 
-fn budget(subject: &Subject, controller: &str, hierarchy: &Hierarchy, delegation: &Finding) -> Finding {
-    let has = |names: &[String]| names.iter().any(|name| name == controller);
-    if has(&hierarchy.v1) {
-        return subject.missing(format!("a cgroup v1 hierarchy has the {controller} controller")).remedy(UNIFY);
+fn budget(subject: &Subject, controller: Facility, hierarchy: &Hierarchy, delegation: &Finding) -> Finding {
+    match outlook::of(controller) {
+        Ok(place) => subject.ok(format!("enforced {place}")),
+        Err(why) => {
+            let finding = subject.missing(why);
+            let on_v1 = hierarchy.v1.iter().any(|name| name == controller.name());
+            let disabled = !hierarchy.controllers.iter().any(|name| name == controller.name());
+            match (on_v1, &hierarchy.v2) {
+                (true, _) => finding.remedy(UNIFY),
+                (false, None) => finding.remedy(MOUNT),
+                (false, Some(_)) if delegation.remedy.is_some() => {
+                    Finding { remedy: delegation.remedy.clone(), ..finding }
+                }
+                (false, Some(_)) if disabled => finding.remedy(format!(
+                    "boot without cgroup_disable={}; in a container: have the engine delegate it",
+                    controller.name()
+                )),
+                (false, Some(_)) => finding.remedy(delegate(hierarchy)),
+            }
+        }
     }
-    let Some(place) = &hierarchy.place else { return subject.missing("there is no cgroup v2").remedy(MOUNT) };
-    if !geteuid().is_root() {
-        return subject
-            .missing("this version can give budgets to runs of root only")
-            .remedy(format!("sudo stockade run …  # or run without it: --allow-degraded {controller}"));
-    }
-    if place != Path::new(ROOT) {
-        return subject.missing(format!("cgroup v2 is at {}, and not at {ROOT}", place.display())).remedy(MOUNT);
-    }
-    if !has(&hierarchy.controllers) {
-        return subject
-            .missing(format!("{ROOT} has no {controller} controller"))
-            .remedy(format!("boot without cgroup_disable={controller}; in a container: have the engine delegate it"));
-    }
-    if !matches!(delegation.state, State::Ok | State::Degraded) {
-        let finding = subject.missing("the controller is there, but no cgroup can be made for runs");
-        return Finding { remedy: delegation.remedy.clone(), ..finding };
-    }
-    let control = place.join("cgroup.subtree_control");
-    let enabled =
-        kernel_text(&control).is_some_and(|text| text.split_ascii_whitespace().any(|name| name == controller));
-    if enabled {
-        return subject.ok("enabled for cgroups of runs");
-    }
-    if let Err(errno) = access(&control, AccessFlags::W_OK) {
-        return subject.missing(format!("{}: {}", control.display(), words(errno)));
-    }
-    // The kernel enables nothing below a cgroup with processes in it, but for the root of all, which alone has no type.
-    let inner = place.join("cgroup.type").exists();
-    if inner && kernel_text(place.join("cgroup.procs")).is_some_and(|processes| !processes.is_empty()) {
-        return subject.missing(format!("cannot be enabled: there are processes in {ROOT} itself")).remedy(format!(
-            "mkdir {ROOT}/init && for p in $(cat {ROOT}/cgroup.procs); do echo $p >{ROOT}/init/cgroup.procs; done"
-        ));
-    }
-    subject.ok("can be enabled for cgroups of runs")
 }
 
 /// Connects to the manager that could make cgroups: the system's for root, the user's own otherwise.

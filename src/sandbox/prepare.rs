@@ -98,7 +98,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
     let (seccomp, judge) = seccomp::install::prepare(plan)?;
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let stack = stack(plan)?;
-    let (cgroup, missing) = cgroup::prepare(plan)?; // last, because it is the first thing that would have to be taken back
+    let (cgroup, missing) = cgroup::prepare(&plan.id, &plan.budget, &plan.allow_degraded)?; // last, because it is the first thing that would have to be taken back
     degraded.extend(missing);
     let prepared = Prepared {
         users,
