@@ -323,6 +323,10 @@ fn a_rootfs_that_has_its_mount_points_is_used_as_it_is() {
         let outcome =
             Run::new(caller).opts(["--rootfs", text(&root)]).cmd(["sh", "-c", "ls -A /tmp; touch /tmp/x; pwd"]).go();
         assert_eq!(outcome.expect(0).text(), "/\n", "its own /tmp is covered");
+        // The mount alone, without Landlock: what the caller owns would otherwise be his to write.
+        let alone = Run::new(caller).opts(["--rootfs", text(&root), "--landlock", "off"]);
+        let alone = alone.cmd(["sh", "-c", "for d in / /bin /etc; do touch $d/x && echo made; done; echo end"]).go();
+        assert_eq!(alone.text(), "end\n", "{alone}");
         assert_eq!(fingerprint(&root), before);
     });
 }

@@ -1,5 +1,7 @@
 //! Built-in profiles in the real kernel. Each probe is first made without a filter, so that what the filter does is seen.
 
+mod common;
+
 #[path = "seccomp/kernel.rs"]
 mod kernel;
 
@@ -91,7 +93,7 @@ fn other_tables_of_calls_kill() {
                 ],
             );
         } else {
-            eprintln!("skipped: this kernel has no 32-bit calls");
+            common::skip_part("32-bit calls", "this kernel has none");
         }
         hold(
             &program,
@@ -236,7 +238,7 @@ fn the_docker_profile_decides_as_under_docker() {
 #[track_caller]
 fn runs(builtin: Builtin, script: &[&str]) {
     if !std::path::Path::new(script[0]).exists() {
-        return eprintln!("skipped: {} is not on this machine", script[0]);
+        return common::skip(&format!("{} is not on this machine", script[0]));
     }
     let directory = std::env::temp_dir().join(format!("stockade-seccomp-{}", std::process::id()));
     let directory = directory
