@@ -462,7 +462,8 @@ fn defaults_leave_nothing_open() {
     let plan = Scratch::new("defaults").plan(&[]);
     assert_eq!(plan.namespaces.network, stockade::plan::Network::None);
     assert!(plan.namespaces.ipc && plan.namespaces.uts && plan.namespaces.cgroup && plan.init);
-    assert!(plan.capabilities.is_empty() && plan.allow_degraded.is_empty() && plan.budget.is_empty());
+    assert!(plan.capabilities.is_empty() && plan.allow_degraded.is_empty());
+    assert_eq!((plan.budget.memory_bytes, plan.budget.pids), (Some(2 << 30), Some(512)));
     assert!(!plan.stdio.stdin && !plan.stdio.tty);
     for mount in &plan.mounts {
         let own = !matches!(mount.kind, MountKind::Bind { .. } | MountKind::AsHost | MountKind::Sysfs);

@@ -140,7 +140,8 @@ fn what_confines_the_workload_is_read_back_not_repeated() {
         for options in
             [&[][..], &["--network", "host"], &["--time-namespace"], &["--cap-add", "CAP_NET_RAW", "--cap-add", "kill"]]
         {
-            let outcome = Run::new(caller).opts(options.iter().copied()).sh(script).go().expect(0);
+            let run = Run::new(caller).opts(["--memory", "unlimited", "--pids-limit", "-1"]);
+            let outcome = run.opts(options.iter().copied()).sh(script).go().expect(0);
             let enforced = &outcome.report()["enforced"];
             let said: BTreeSet<_> = enforced["namespaces"]
                 .as_array()
@@ -198,7 +199,8 @@ fn the_host_user_is_the_one_that_owns_the_process() {
 #[test]
 fn what_was_not_measured_is_null() {
     for_each_caller(|caller| {
-        let outcome = Run::new(caller).cmd(["true"]).go().expect(0);
+        let outcome =
+            Run::new(caller).opts(["--memory", "unlimited", "--pids-limit", "-1"]).cmd(["true"]).go().expect(0);
         let report = outcome.report();
         for pointer in [
             "/signal",

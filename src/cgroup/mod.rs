@@ -68,6 +68,13 @@ fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base
     let on_v1 = if geteuid().is_root() { compat::available(hierarchies) } else { Vec::new() };
     // On a hybrid host v2 has what v1 left.
     let better = asked.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
+    if better && !on_v1.is_empty() && !asked.is_urgent() {
+        asked.excuse_all(
+            |_| true,
+            "cgroup v1, which takes longer than a start, is used only for a budget that was asked for",
+        )?;
+        return Ok(None);
+    }
     if better && !on_v1.is_empty() {
         asked.excuse_all(
             |controller| !on_v1.contains(&controller),

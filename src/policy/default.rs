@@ -5,16 +5,18 @@
 
 use std::collections::BTreeMap;
 
+use super::budget::BudgetSettings;
 use super::rules::{LandlockAbi, LandlockMode, SeccompChoice};
 use super::settings::{
     DeadlineSettings, EnvSettings, LandlockSettings, ProcView, ScratchSettings, SeccompSettings, Settings, UserSettings,
 };
 use super::ulimit::Ulimit;
 use super::value::{
-    Amount, Count, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, SandboxPath, Umask, UserMap, UserName,
+    Amount, Count, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, Pids, SandboxPath, Umask, UserMap,
+    UserName,
 };
 use crate::layers::seccomp::builtin::Builtin;
-use crate::plan::{Bytes, IdMapping, Network, RlimitResource};
+use crate::plan::{Bytes, Facility, IdMapping, Network, RlimitResource};
 
 const MASKED: &[&str] = &[
     "/proc/acpi",
@@ -91,6 +93,12 @@ pub fn settings() -> Settings {
             ..LandlockSettings::default()
         },
         scratch: ScratchSettings { size: Some(Amount(512 << 20)), inodes: Some(Count(65_536)) },
+        budget: BudgetSettings {
+            memory: Some(Limit::At(Amount(2 << 30))),
+            pids: Some(Limit::At(Pids(512))),
+            if_possible: vec![Facility::Memory, Facility::Pids],
+            ..BudgetSettings::default()
+        },
         deadlines: DeadlineSettings { kill_after: Some(Duration(2_000_000)), ..DeadlineSettings::default() },
         ulimits: ULIMITS.iter().map(limit).collect(),
         ..Settings::default()

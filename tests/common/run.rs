@@ -159,6 +159,8 @@ impl Run {
         let marker = unique();
         let home = TempDir::new(self.caller);
         let binary = binary_for(self.caller, &home);
+        let mut collect = self.caller.command(binary.as_os_str());
+        collect.arg("gc");
         let work = home.dir("cwd");
         let tmp = home.dir("tmp");
         let report = home.join("report.json");
@@ -199,7 +201,19 @@ impl Run {
         }
         let stdout = Reader::start(child.stdout.take());
         let stderr = Reader::start(child.stderr.take());
-        Live { child, home, report, marked, started, limit: self.limit, stdout, stderr, killed: self.orphans }
+        Live {
+            child,
+            home,
+            report,
+            marked,
+            started,
+            limit: self.limit,
+            stdout,
+            stderr,
+            orphans: self.orphans,
+            collect,
+            killed: false,
+        }
     }
 
     /// Starts it and waits for its end.
@@ -281,6 +295,9 @@ pub struct Live {
     limit: Duration,
     stdout: Reader,
     stderr: Reader,
+    orphans: bool,
+    /// What removes the cgroup of a supervisor that was killed.
+    collect: Command,
     killed: bool,
 }
 
@@ -355,7 +372,12 @@ impl Live {
     pub fn finish(mut self) -> Outcome {
         let status = self.wait();
         let wall = self.started.elapsed();
-        let adopted = if self.killed { Adopted::Expected } else { Adopted::Leak };
+        let adopted = if self.killed || self.orphans { Adopted::Expected } else { Adopted::Leak };
+        if self.killed {
+            self.marked.expect_at_most_a_cgroup(adopted);
+            let collected = self.collect.stdout(Stdio::null()).status();
+            assert!(collected.is_ok_and(|status| status.success()), "`stockade gc` removes what it left");
+        }
         self.marked.expect_nothing_left(adopted);
         let stdout = self.stdout.end("standard output");
         let stderr = String::from_utf8_lossy(&self.stderr.end("standard error")).into_owned();

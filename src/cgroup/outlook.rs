@@ -1,0 +1,42 @@
+//! Where a budget would be enforced here, told without making or moving anything: for `stockade doctor`.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use nix::unistd::geteuid;
+
+use super::files::Dir;
+use super::{compat, find, place, systemd};
+use crate::plan::Facility;
+
+/// Where the limits of this controller would be, or why nowhere.
+pub fn of(controller: Facility) -> Result<String, String> {
+    let hierarchies = find::look();
+    let root = geteuid().is_root();
+    if hierarchies.has_on_v1(controller) {
+        return match root && compat::available(&hierarchies).contains(&controller) {
+            true => Ok("by cgroup v1, which has the controller here".to_owned()),
+            false => Err("cgroup v1 has the controller, and is for root alone".to_owned()),
+        };
+    }
+    let Some(v2) = &hierarchies.v2 else { return Err("there is no cgroup v2".to_owned()) };
+    let in_place = |path: &Path, what: &str| match offers(path, controller) {
+        true => Ok(format!("in {}, {what}", path.display())),
+        false => Err(format!("{}, {what}, does not have the controller", path.display())),
+    };
+    if let Some(path) = place::delegated(v2) {
+        return in_place(&path, "which is delegated to this user");
+    }
+    if UnixStream::connect(systemd::socket()).is_ok() {
+        return Ok("in a scope that systemd makes and delegates".to_owned());
+    }
+    match root {
+        true => in_place(&v2.mount, "the top of the hierarchy"),
+        false => Err(format!("{} is not delegated to this user, and no systemd answers", v2.own.display())),
+    }
+}
+
+fn offers(path: &Path, controller: Facility) -> bool {
+    let controllers = Dir::open(path).and_then(|dir| dir.read("cgroup.controllers")).unwrap_or_default();
+    place::is_writable(path) && controllers.split_ascii_whitespace().any(|name| name == controller.name())
+}
