@@ -199,8 +199,8 @@ fn the_host_user_is_the_one_that_owns_the_process() {
 #[test]
 fn what_was_not_measured_is_null() {
     for_each_caller(|caller| {
-        let outcome =
-            Run::new(caller).opts(["--memory", "unlimited", "--pids-limit", "-1"]).cmd(["true"]).go().expect(0);
+        let unlimited = ["--memory", "unlimited", "--pids-limit", "-1"];
+        let outcome = Run::new(caller).opts(unlimited).cmd(["true"]).go().expect(0);
         let report = outcome.report();
         for pointer in [
             "/signal",
@@ -214,7 +214,7 @@ fn what_was_not_measured_is_null() {
         ] {
             assert_eq!(report.pointer(pointer), Some(&Value::Null), "{pointer}");
         }
-        let failed = Run::new(caller).cmd(["no-such-command"]).go().expect(127);
+        let failed = Run::new(caller).opts(unlimited).cmd(["no-such-command"]).go().expect(127);
         let report = failed.report();
         for pointer in ["/signal", "/usage/cpu/throttled_us"] {
             assert_eq!(report.pointer(pointer), Some(&Value::Null), "{pointer}");

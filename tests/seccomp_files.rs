@@ -56,6 +56,15 @@ fn a_workload_that_is_killed_at_once_was_killed_by_its_filter() {
                 run.expect(128 + libc::SIGSYS).expect_status("seccomp_killed");
             }
         }
+        // And where its death is heard of in one breath with its start.
+        if common::has_program("strace") {
+            let strace = ["strace", "-o", "/dev/null", "-e", "inject=recvmsg:delay_enter=20000"];
+            let file = dir.join("profile.json");
+            for _ in 0..6 {
+                let run = Run::new(caller).via(strace).opts(["--seccomp", text(&file)]).cmd(["true"]).go();
+                run.expect(128 + libc::SIGSYS).expect_status("seccomp_killed");
+            }
+        }
         let refusing = OCI.replace("\"mkdir\"", "\"execve\"");
         let file = dir.file("profile.json", refusing);
         let run = Run::new(caller).opts(["--seccomp", text(&file)]).cmd(["true"]).go().expect(126);

@@ -233,7 +233,8 @@ impl<'a> Supervisor<'a> {
             if events.contains(&Event::Dead) {
                 return Ok(());
             }
-            if !self.ending && (self.outcome.scratch.is_some() || self.outcome.failure.is_some()) {
+            // A workload that is over before it was looked at stays a zombie until then.
+            if !self.ending && !self.starting && (self.outcome.scratch.is_some() || self.outcome.failure.is_some()) {
                 self.ending = true;
                 self.kill(); // the workload is over: so is everything it left
             }
