@@ -191,6 +191,8 @@ pub struct Namespaces {
     pub time: bool,
     /// The network.
     pub network: Network,
+    /// How many namespaces of each kind the workload may make below its own; 0 forbids them.
+    pub nested: u32,
 }
 
 /// What the workload can reach, `network_namespaces(7)`.

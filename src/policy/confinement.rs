@@ -4,6 +4,7 @@ use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use crate::error::{Error, Result, Step};
+use crate::layers::seccomp::builtin::Group;
 use crate::plan::{Landlock, Mount, Network, PathRule, Seccomp, SeccompProfile};
 
 /// Which system calls are filtered; what is given up by it is added to the warnings.
@@ -26,6 +27,13 @@ pub fn seccomp(settings: &SeccompSettings, warnings: &mut Vec<String>) -> Option
         allow: groups.map(|group| group.name().to_owned()).collect(),
         strict: settings.strict.unwrap_or(false),
     })
+}
+
+/// How many namespaces of each kind may be made inside: none, or with the group `nested` enough for a browser or a handful of
+/// sandboxes at a time. Each is memory of the kernel's that no other limit counts.
+pub fn nested_namespaces(seccomp: Option<&Seccomp>) -> u32 {
+    let wanted = seccomp.is_some_and(|seccomp| seccomp.allow.iter().any(|group| group == Group::Nested.name()));
+    if wanted { 64 } else { 0 }
 }
 
 /// What Landlock allows; `None` when it is off. Whether it may be missing is [`may_be_missing`]'s to say.

@@ -67,6 +67,13 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     let mut mounts = mounts(view, &settings)?;
     let seccomp = confinement::seccomp(&settings.seccomp, &mut warnings);
     let landlock = confinement::landlock(&settings.landlock, network, &mut warnings)?;
+    let nested = confinement::nested_namespaces(seccomp.as_ref());
+    if nested > 0 && landlock.is_some() {
+        warnings.push(
+            "seccomp group nested: Landlock lets nobody mount anything; bubblewrap and its like need --landlock off too"
+                .into(),
+        );
+    }
     if let Some(rules) = &landlock {
         confinement::forbid_writable_programs(rules, &mut mounts)?;
         confinement::memory_programs(rules, seccomp.as_ref(), &mut warnings);
@@ -102,6 +109,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             cgroup: true,
             time: settings.time_namespace.unwrap_or(false),
             network,
+            nested,
         },
         root,
         mounts,
