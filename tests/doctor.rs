@@ -1,6 +1,8 @@
 //! `stockade doctor` says what is so: its findings agree with independent readings of the host, and turn red when a facility
 //! is really taken away.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -171,8 +173,7 @@ fn succeeds(command: &str) -> bool {
 macro_rules! skip_unless {
     ($condition:expr, $reason:expr) => {
         if !$condition {
-            eprintln!("skipped: {}", $reason);
-            return;
+            return common::skip($reason);
         }
     };
 }

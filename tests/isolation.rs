@@ -197,7 +197,7 @@ fn kernel_settings_cannot_be_written() {
     let program = attack(
         r#"
 for path in ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sys/fs/suid_dumpable",
-             "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger", "/proc/sys/user/max_user_namespaces", "/proc/irq/default_smp_affinity"]:
+             "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger", "/proc/sys/user/max_user_namespaces", "/proc/irq/default_smp_affinity"]:
     if os.path.exists(path):
         attempt(path, lambda: os.close(os.open(path, os.O_WRONLY)))
 "#,
@@ -207,8 +207,9 @@ for path in ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", 
         assert!(text.contains("core_pattern=OK"), "root outside may: {text}");
     }
     for_each_caller(|caller| {
-        for user in ["sandbox", "root"] {
-            let inside = Run::new(caller).opts(["-u", user]).python(&program).go().expect(0);
+        // With this capability only the mount keeps the own network's settings.
+        for options in [&["-u", "sandbox"][..], &["-u", "root"], &["-u", "root", "--cap-add", "NET_ADMIN"]] {
+            let inside = Run::new(caller).opts(options.iter().copied()).python(&program).go().expect(0);
             assert!(inside.text().contains("/proc/sys/kernel/core_pattern="), "{inside}");
             assert!(!inside.text().contains("=OK"), "{inside}");
         }
@@ -332,7 +333,8 @@ fn nested_namespaces_are_refused() {
     let (_, text) = python_outside(*common::callers().last().unwrap(), &attack(NEW_NAMESPACES));
     assert!(text.contains("user=OK"), "anyone outside may: {text}");
     for_each_caller(|caller| {
-        for options in [&["-u", "sandbox"][..], &["-u", "root", "--cap-add", "ALL"]] {
+        let alone = ["-u", "root", "--cap-add", "ALL", "--seccomp", "unconfined"]; // the limits, without the filter
+        for options in [&["-u", "sandbox"][..], &["-u", "root", "--cap-add", "ALL"], &alone] {
             let inside = Run::new(caller).opts(options.iter().copied()).python(&attack(NEW_NAMESPACES)).go();
             let inside = inside.expect(0);
             assert!(inside.text().contains("user=") && !inside.text().contains("=OK"), "{options:?}: {inside}");
@@ -385,8 +387,11 @@ print(f"keepcaps={libc.prctl(8, 1, 0, 0, 0)}", flush=True)
 "#,
     );
     for_each_caller(|caller| {
-        for user in ["sandbox", "root"] {
-            let inside = Run::new(caller).opts(["-u", user]).python(&program).go().expect(0);
+        // Landlock and seccomp want no_new_privs too.
+        let alone = ["-u", "sandbox", "--landlock", "off", "--seccomp", "unconfined"];
+        for options in [&["-u", "sandbox"][..], &["-u", "root"], &alone] {
+            let user = options[1];
+            let inside = Run::new(caller).opts(options.iter().copied()).python(&program).go().expect(0);
             for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
                 assert_eq!(inside.value(set), "0000000000000000", "{set} as {user}");
             }
@@ -413,12 +418,18 @@ for line in open("/proc/self/status"):
         print(line.replace(":\t", "=").strip(), flush=True)
 attempt("port80", lambda: socket.socket().bind(("127.0.0.1", 80)))
 attempt("chown", lambda: os.chown("/tmp", 0, 0))
+for line in open("/proc/1/status"):
+    if line.startswith(("CapPrm", "CapEff", "CapInh", "CapAmb")):
+        print("init" + line.replace(":\t", "=").strip(), flush=True)
 "#,
             ))
             .go()
             .expect(0);
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             assert_eq!(inside.value(set), "0000000000000400", "{set}");
+        }
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(inside.value(&format!("init{set}")), "0000000000000000", "the init has none of them");
         }
         assert_eq!(inside.value("port80"), "OK");
         assert_ne!(inside.value("chown"), "OK");
@@ -447,8 +458,12 @@ fn keys_of_the_callers_session_are_out_of_reach() {
             return skip_part("", "this kernel has no keyrings");
         }
         assert!(control.1.contains("search=OK"), "found outside: {}", control.1);
-        let inside = Run::new(caller).after_python(plant).python(&look).go().expect(0);
-        assert_ne!(inside.value("search"), "OK", "{inside}");
+        // The filter and the keyring, and the keyring alone.
+        for options in [&[][..], &["--seccomp", "unconfined"]] {
+            let run = Run::new(caller).opts(options.iter().copied()).after_python(plant);
+            let inside = run.python(&look).go().expect(0);
+            assert_ne!(inside.value("search"), "OK", "{inside}");
+        }
     });
 }
 

@@ -289,6 +289,10 @@ fn a_busybox_root_runs_read_only() {
         let dir = idmappable_dir(caller);
         let Some(root) = busybox_rootfs(&dir) else { return };
         let before = fingerprint(&root);
+        // What the caller owns is his to write, but for the mounts.
+        let alone = Run::new(caller).opts(["--rootfs", text(&root), "--landlock", "off"]);
+        let alone = alone.cmd(["sh", "-c", "for d in / /bin /etc; do touch $d/x && echo made; done; echo end"]).go();
+        assert_eq!(alone.text(), "end\n", "{alone}");
         let outcome = Run::new(caller)
             .opts(["--rootfs", text(&root)])
             .cmd(["sh", "-c", "id -u; ls /; touch /x || touch /bin/x || echo refused; echo y > /tmp/y && cat /tmp/y; ls /dev | grep -c null; cat /etc/passwd | grep -c user; readlink /proc/self"])
@@ -319,6 +323,10 @@ fn a_rootfs_that_has_its_mount_points_is_used_as_it_is() {
         let outcome =
             Run::new(caller).opts(["--rootfs", text(&root)]).cmd(["sh", "-c", "ls -A /tmp; touch /tmp/x; pwd"]).go();
         assert_eq!(outcome.expect(0).text(), "/\n", "its own /tmp is covered");
+        // The mount alone, without Landlock: what the caller owns would otherwise be his to write.
+        let alone = Run::new(caller).opts(["--rootfs", text(&root), "--landlock", "off"]);
+        let alone = alone.cmd(["sh", "-c", "for d in / /bin /etc; do touch $d/x && echo made; done; echo end"]).go();
+        assert_eq!(alone.text(), "end\n", "{alone}");
         assert_eq!(fingerprint(&root), before);
     });
 }
@@ -402,8 +410,44 @@ fn mounts_below_a_read_only_bind_are_read_only_too() {
     for_each_caller(|caller| {
         let wrapper = "mount -t tmpfs x $TMPDIR && mkdir $TMPDIR/sub && mount -t tmpfs -o mode=777 y $TMPDIR/sub && \
                        exec unshare -U --map-user=1000 --map-group=1000 \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'touch /data/sub/x || echo refused'";
-        let outcome = Run::new(caller).via(["unshare", "-Urm", "/bin/sh", "-c", wrapper, "sh"]).go();
-        assert_eq!(outcome.text(), "refused\n", "{outcome}");
+        // Landlock, the second layer, alone, and the mounts alone.
+        for options in [&[][..], &["--landlock", "off"]] {
+            let run = Run::new(caller).opts(options.iter().copied());
+            let outcome = run.via(["unshare", "-Urm", "/bin/sh", "-c", wrapper, "sh"]).go();
+            assert_eq!(outcome.text(), "refused\n", "{outcome}");
+        }
+    });
+}
+
+/// Runs a script as root of a mount namespace of the test's own, in which `$RUN` is the run as the caller.
+fn in_own_mounts(caller: Caller, script: &str) -> Run {
+    let root = caller == Caller::Root && is_root();
+    let (outer, inner): (&[&str], _) = match root {
+        true => (&["unshare", "-m", "--propagation", "private"], "\"$@\""),
+        false => (&["unshare", "-Urm"], "unshare -U --map-user=1000 --map-group=1000 \"$@\""),
+    };
+    let script = script.replace("$RUN", inner);
+    Run::new(caller).via(outer.iter().copied()).via(["/bin/bash", "-c", &script, "bash"])
+}
+
+#[test]
+fn what_is_mounted_outside_later_does_not_appear_inside() {
+    for_each_caller(|caller| {
+        let script = "mount -t tmpfs -o mode=777 x $TMPDIR && mount --make-shared $TMPDIR && mkdir $TMPDIR/sub && \
+            { sleep 1; mount -t tmpfs y $TMPDIR/sub; touch $TMPDIR/sub/leaked $TMPDIR/done; } & \
+            while [ ! -e $TMPDIR/sub ]; do sleep 0.02; done; exec $RUN -v $TMPDIR:/data:ro -- \
+            /bin/sh -c 'echo ready; while [ ! -e /data/done ]; do sleep 0.02; done; ls /data/sub; echo end'";
+        let outcome = in_own_mounts(caller, script).with_orphans().go();
+        assert_eq!(outcome.text(), "ready\nend\n", "{outcome}");
+    });
+}
+
+#[test]
+fn a_device_that_is_not_what_its_name_says_is_refused() {
+    for_each_caller(|caller| {
+        let script = "mount --bind /dev/zero /dev/full && exec $RUN -- /bin/true";
+        let outcome = in_own_mounts(caller, script).go().expect(125);
+        assert!(outcome.stderr.contains("/dev/full: is not the device of that name"), "{outcome}");
     });
 }
 

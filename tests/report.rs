@@ -301,7 +301,10 @@ fn a_report_that_cannot_be_written_fails_the_run() {
         let dir = TempDir::new(caller);
         let target = dir.file("target", "untouched");
         std::os::unix::fs::symlink(&target, dir.join("link")).unwrap();
-        Run::new(caller).without_report().opts(["--report", text(&dir.join("link"))]).cmd(["true"]).go();
+        let link = dir.join("link");
+        let outcome = Run::new(caller).without_report().opts(["--report", text(&link)]).sh("echo ran").go().expect(125);
+        assert!(outcome.stderr.contains("symlink") && outcome.text().is_empty(), "{outcome}");
+        assert!(fs::symlink_metadata(link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(target).unwrap(), "untouched");
     });
 }

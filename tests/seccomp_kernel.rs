@@ -1,5 +1,7 @@
 //! Built-in profiles in the real kernel. Each probe is first made without a filter, so that what the filter does is seen.
 
+mod common;
+
 #[path = "seccomp/kernel.rs"]
 mod kernel;
 
@@ -91,7 +93,7 @@ fn other_tables_of_calls_kill() {
                 ],
             );
         } else {
-            eprintln!("skipped: this kernel has no 32-bit calls");
+            common::skip_part("32-bit calls", "this kernel has none");
         }
         hold(
             &program,
@@ -232,20 +234,25 @@ fn the_docker_profile_decides_as_under_docker() {
     );
 }
 
+/// Node, where it is installed.
+fn installed_node() -> Option<&'static str> {
+    let found = ["/usr/bin/node", "/usr/local/bin/node"].into_iter().find(|path| std::path::Path::new(path).exists());
+    found.or_else(|| {
+        common::skip_part("node", "it is not installed");
+        None
+    })
+}
+
 /// Programs run under a filter, without any other layer.
 #[track_caller]
 fn runs(builtin: Builtin, script: &[&str]) {
     if !std::path::Path::new(script[0]).exists() {
-        return eprintln!("skipped: {} is not on this machine", script[0]);
+        return common::skip(&format!("{} is not on this machine", script[0]));
     }
-    let directory = std::env::temp_dir().join(format!("stockade-seccomp-{}", std::process::id()));
-    let directory = directory
-        .join(script.join("").bytes().fold(7u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte)).to_string());
-    std::fs::create_dir_all(&directory).unwrap_or_else(|error| panic!("{error}"));
+    let directory = common::TempDir::new(common::callers()[0]);
     let mut command = Command::new(script[0]);
-    command.args(&script[1..]).current_dir(&directory).stdin(Stdio::null()).env("HOME", &directory);
+    command.args(&script[1..]).current_dir(directory.path()).stdin(Stdio::null()).env("HOME", directory.path());
     let output = confine(&mut command, program(builtin, Network::Loopback, &[])).output();
-    drop(std::fs::remove_dir_all(&directory));
     let output = output.unwrap_or_else(|error| panic!("{script:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
@@ -276,7 +283,7 @@ fn ordinary_programs_run_under_the_default() {
         fs.writeFileSync('a', 'b'); fs.copyFileSync('a', 'c'); os.networkInterfaces();\
         require('child_process').execSync('true');\
         new w.Worker('0', { eval: true }).on('exit', () => process.exit(0))";
-    for path in ["/usr/bin/node", "/usr/local/bin/node"] {
+    if let Some(path) = installed_node() {
         runs(Builtin::Default, &[path, "-e", node]);
     }
     let shell = "set -e; seq 1000 | sort -R | sort -n | tail -1 | grep -q 1000; mkdir -p a/b; cp -a /etc/hostname a/b/; \
@@ -316,7 +323,7 @@ fn computation_runs_under_strict() {
         except OSError as error: assert error.errno == 97, error";
     runs(Builtin::Strict, &["/usr/bin/python3", "-c", python]);
     runs(Builtin::Strict, &["/bin/bash", "-c", "set -e; seq 10 | sort | cat >a; mkdir b; mv a b; ls -l b; rm -r b"]);
-    for path in ["/usr/bin/node", "/usr/local/bin/node"] {
+    if let Some(path) = installed_node() {
         runs(Builtin::Strict, &[path, "-e", "require('fs').writeFileSync('a', 'b')"]);
     }
 }

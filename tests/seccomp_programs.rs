@@ -1,6 +1,8 @@
 //! A compiled program does what its profile means, for every call that could tell them apart: the built-in profiles, the
 //! unmodified ones of Docker and Podman where this machine has them, and random ones. Independent compilers agree.
 
+mod common;
+
 #[path = "seccomp/oracles.rs"]
 mod oracles;
 
@@ -80,8 +82,7 @@ fn real_profiles() -> Vec<(String, Vec<u8>)> {
 fn the_profiles_of_docker_and_podman_load_unmodified() {
     let files = real_profiles();
     if files.is_empty() {
-        eprintln!("skipped: no profile of Docker or Podman on this machine; tests/fetch-seccomp-profiles gets them");
-        return;
+        return common::skip("no profile of Docker or Podman on this machine; tests/fetch-seccomp-profiles gets them");
     }
     for (path, bytes) in files {
         for arch in [Arch::X86_64, Arch::Aarch64] {
@@ -107,8 +108,7 @@ fn the_profiles_of_docker_and_podman_load_unmodified() {
 #[test]
 fn the_docker_profile_is_not_wider_than_dockers() {
     let Some((_, bytes)) = real_profiles().into_iter().find(|(path, _)| path.contains("docker")) else {
-        eprintln!("skipped: Docker's profile is not on this machine; tests/fetch-seccomp-profiles gets it");
-        return;
+        return common::skip("Docker's profile is not on this machine; tests/fetch-seccomp-profiles gets it");
     };
     let later = [
         "cachestat",
@@ -417,7 +417,7 @@ fn for_libseccomp(profile: &Profile, name: &str) -> Profile {
 fn libseccomp_agrees_on_the_built_in_and_real_profiles() {
     let tool = match oracles::libseccomp_tool() {
         Ok(tool) => tool,
-        Err(reason) => return eprintln!("skipped: {reason}"),
+        Err(reason) => return common::skip(&reason),
     };
     let context = context(Arch::X86_64, &[]);
     let mut profiles: Vec<(String, Profile)> = Vec::new();
@@ -524,7 +524,7 @@ fn without_known_shapes(profile: &mut Profile) -> usize {
 fn libseccomp_agrees_on_random_profiles() {
     let tool = match oracles::libseccomp_tool() {
         Ok(tool) => tool,
-        Err(reason) => return eprintln!("skipped: {reason}"),
+        Err(reason) => return common::skip(&reason),
     };
     let (mut taken_out, mut differed) = (0, 0);
     for (round, mut profile) in random(for_everybody(), 400).enumerate() {
