@@ -42,9 +42,35 @@ fn main() {
         }
     }
     text.push(']');
-    let out = std::env::var_os("OUT_DIR").map(|dir| Path::new(&dir).join("seccomp.rs"));
+    write("seccomp.rs", &text);
+    write("seccomp.sha256", &sha256_of_all());
+}
+
+fn write(name: &str, text: &str) {
+    let out = std::env::var_os("OUT_DIR").map(|dir| Path::new(&dir).join(name));
     let out = out.unwrap_or_else(|| panic!("OUT_DIR is not set"));
     std::fs::write(&out, text).unwrap_or_else(|error| panic!("{}: {error}", out.display()));
+}
+
+/// Of every profile and group, in the order of their names: what a name means in this build.
+fn sha256_of_all() -> String {
+    let entries = std::fs::read_dir("profiles/seccomp").into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut hash = Sha256::new();
+    for path in paths {
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(bytes);
+    }
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn json(name: &str) -> Vec<u8> {
@@ -59,9 +85,5 @@ fn row(text: &mut String, (name, network, group): (&str, bool, &str), program: &
         hash.update(one.to_bytes());
         let _ = write!(text, "Instruction {{ code: {}, jt: {}, jf: {}, k: {} }}, ", one.code, one.jt, one.jf, one.k);
     }
-    let _ = write!(text, "], sha256: \"");
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.push_str("\" },\n");
+    let _ = writeln!(text, "], sha256: {:?} }},", hex(&hash.finalize()));
 }

@@ -191,6 +191,8 @@ pub struct Namespaces {
     pub time: bool,
     /// The network.
     pub network: Network,
+    /// How many namespaces of each kind the workload may make below its own; 0 forbids them.
+    pub nested: u32,
 }
 
 /// What the workload can reach, `network_namespaces(7)`.
@@ -329,6 +331,9 @@ pub struct ScratchLimit {
 pub struct Seccomp {
     /// The profile.
     pub profile: SeccompProfile,
+    /// SHA-256 of what that is, hexadecimal: of the file, which must still be the same when the plan is carried out; or of
+    /// everything that comes with stockade.
+    pub sha256: String,
     /// Names of groups of calls that are allowed on top of it.
     pub allow: Vec<String>,
     /// Whether a profile with anything to warn about is refused.

@@ -39,10 +39,15 @@ fn builtin(name: &str) -> SeccompProfile {
     SeccompProfile::Builtin(name.into())
 }
 
+fn seccomp(name: &str, allow: &[&str], strict: bool) -> Seccomp {
+    let sha256 = stockade::seccomp::builtin::SHA256.to_owned();
+    Seccomp { profile: builtin(name), sha256, allow: allow.iter().map(ToString::to_string).collect(), strict }
+}
+
 #[test]
 fn both_layers_are_on_by_default() {
     let (plan, said) = plan(&here(), &[]);
-    let default = Seccomp { profile: builtin("default"), allow: Vec::new(), strict: false };
+    let default = seccomp("default", &[], false);
     assert_eq!(plan.seccomp, Some(default));
     assert_eq!(plan.landlock, Some(Landlock { minimum_abi: 2, ..Landlock::default() }));
     assert!(!plan.allow_degraded.contains(&Facility::Landlock));
@@ -71,8 +76,8 @@ fn flags_end_up_in_the_plan() {
             "--network=loopback",
         ],
     );
-    let allow = vec!["sysv".to_owned(), "nested".to_owned()];
-    assert_eq!(first.seccomp, Some(Seccomp { profile: builtin("docker"), allow, strict: true }));
+    assert_eq!(first.seccomp, Some(seccomp("docker", &["sysv", "nested"], true)));
+    assert_eq!(first.namespaces.nested, 64);
     let data = PathRule { path: "/data".into(), optional: true };
     let landlock = Landlock {
         minimum_abi: 6,
@@ -84,8 +89,9 @@ fn flags_end_up_in_the_plan() {
     };
     assert_eq!(first.landlock, Some(landlock));
     assert_eq!(first.allow_degraded, [Facility::Landlock]);
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
     assert!(said.contains("warning: seccomp group nested: user namespaces"), "{said}");
+    assert!(said.contains("need --landlock off too"), "{said}");
 
     let (off, said) = plan(&dir, &["--seccomp", "unconfined", "--landlock", "off"]);
     assert!(off.seccomp.is_none() && off.landlock.is_none());
@@ -136,8 +142,7 @@ fn layers_add_rules_and_replace_profiles() {
     let words = ["-p", "./p.toml", "--seccomp=strict", "--seccomp-allow=aio", "--allow-read=/etc", "--allow-read=/usr"];
     let (more, _) =
         plan(&dir, &[&words[..], &["--allow-connect=443", "--landlock=require", "--landlock-abi=1"]].concat());
-    let allow = vec!["sysv".to_owned(), "aio".to_owned()];
-    assert_eq!(more.seccomp, Some(Seccomp { profile: builtin("strict"), allow, strict: true }));
+    assert_eq!(more.seccomp, Some(seccomp("strict", &["sysv", "aio"], true)));
     let landlock = more.landlock.unwrap();
     assert_eq!((landlock.minimum_abi, landlock.read), (1, rules(&["/usr", "/etc"])));
     assert_eq!((landlock.connect_tcp, landlock.bind_tcp), (Some(vec![80, 443]), None));
@@ -246,4 +251,34 @@ fn bad_tables_are_refused_by_place_key_and_reason() {
     let read = plan.landlock.unwrap().read.unwrap();
     let shown: Vec<(String, bool)> = read.iter().map(|rule| (rule.path.to_string(), rule.optional)).collect();
     assert_eq!(shown, [("/\\xff".into(), false), ("/a:b".into(), false), ("/c".into(), true)]);
+}
+
+#[test]
+fn the_policys_hash_covers_what_the_profile_says() {
+    let dir = here();
+    let hash = |content: &str, name: &str, flag: &str| {
+        dir.file(name, content);
+        let (plan, _) = plan(&dir, &[flag, &format!("./{name}")]);
+        (plan.policy_sha256, plan.seccomp.unwrap().sha256)
+    };
+    let allow = r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#;
+    let first = hash(allow, "profile.json", "--seccomp");
+    let log = hash(r#"{ "defaultAction": "SCMP_ACT_LOG" }"#, "profile.json", "--seccomp");
+    assert_ne!(first.0, log.0, "the same path, another profile");
+    assert_ne!(first.1, log.1);
+    assert_eq!(first, hash(allow, "profile.json", "--seccomp"));
+    let program = |value| hash(&format!("\u{6}\0\0\0\0\0{value}\u{7f}"), "program.bpf", "--seccomp-bpf").0;
+    assert_ne!(program("\u{7e}"), program("\u{7f}"));
+}
+
+/// A plan is carried out with the profile that it was made with, or not at all.
+#[test]
+fn a_profile_that_changed_since_the_plan_was_made_is_refused() {
+    let dir = here();
+    let file = dir.file("profile.json", r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#);
+    let (plan, _) = plan(&dir, &["--seccomp", "./profile.json"]);
+    assert_eq!(stockade::seccomp::install::prepare(&plan).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+    dir.file("profile.json", r#"{ "defaultAction":  "SCMP_ACT_ALLOW" }"#);
+    let error = stockade::seccomp::install::prepare(&plan).map(|_| ()).expect_err("another file").to_string();
+    assert!(error.contains("is not what it was when the plan was made") && error.contains(text(&file)), "{error}");
 }

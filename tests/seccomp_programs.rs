@@ -474,55 +474,108 @@ fn seccompiler_agrees_on_the_built_in_and_real_profiles() {
     }
 }
 
-/// Random rules that libseccomp accepts and defines: for each call one action, each argument tested once in a rule.
+/// Random rules that every compiler can express: for each call one action, each argument tested once in a rule. Where two
+/// rules about one call have different actions, libseccomp goes by the order in which they were added, and seccompiler knows
+/// one action only.
 fn for_everybody() -> impl Strategy<Value = Profile> {
-    let condition = (0u8..6, operator(), value()).prop_map(|(argument, operator, value)| {
+    let width = prop_oneof![Just(Width::Whole), Just(Width::Int)];
+    let condition = (0u8..6, width, operator(), value()).prop_map(|(argument, width, operator, value)| {
         let value = if let Operator::MaskedEqual(mask) = operator { value & mask } else { value };
-        Condition { argument, width: Width::Whole, operator, value }
+        Condition { argument, width, operator, value: value & width.mask() }
     });
     let rule = (prop_oneof![0u32..6, 0u32..330], prop::collection::vec(condition, 0..4));
-    prop::collection::vec(rule, 1..16).prop_map(|list| {
+    let actions = prop::collection::vec(action().prop_filter("no listener", |one| *one != Action::Notify), 5);
+    (prop::collection::vec(rule, 1..24), actions).prop_map(|(list, actions)| {
         let rules = list.into_iter().map(|(number, mut conditions)| {
             let mut seen = [false; 6];
             conditions.retain(|one| !std::mem::replace(&mut seen[usize::from(one.argument)], true));
-            Rule { numbers: vec![number], conditions, action: Action::Allow, origin: Origin("syscalls", 0) }
+            let action = actions[number as usize % 4];
+            Rule { numbers: vec![number], conditions, action, origin: Origin("syscalls", 0) }
         });
         let stage = Stage { name: String::new(), rules: rules.collect() };
-        Profile { default: Action::Errno(1), beyond: Action::Errno(1), ..profile_of(vec![stage]) }
+        Profile { default: actions[4], beyond: actions[4], ..profile_of(vec![stage]) }
     })
 }
 
-/// Both oracles on random profiles. seccompiler must agree on all of them. libseccomp up to 2.6.0 merges 64-bit comparisons
-/// so that some let too much through (GHSA-4q85-33p6-j5g6): where a profile orders values, or has unequal ones, a
-/// disagreement of libseccomp is counted and not a failure, since our program was held against the profile before.
+/// Takes out of a profile what libseccomp up to 2.6.0 is known to compile into another program than its rules mean, and says
+/// how many rules that was. There is one such shape, *several ordered comparisons of one argument*: of two rules about one
+/// call, both compare the same argument by other operators than EQ and MASKED_EQ. libseccomp merges their two halves of 64
+/// bits so that some calls get through that no rule allows (GHSA-4q85-33p6-j5g6). The first of such rules stays.
+fn without_known_shapes(profile: &mut Profile) -> usize {
+    let ordered = |rule: &Rule| -> Vec<u8> {
+        let conditions = rule.conditions.iter();
+        let ordered = conditions.filter(|one| !matches!(one.operator, Operator::Equal | Operator::MaskedEqual(_)));
+        ordered.map(|condition| condition.argument).collect()
+    };
+    let mut seen = std::collections::HashSet::new();
+    let before = profile.stages[0].rules.len();
+    profile.stages[0].rules.retain(|rule| {
+        let places: Vec<(u32, u8)> = ordered(rule).into_iter().map(|argument| (rule.numbers[0], argument)).collect();
+        let known = places.iter().any(|place| seen.contains(place));
+        seen.extend(if known { Vec::new() } else { places });
+        !known
+    });
+    before - profile.stages[0].rules.len()
+}
+
+/// Not one difference, on whole registers, which is all that libseccomp compares, and with either of its ways to write a
+/// program. What is known to differ is taken out by name first, and the rest of the profile still compared.
 #[test]
-fn other_compilers_agree_on_random_profiles() {
-    use proptest::strategy::ValueTree as _;
-    use proptest::test_runner::TestRunner;
-    let tool = oracles::libseccomp_tool().map_err(|reason| common::skip_part("libseccomp", &reason)).ok();
-    let mut runner = TestRunner::deterministic();
-    let (mut agreed, mut refused, mut known) = (0, 0, 0);
-    for round in 0..200 {
-        let profile = for_everybody().new_tree(&mut runner).map(|tree| tree.current());
-        let profile = profile.unwrap_or_else(|reason| panic!("{reason}"));
-        let ours = prove(&profile, "random");
-        if let Some(theirs) = oracles::seccompiler(&profile) {
-            assert_eq!(disagreement(&profile, &ours.instructions, &theirs, false), None, "seccompiler, {profile:#?}");
+fn libseccomp_agrees_on_random_profiles() {
+    let tool = match oracles::libseccomp_tool() {
+        Ok(tool) => tool,
+        Err(reason) => return common::skip(&reason),
+    };
+    let (mut taken_out, mut differed) = (0, 0);
+    for (round, mut profile) in random(for_everybody(), 400).enumerate() {
+        for condition in profile.stages[0].rules.iter_mut().flat_map(|rule| &mut rule.conditions) {
+            condition.width = Width::Whole;
         }
-        let Some(tool) = &tool else { continue };
-        let Ok(theirs) = oracles::libseccomp(tool, &oracles::libseccomp_rules(&profile, 1 + round % 2)) else {
-            refused += 1;
-            continue;
+        let compare = |profile: &Profile| {
+            let ours = prove(profile, "random");
+            let rules = oracles::libseccomp_rules(profile, 1 + round as u32 % 2);
+            let theirs = oracles::libseccomp(&tool, &rules).unwrap_or_else(|error| panic!("{error}\n{profile:#?}"));
+            disagreement(profile, &ours.instructions, &theirs, true)
         };
-        let ordered = |condition: &Condition| !matches!(condition.operator, Operator::Equal | Operator::MaskedEqual(_));
-        let several = profile.rules().any(|rule| rule.conditions.iter().any(ordered));
-        match disagreement(&profile, &ours.instructions, &theirs, true) {
-            None => agreed += 1,
-            Some(_) if several => known += 1,
-            Some(difference) => panic!("libseccomp: {difference}\n{profile:#?}"),
+        let whole = profile.clone();
+        let known = without_known_shapes(&mut profile);
+        if known > 0 {
+            taken_out += known;
+            differed += usize::from(compare(&whole).is_some());
         }
+        assert_eq!(compare(&profile), None, "{profile:#?}");
     }
-    eprintln!("libseccomp: {agreed} agree, {refused} it refuses, {known} with its 64-bit comparisons");
-    assert!(tool.is_none() || agreed > 100, "only {agreed} of 200 could be compared");
-    drop(tool.map(std::fs::remove_file));
+    eprintln!(
+        "400 profiles agree; {taken_out} rules of the known shape were taken out, {differed} profiles differed with them"
+    );
+    drop(std::fs::remove_file(tool));
+}
+
+/// The same for seccompiler, which compares the low 32 bits where it is told to, and knows one action beside the default.
+#[test]
+fn seccompiler_agrees_on_random_profiles() {
+    let mut compared = 0;
+    for mut profile in random(for_everybody(), 600) {
+        let action = profile.stages[0].rules[0].action;
+        profile.stages[0].rules.retain(|rule| rule.action == action);
+        // A filter whose two actions are the same is refused there.
+        if action == profile.default {
+            continue;
+        }
+        let ours = prove(&profile, "random");
+        let theirs = oracles::seccompiler(&profile).unwrap_or_else(|| panic!("cannot be expressed: {profile:#?}"));
+        assert_eq!(disagreement(&profile, &ours.instructions, &theirs, false), None, "{profile:#?}");
+        compared += 1;
+    }
+    eprintln!("{compared} profiles agree");
+    assert!(compared > 300, "only {compared} could be compared");
+}
+
+fn random<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, count: usize) -> impl Iterator<Item = T> {
+    use proptest::strategy::ValueTree as _;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    (0..count).map(move |_| match strategy.new_tree(&mut runner) {
+        Ok(tree) => tree.current(),
+        Err(reason) => panic!("{reason}"),
+    })
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Caller, Outcome, Run, TempDir, attack, for_each_caller, has_program, skip_part, text};
+use common::{Caller, Outcome, Run, TempDir, attack, for_each_caller, skip_part, text};
 use serde_json::Value;
 
 fn run(caller: Caller, options: &[&str], program: &str) -> Outcome {
@@ -327,30 +327,6 @@ print(subprocess.run(['sh', '-c', 'echo $((6*7))'], capture_output=True, text=Tr
                 |command: &[&str]| Run::new(caller).opts(options.iter().copied()).cmd(command.iter().copied()).go();
             assert_eq!(run(&[common::PYTHON, "-c", python]).expect(0).text(), "42\n", "{options:?}");
             assert_eq!(run(&["/bin/bash", "-c", bash]).expect(0).text(), "100\nSUB\n1\n", "{options:?}");
-        }
-    });
-}
-
-#[test]
-fn package_tools_and_virtual_machines_run_under_the_default() {
-    for_each_caller(|caller| {
-        if has_program("npm") && has_program("node") {
-            let dir = common::host::idmappable_dir(caller);
-            dir.dir("dep");
-            dir.file("dep/package.json", r#"{ "name": "dep", "version": "1.0.0", "main": "i.js" }"#);
-            dir.file("dep/i.js", "module.exports = 42\n");
-            dir.file("package.json", r#"{ "name": "x", "version": "1.0.0", "dependencies": { "dep": "file:dep" } }"#);
-            let script = "npm install --offline --no-audit --no-fund >/dev/null && node -p 'require(\"dep\")'";
-            let options = ["-p", "build", "--workspace", text(dir.path())];
-            let outcome = Run::new(caller).opts(options).cmd(["/bin/bash", "-c", script]).go();
-            assert_eq!(outcome.expect(0).text(), "42\n");
-        }
-        if has_program("java") {
-            let options = ["-p", "build", "--workspace", "/usr/share", "--ro", "/etc/java-17-openjdk"];
-            let java = |options: &[&str]| Run::new(caller).opts(options.iter().copied()).cmd(["java", "-version"]).go();
-            let with = java(&options[..0]);
-            let without = java(&["--seccomp", "unconfined"]);
-            assert_eq!(with.code(), without.code(), "{with}\n{without}");
         }
     });
 }

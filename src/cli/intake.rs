@@ -15,7 +15,8 @@ pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
     let flags = flags::settings(words, cwd.as_deref())?;
     let profiles: Vec<&OsStr> = words.all("profile").collect();
     let loaded = policy::load(&profiles, flags.settings, cwd.as_deref())?;
-    let caller = Caller { env: std::env::vars_os().collect(), id };
+    let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
+    let caller = Caller { env: std::env::vars_os().collect(), profile_sha256, id };
     let resolved = policy::resolve(loaded.settings, words.operands, &caller)?;
     let files: Vec<_> = loaded.files.into_iter().chain(flags.files).collect();
     trust::check(&resolved.plan, &files)?;

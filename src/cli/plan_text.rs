@@ -83,6 +83,9 @@ fn isolation(plan: &Plan, out: &mut Text) {
     own.extend(namespaces.time.then_some("time"));
     own.extend((namespaces.network != Network::Host).then_some("network"));
     out.line("namespaces", own.join(" "));
+    if namespaces.nested > 0 {
+        out.line("nested namespaces", format!("{} of each kind", namespaces.nested));
+    }
     let network = match namespaces.network {
         Network::None => "none: only lo",
         Network::Loopback => "loopback: only lo",

@@ -4,10 +4,11 @@ use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use crate::error::{Error, Result, Step};
+use crate::layers::seccomp::builtin::{self, Group};
 use crate::plan::{Landlock, Mount, Network, PathRule, Seccomp, SeccompProfile};
 
-/// Which system calls are filtered; what is given up by it is added to the warnings.
-pub fn seccomp(settings: &SeccompSettings, warnings: &mut Vec<String>) -> Option<Seccomp> {
+/// Which system calls are filtered; what is given up by it is added to the warnings. `sha256` is that of the profile's file.
+pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut Vec<String>) -> Option<Seccomp> {
     let profile = match &settings.profile {
         Some(SeccompChoice::Unconfined) => {
             warnings.push("no system call is filtered: all of the kernel's code is within reach".into());
@@ -23,9 +24,17 @@ pub fn seccomp(settings: &SeccompSettings, warnings: &mut Vec<String>) -> Option
     warnings.extend(given_up.map(|(name, text)| format!("seccomp group {name}: {text}")));
     Some(Seccomp {
         profile,
+        sha256: sha256.unwrap_or(builtin::SHA256).to_owned(),
         allow: groups.map(|group| group.name().to_owned()).collect(),
         strict: settings.strict.unwrap_or(false),
     })
+}
+
+/// How many namespaces of each kind may be made inside: none, or with the group `nested` enough for a browser or a handful of
+/// sandboxes at a time. Each is memory of the kernel's that no other limit counts.
+pub fn nested_namespaces(seccomp: Option<&Seccomp>) -> u32 {
+    let wanted = seccomp.is_some_and(|seccomp| seccomp.allow.iter().any(|group| group == Group::Nested.name()));
+    if wanted { 64 } else { 0 }
 }
 
 /// What Landlock allows; `None` when it is off. Whether it may be missing is [`may_be_missing`]'s to say.

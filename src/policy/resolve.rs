@@ -21,6 +21,8 @@ use crate::plan::{
 pub struct Caller {
     /// The environment.
     pub env: Vec<(OsString, OsString)>,
+    /// SHA-256 of the file of the seccomp profile, where that is one, by [`super::trust::profile_sha256`].
+    pub profile_sha256: Option<String>,
     /// The name of this run.
     pub id: String,
 }
@@ -65,8 +67,15 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     };
     home_is_free(&identity.home, &view)?;
     let mut mounts = mounts(view, &settings)?;
-    let seccomp = confinement::seccomp(&settings.seccomp, &mut warnings);
+    let seccomp = confinement::seccomp(&settings.seccomp, caller.profile_sha256.as_deref(), &mut warnings);
     let landlock = confinement::landlock(&settings.landlock, network, &mut warnings)?;
+    let nested = confinement::nested_namespaces(seccomp.as_ref());
+    if nested > 0 && landlock.is_some() {
+        warnings.push(
+            "seccomp group nested: Landlock lets nobody mount anything; bubblewrap and its like need --landlock off too"
+                .into(),
+        );
+    }
     if let Some(rules) = &landlock {
         confinement::forbid_writable_programs(rules, &mut mounts)?;
         confinement::memory_programs(rules, seccomp.as_ref(), &mut warnings);
@@ -102,6 +111,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             cgroup: true,
             time: settings.time_namespace.unwrap_or(false),
             network,
+            nested,
         },
         root,
         mounts,

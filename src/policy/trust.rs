@@ -4,9 +4,13 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use super::file;
+use super::rules::SeccompChoice;
+use super::settings::Settings;
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, MountKind, Plan, SeccompProfile};
+use crate::plan::{Bytes, MountKind, Plan, SeccompProfile, hex};
 
 /// Refuses a plan that makes the host's root writable, or a directory that one of `files` (policies and environment files,
 /// absolute) or its seccomp profile lies in; and a profile that others could have written.
@@ -41,6 +45,16 @@ pub fn check(plan: &Plan, files: &[PathBuf]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// SHA-256 of the file that the settings name as seccomp profile, in hexadecimal; `None` where they name none. Fails for a
+/// file that others could have written.
+pub fn profile_sha256(settings: &Settings) -> Result<Option<String>> {
+    let Some(SeccompChoice::File(path) | SeccompChoice::Binary(path)) = &settings.seccomp.profile else {
+        return Ok(None);
+    };
+    let file = file::read(file::SECCOMP, path.0.as_path(), None)?;
+    Ok(Some(hex(&Sha256::digest(&file.bytes))))
 }
 
 fn inode(path: &Path) -> Option<(u64, u64)> {

@@ -26,6 +26,13 @@ const ETC: &[&str] = &[
     "/etc/pki/tls/cert.pem",
     "/etc/pki/tls/openssl.cnf",
     "/etc/crypto-policies",
+    // Java finds its virtual machines and security settings through symlinks to these, in Fedora and in Debian.
+    "/etc/java",
+    "/etc/java-8-openjdk",
+    "/etc/java-11-openjdk",
+    "/etc/java-17-openjdk",
+    "/etc/java-21-openjdk",
+    "/etc/java-25-openjdk",
 ];
 
 /// What the view depends on.

@@ -43,6 +43,8 @@ pub struct PreparedRoot {
     cwd: CString,
     oom_score: Option<CString>,
     clock: Option<Clock>,
+    /// How many namespaces of each kind may be made inside.
+    nested: CString,
     limits_may_fail: bool,
 }
 
@@ -91,6 +93,7 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
         cwd: place::relative(plan.command.cwd.as_path())?,
         oom_score: plan.oom_score_adj.map(|score| CString::new(score.to_string()).expect("digits hold no NUL")),
         clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
+        nested: text(plan.namespaces.nested.into()),
         limits_may_fail: plan.allow_degraded.contains(&Facility::NamespaceLimits),
     })
 }
@@ -151,7 +154,7 @@ impl PreparedRoot {
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         // Last, because a detached mount counts as a mount namespace.
-        match proc::forbid_namespaces(limits.as_fd()) {
+        match proc::limit_namespaces(limits.as_fd(), &self.nested) {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }

@@ -69,7 +69,7 @@ fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<(), Errn
     mount::attach(tree, target)
 }
 
-/// How many namespaces may be made inside: none of any kind. `user` alone already stops the unprivileged.
+/// What limits the namespaces that are made inside. Where they are forbidden, `user` alone already stops the unprivileged.
 const NAMESPACE_LIMITS: [&CStr; 8] = [
     c"max_user_namespaces",
     c"max_mnt_namespaces",
@@ -89,10 +89,10 @@ pub fn open_limits(proc: BorrowedFd<'_>) -> Applied<OwnedFd> {
     openat(proc, c"sys/user", flags, Mode::empty()).during(Step::NamespaceLimits, 0)
 }
 
-/// Child half: forbids further namespaces below this user namespace, `namespaces(7)`.
-pub fn forbid_namespaces(limits: BorrowedFd<'_>) -> Applied {
+/// Child half: allows so many namespaces of each kind in this user namespace, `namespaces(7)`.
+pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr) -> Applied {
     for (index, name) in NAMESPACE_LIMITS.iter().enumerate() {
-        write_setting(limits, name, b"0").during(Step::NamespaceLimits, index)?;
+        write_setting(limits, name, most.to_bytes()).during(Step::NamespaceLimits, index)?;
     }
     Ok(())
 }

@@ -25,6 +25,9 @@ struct Compiled {
 
 static COMPILED: &[Compiled] = &include!(concat!(env!("OUT_DIR"), "/seccomp.rs"));
 
+/// SHA-256 of the texts of all profiles and groups: two builds in which a name may mean different things differ in it.
+pub const SHA256: &str = include_str!(concat!(env!("OUT_DIR"), "/seccomp.sha256"));
+
 macro_rules! profiles {
     ($(#[$doc:meta])* $name:ident { $($(#[$text:meta])* $variant:ident = $file:literal;)+ }) => {
         $(#[$doc])*

@@ -49,6 +49,7 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
     let request = Request {
         source,
+        sha256: &wanted.sha256,
         network: plan.namespaces.network,
         groups: &groups,
         listed_programs: plan.landlock.as_ref().is_some_and(|landlock| landlock.execute.is_some()),

@@ -32,8 +32,10 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::error::{Error, Result, Step};
-use crate::plan::Network;
+use crate::plan::{Network, hex};
 use builtin::{Builtin, Group};
 use compiler::json::{MAX_BYTES, ProfileError, parse};
 use compiler::model::Profile;
@@ -65,6 +67,8 @@ impl Source<'_> {
 pub struct Request<'a> {
     /// The profile.
     pub source: Source<'a>,
+    /// SHA-256 that its file must have, in hexadecimal.
+    pub sha256: &'a str,
     /// Decides which socket families the built-in default has.
     pub network: Network,
     /// Added to the profile.
@@ -88,7 +92,7 @@ pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program,
             Ok((program, warnings))
         }
         Source::Binary(path) => {
-            let program = Program::load_binary(&read_file(path, MAX_BYTES)?).map_err(in_file(path))?;
+            let program = Program::load_binary(&read_planned(path, request.sha256)?).map_err(in_file(path))?;
             if !request.groups.is_empty() {
                 let reason = "is compiled already: no group can be added to it";
                 return Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), reason));
@@ -110,7 +114,7 @@ fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<W
             (builtin.profile(request.network, request.groups, context).map_err(wrong)?, Vec::new())
         }
         Source::File(path) | Source::Binary(path) => {
-            let (mut profile, warnings) = load(&read_file(path, MAX_BYTES)?, None, context).map_err(wrong)?;
+            let (mut profile, warnings) = load(&read_planned(path, request.sha256)?, None, context).map_err(wrong)?;
             builtin::allow(&mut profile, request.groups, context).map_err(wrong)?;
             (profile, warnings)
         }
@@ -135,6 +139,15 @@ pub fn load(
         Some(name) => Err(ProfileError::whole(format!("is an OCI profile; it has no filter {name:?}"))),
         None => compiler::oci::read_tree(&json, context),
     }
+}
+
+/// The bytes of a file that must still be what it was when the plan was made: the report names the policy by a hash of it.
+fn read_planned(path: &Path, sha256: &str) -> Result<Vec<u8>> {
+    let bytes = read_file(path, MAX_BYTES)?;
+    if hex(&Sha256::digest(&bytes)) == sha256 {
+        return Ok(bytes);
+    }
+    Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), "is not what it was when the plan was made"))
 }
 
 /// A regular file's bytes, at most so many: a profile is no pipe that never ends.
