@@ -156,9 +156,11 @@ fn what(mount: &Mount) -> String {
     let noexec = if mount.noexec { " noexec" } else { "" };
     let optional = if mount.optional { " optional" } else { "" };
     let flags = format!("{access}{noexec}{optional}");
+    // Everything else that can be written has a limit of its own.
+    let uncapped = if mount.read_only { "" } else { ": nothing caps how much is written there" };
     match &mount.kind {
-        MountKind::Bind { source } => format!("host {}, {flags}", quoted(source)),
-        MountKind::AsHost => format!("as on the host, {flags}"),
+        MountKind::Bind { source } => format!("host {}, {flags}{uncapped}", quoted(source)),
+        MountKind::AsHost => format!("as on the host, {flags}{uncapped}"),
         MountKind::Tmpfs { size_bytes, nr_inodes, mode } => {
             format!("tmpfs of {} and {nr_inodes} files, mode {mode:o}, {flags}", size(*size_bytes))
         }

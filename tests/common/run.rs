@@ -93,6 +93,14 @@ impl Run {
         self
     }
 
+    /// Starts in a cgroup of v2.
+    pub fn within(mut self, cgroup: &Path) -> Self {
+        let script = "echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"";
+        self.outer = ["sh", "-c", script, "sh"].map(OsString::from).into();
+        self.outer.push(cgroup.into());
+        self
+    }
+
     /// A shell script that prepares the process in which ours is then executed, outside.
     pub fn after_sh(self, script: &str) -> Self {
         self.via(["/bin/bash".to_owned(), "-c".to_owned(), format!("{script}\nexec \"$@\""), "bash".to_owned()])

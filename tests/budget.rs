@@ -1,0 +1,515 @@
+//! Budgets hold for the whole tree, and the report says what became of them: on cgroup v2 in the virtual machine, on v1
+//! where the host has that.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Caller, Live, Outcome, Run, TempDir, is_root, skip, unique};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// What this host's controllers are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// Where a memory budget of root's is enforced; `None` and a skip where that is nowhere.
+fn host() -> Option<Version> {
+    let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok_and(|text| text.contains("memory"));
+    match () {
+        () if !is_root() => skip("not root"),
+        () if v2 => return Some(Version::V2),
+        () if Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() => return Some(Version::V1),
+        () => skip("no cgroup has a memory controller"),
+    }
+    None
+}
+
+/// Like [`host`], for what v1 lacks.
+fn host_v2() -> Option<()> {
+    match host()? {
+        Version::V2 => Some(()),
+        Version::V1 => {
+            skip("cgroup v1 does not have it");
+            None
+        }
+    }
+}
+
+fn root() -> Run {
+    Run::new(Caller::Root)
+}
+
+fn number(outcome: &Outcome, pointer: &str) -> u64 {
+    let value = outcome.report().pointer(pointer).and_then(Value::as_u64);
+    value.unwrap_or_else(|| panic!("{pointer} is not a number: {outcome}"))
+}
+
+/// The run's cgroup, on v1 the one of that controller. It is there while the run is.
+fn cgroup_of(run: &Live, controller: &str) -> PathBuf {
+    let name = format!("stockade.{}.", run.marker());
+    let (v1, v2) = (Path::new("/sys/fs/cgroup").join(controller), PathBuf::from("/sys/fs/cgroup"));
+    let mut places = vec![if v1.join("cgroup.procs").exists() { v1 } else { v2 }];
+    while let Some(place) = places.pop() {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
+            if entry.file_name().to_string_lossy().starts_with(&name) {
+                return entry.path();
+            }
+            places.push(entry.path());
+        }
+    }
+    panic!("no cgroup {name}* with {controller}")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().to_owned()
+}
+
+const MIB: u64 = 1 << 20;
+
+// --- Memory -----------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_memory_bomb_ends_as_oom_whatever_it_is_made_of() {
+    if host().is_none() {
+        return;
+    }
+    let heap = "kept = []\nwhile True: kept.append(bytearray(1 << 20))";
+    let shared = "f = open('/dev/shm/bomb', 'wb')\nwhile True: f.write(bytes(1 << 20)); f.flush()";
+    let scratch = "f = open('/big/bomb', 'wb')\nwhile True: f.write(bytes(1 << 20)); f.flush()";
+    let memfd = "import os\nf = os.memfd_create('bomb')\nwhile True: os.write(f, bytes(1 << 20))";
+    for (name, bomb) in [("heap", heap), ("shared", shared), ("scratch", scratch), ("memfd", memfd)] {
+        let options = ["-m", "64M", "--tmpfs", "/big:size=2G", "--tmpfs", "/dev/shm:size=2G"];
+        let outcome = root().opts(options).python(bomb).go();
+        let outcome = outcome.expect(128 + libc::SIGKILL).expect_status("oom");
+        assert!(number(&outcome, "/usage/memory/oom_kills") >= 1, "{name}: {outcome}");
+        assert_eq!(number(&outcome, "/usage/memory/limit_bytes"), 64 * MIB, "{name}");
+        let peak = number(&outcome, "/usage/memory/peak_bytes");
+        assert!((32 * MIB..=64 * MIB).contains(&peak), "{name}: {peak}");
+    }
+}
+
+#[test]
+fn what_fits_the_budget_runs_and_its_peak_is_told() {
+    let Some(version) = host() else { return };
+    let python = "b = bytearray(40 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('fits')";
+    let outcome = root().opts(["-m", "96M"]).python(python).go().expect(0).expect_status("ok");
+    assert_eq!(outcome.text(), "fits\n");
+    let peak = number(&outcome, "/usage/memory/peak_bytes");
+    assert!((40 * MIB..=96 * MIB).contains(&peak), "{peak}");
+    assert_eq!(number(&outcome, "/usage/memory/oom_kills"), 0);
+    let source = if version == Version::V2 { "cgroup2" } else { "cgroup1" };
+    assert_eq!(outcome.report().pointer("/usage/memory/source").unwrap(), source);
+    assert_eq!(outcome.report().pointer("/usage/cpu/source").unwrap(), source);
+}
+
+/// A parent that lives on without its children would make a failed job look like a slow one.
+#[test]
+fn a_child_that_takes_all_memory_takes_the_tree_with_it() {
+    let Some(()) = host_v2() else { return };
+    let script = "import subprocess, sys, time\n\
+        subprocess.Popen([sys.executable, '-I', '-S', '-c', 'x = bytearray(1 << 30)'])\ntime.sleep(30)";
+    let outcome = root().opts(["-m", "64M"]).python(script).go().expect(128 + libc::SIGKILL).expect_status("oom");
+    assert!(outcome.wall < Duration::from_secs(20), "{outcome}");
+}
+
+/// An exit code of 137 alone is no proof.
+#[test]
+fn dying_of_sigkill_is_not_called_oom() {
+    if host().is_none() {
+        return;
+    }
+    root().opts(["-m", "64M"]).sh("kill -9 $$").go().expect(137).expect_status("signaled");
+    root().opts(["-m", "64M"]).sh("exit 137").go().expect(137).expect_status("nonzero");
+}
+
+#[test]
+fn a_budget_too_small_to_start_in_is_said_to_be() {
+    let Some(()) = host_v2() else { return };
+    let outcome = root().opts(["-m", "64K"]).cmd(["true"]).go();
+    assert!([125, 137].contains(&outcome.code()), "{outcome}");
+    let told = outcome.stderr.contains("memory budget") || outcome.report()["status"] == "oom";
+    assert!(told, "{outcome}");
+}
+
+// --- Processes --------------------------------------------------------------------------------------------------------------
+
+const FORK_BOMB: &str = "import os, sys, time\n\
+    n = 0\n\
+    while True:\n\
+    \x20   try:\n\
+    \x20       if os.fork() == 0: time.sleep(60)\n\
+    \x20   except BlockingIOError:\n\
+    \x20       print(n, flush=True); sys.exit(3)\n\
+    \x20   n += 1\n\
+    \x20   if n > 200: print('free'); sys.exit(0)";
+
+#[test]
+fn a_fork_bomb_is_a_line_in_the_report() {
+    let Some(version) = host() else { return };
+    let outcome = root().opts(["--pids-limit", "30"]).python(FORK_BOMB).go().expect(3).expect_status("pids_limit");
+    assert_eq!(outcome.text(), "28\n", "init, the bomb and its children");
+    assert_eq!(number(&outcome, "/usage/pids/limit"), 30);
+    assert!(number(&outcome, "/usage/pids/max_events") >= 1, "{outcome}");
+    if version == Version::V2 && outcome.report()["usage"]["pids"]["peak"] != Value::Null {
+        assert_eq!(number(&outcome, "/usage/pids/peak"), 30);
+    }
+}
+
+#[test]
+fn a_workload_that_copes_with_the_limit_ended_well() {
+    if host().is_none() {
+        return;
+    }
+    let copes = FORK_BOMB.replace("sys.exit(3)", "sys.exit(0)");
+    let outcome = root().opts(["--pids-limit", "30"]).python(&copes).go().expect(0).expect_status("ok");
+    assert!(number(&outcome, "/usage/pids/max_events") >= 1, "{outcome}");
+}
+
+// --- CPU --------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn half_a_cpu_is_half_a_cpu() {
+    if host().is_none() {
+        return;
+    }
+    let spin = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass";
+    let outcome = root().opts(["--cpus", "0.5"]).python(spin).go().expect(0);
+    let (used, wall) = (number(&outcome, "/usage/cpu/total_us"), number(&outcome, "/usage/wall_us"));
+    // One period's worth above, for the last one that was begun. Others on the machine can only take some of it away.
+    assert!(used <= wall * 525 / 1000 + 50_000, "{used} of {wall} µs");
+    assert!(number(&outcome, "/usage/cpu/throttled_periods") > 5, "it wanted more: {outcome}");
+    assert!(number(&outcome, "/usage/cpu/throttled_us") > 0);
+}
+
+#[test]
+fn weights_share_a_cpu_between_runs_on_time() {
+    let Some(version) = host() else { return };
+    let spin = |weight: &str| {
+        let options = ["--cpuset-cpus", "0", "--cpu-weight", weight];
+        root().opts(options).python("print('on', flush=True)\nwhile True: pass").spawn()
+    };
+    let (light, heavy) = (spin("100"), spin("300"));
+    let used = |run: &Live| match version {
+        Version::V2 => {
+            let stat = read(&cgroup_of(run, "cpu").join("cpu.stat"));
+            stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap().parse::<u64>().unwrap()
+        }
+        Version::V1 => read(&cgroup_of(run, "cpuacct").join("cpuacct.usage")).parse::<u64>().unwrap() / 1_000,
+    };
+    light.wait_for("on");
+    heavy.wait_for("on");
+    let before = (used(&light), used(&heavy));
+    sleep(Duration::from_secs(4));
+    let after = (used(&light), used(&heavy));
+    for run in [light, heavy] {
+        run.signal(Signal::SIGTERM);
+        run.finish();
+    }
+    let ratio = (after.1 - before.1) as f64 / (after.0 - before.0) as f64;
+    assert!((3.0 * 0.85..=3.0 * 1.15).contains(&ratio), "{ratio}: {before:?} {after:?}");
+}
+
+#[test]
+fn the_workload_runs_on_the_cpus_it_was_given() {
+    if host().is_none() {
+        return;
+    }
+    let outcome = root().opts(["--cpuset-cpus", "0"]).python("import os; print(sorted(os.sched_getaffinity(0)))").go();
+    assert_eq!(outcome.expect(0).text(), "[0]\n");
+}
+
+#[test]
+fn processor_time_of_the_whole_tree_ends_it() {
+    if host().is_none() {
+        return;
+    }
+    let script = "for i in 1 2 3; do (while :; do :; done) & done; wait";
+    let outcome = root().opts(["--cpu-time", "500ms", "--cpus", "2"]).sh(script).go();
+    let outcome = outcome.expect(124).expect_status("timeout_cpu");
+    let used = number(&outcome, "/usage/cpu/total_us");
+    assert!((500_000..3_000_000).contains(&used), "{used}");
+}
+
+// --- What is written, and what is refused ------------------------------------------------------------------------------------
+
+#[test]
+fn every_limit_is_in_the_kernel_while_the_workload_runs() {
+    let Some(version) = host() else { return };
+    let mut options = vec!["-m", "64M", "--pids-limit", "17", "--cpus", "1.5", "--cpu-weight", "50"];
+    options.extend(["--cpuset-cpus", "0", "--cpuset-mems", "0"]);
+    if version == Version::V2 {
+        options.extend(["--memory-high", "48M", "--cgroup-set", "memory.low=4M", "--cgroup-set", "memory.min=1M"]);
+    }
+    let run = root().opts(options).sh("echo on; cat >/dev/null; sleep 5").spawn();
+    run.wait_for("on");
+    let expected: &[(&str, &str, &str)] = match version {
+        Version::V2 => &[
+            ("memory", "memory.max", "67108864"),
+            ("memory", "memory.high", "50331648"),
+            ("memory", "memory.low", "4194304"),
+            ("memory", "memory.min", "1048576"),
+            ("memory", "memory.oom.group", "1"),
+            ("pids", "pids.max", "17"),
+            ("cpu", "cpu.max", "150000 100000"),
+            ("cpu", "cpu.weight", "50"),
+            ("cpuset", "cpuset.cpus", "0"),
+            ("cpuset", "cpuset.mems", "0"),
+            ("memory", "cgroup.max.descendants", "0"),
+        ],
+        Version::V1 => &[
+            ("memory", "memory.limit_in_bytes", "67108864"),
+            ("pids", "pids.max", "17"),
+            ("cpu", "cpu.cfs_quota_us", "150000"),
+            ("cpu", "cpu.cfs_period_us", "100000"),
+            ("cpu", "cpu.shares", "512"),
+            ("cpuset", "cpuset.cpus", "0"),
+            ("cpuset", "cpuset.mems", "0"),
+        ],
+    };
+    for (controller, file, value) in expected {
+        assert_eq!(read(&cgroup_of(&run, controller).join(file)), *value, "{file}");
+    }
+    let swap = cgroup_of(&run, "memory").join("memory.swap.max");
+    assert!(version == Version::V1 || !swap.exists() || read(&swap) == "0", "no swap unless asked for");
+    // The whole tree is in there, the workload's init too, and the supervisor is not.
+    let inside = read(&cgroup_of(&run, "memory").join("cgroup.procs"));
+    let inside: Vec<i32> = inside.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(!inside.contains(&run.pid()), "{inside:?}");
+    let tree: Vec<i32> = run.processes().into_iter().filter(|pid| *pid != run.pid()).collect();
+    assert!(tree.len() >= 2 && tree.iter().all(|pid| inside.contains(pid)), "{tree:?} in {inside:?}");
+    run.signal(Signal::SIGTERM);
+    let outcome = run.finish();
+    let controllers = outcome.report().pointer("/enforced/cgroup/controllers").unwrap().to_string();
+    for name in ["memory", "pids", "cpu", "cpuset"] {
+        assert!(controllers.contains(name), "{controllers}");
+    }
+}
+
+#[test]
+fn the_workload_sees_no_cgroup_but_its_own() {
+    if host().is_none() {
+        return;
+    }
+    let outcome = root().opts(["-m", "64M", "--pids-limit", "20"]).sh("cat /proc/self/cgroup; ls /sys").go();
+    assert!(!outcome.text().contains("stockade."), "the name of the cgroup is the host's: {outcome}");
+}
+
+#[test]
+fn what_the_kernel_would_not_enforce_is_refused() {
+    let Some(version) = host() else { return };
+    let mut refused: Vec<(&[&str], &[&str])> = vec![
+        (&["--cpuset-cpus", "0-99"], &["cpuset.cpus"]),
+        (&["--cpuset-cpus", "4000"], &["cpuset.cpus"]),
+        (&["--cpuset-mems", "9"], &["cpuset.mems"]),
+        (&["--cgroup-set", "memory.nonsense=1"], &["memory.nonsense"]),
+        (&["--io-max", "/dev/null:rbps=1M"], &["io"]),
+    ];
+    if version == Version::V2 {
+        refused.push((&["--cgroup-set", "memory.low=lots"], &["memory.low", "lots"]));
+        refused.push((&["--cgroup-set", "cpu.max=100 10"], &["cpu.max"]));
+        refused.push((&["--hugetlb", "2M=64M"], &["hugetlb"]));
+    }
+    for (options, expected) in refused {
+        let outcome = root().opts(options.iter().copied()).sh("echo ran").go().expect(125).expect_status("setup_error");
+        assert!(outcome.text().is_empty(), "{outcome}");
+        for text in expected {
+            assert!(outcome.stderr.contains(text), "{text}: {outcome}");
+        }
+    }
+}
+
+/// A budget that was asked for is enforced, or the run does not start; one of the defaults is left out, and that is told.
+#[test]
+fn without_a_cgroup_a_budget_is_refused_unless_it_may_lack() {
+    let outcome = Run::new(Caller::Unprivileged).opts(["-m", "64M", "--pids-limit", "9"]).sh("echo ran").go();
+    let outcome = outcome.expect(125).expect_status("setup_error");
+    for text in ["memory, pids budgets", "cannot be enforced", "--allow-degraded memory --allow-degraded pids"] {
+        assert!(outcome.stderr.contains(text), "{text}: {outcome}");
+    }
+    assert!(outcome.text().is_empty());
+    let options = ["-m", "64M", "--allow-degraded", "memory"];
+    let outcome = Run::new(Caller::Unprivileged).opts(options).sh("echo ran").go().expect(0);
+    let degraded = |outcome: &Outcome, what: &str| {
+        let list = outcome.report()["enforced"]["degraded"].as_array().unwrap().clone();
+        list.into_iter().find(|one| one["what"] == what).unwrap_or_else(|| panic!("{what} is not degraded: {outcome}"))
+    };
+    assert!(degraded(&outcome, "memory")["wanted"].as_str().unwrap().contains("64"), "{outcome}");
+    let outcome = Run::new(Caller::Unprivileged).sh("echo ran").go().expect(0);
+    for what in ["memory", "pids"] {
+        assert_eq!(degraded(&outcome, what)["got"], "unlimited");
+    }
+    assert_eq!(outcome.report().pointer("/usage/memory/limit_bytes"), Some(&Value::Null));
+}
+
+#[test]
+fn every_run_has_a_budget_where_it_costs_nothing() {
+    let Some(()) = host_v2() else { return };
+    let outcome = root().cmd(["true"]).go().expect(0);
+    assert_eq!(number(&outcome, "/usage/memory/limit_bytes"), 2 << 30);
+    assert_eq!(number(&outcome, "/usage/pids/limit"), 512);
+    let outcome = root().opts(["-p", "strict"]).cmd(["true"]).go().expect(0);
+    assert_eq!(number(&outcome, "/usage/memory/limit_bytes"), 512 * MIB);
+    assert_eq!(number(&outcome, "/usage/pids/limit"), 64);
+    let outcome = root().opts(["-m", "unlimited", "--pids-limit", "-1"]).cmd(["true"]).go().expect(0);
+    assert_eq!(outcome.report()["enforced"]["cgroup"], Value::Null);
+}
+
+#[test]
+fn a_policy_file_gives_a_budget() {
+    if host().is_none() {
+        return;
+    }
+    let dir = TempDir::new(Caller::Root);
+    let policy = dir.file("p.toml", "version = 1\n[budget]\nmemory = '48M'\npids = 12\ncpus = 0.75\n");
+    let outcome = root().opts(["-p", common::text(&policy)]).cmd(["true"]).go().expect(0);
+    assert_eq!(number(&outcome, "/usage/memory/limit_bytes"), 48 * MIB);
+    assert_eq!(number(&outcome, "/usage/pids/limit"), 12);
+    // A flag wins.
+    let outcome = root().opts(["-p", common::text(&policy), "-m", "40M"]).cmd(["true"]).go().expect(0);
+    assert_eq!(number(&outcome, "/usage/memory/limit_bytes"), 40 * MIB);
+}
+
+// --- A subtree of the user's own ------------------------------------------------------------------------------------------------
+
+/// A delegated subtree with one process in it, as an engine or a login manager leaves it.
+struct Subtree(PathBuf);
+
+impl Subtree {
+    fn new(caller: Caller) -> Self {
+        let path = Path::new("/sys/fs/cgroup").join(unique());
+        let top = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
+        fs::create_dir(&path).expect("root can make a cgroup");
+        for controller in ["+memory", "+pids", "+cpu"] {
+            fs::write(top, controller).expect("the controller can be turned on");
+        }
+        for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+            let (uid, gid) = caller.ids();
+            std::os::unix::fs::chown(path.join(file), Some(uid), Some(gid)).expect("it can be handed over");
+        }
+        Self(path)
+    }
+}
+
+impl Drop for Subtree {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let remove = || {
+            let children = fs::read_dir(&self.0).into_iter().flatten().flatten();
+            children.filter(|entry| entry.path().is_dir()).for_each(|entry| drop(fs::remove_dir(entry.path())));
+            fs::remove_dir(&self.0)
+        };
+        while remove().is_err() && Instant::now() < deadline {
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_delegated_subtree_gives_budgets_without_root() {
+    let Some(()) = host_v2() else { return };
+    let caller = Caller::Unprivileged;
+    let subtree = Subtree::new(caller);
+    for round in 0..2 {
+        let bomb = "kept = []\nwhile True: kept.append(bytearray(1 << 20))";
+        let outcome = Run::new(caller).within(&subtree.0).opts(["-m", "64M"]).python(bomb).go();
+        let outcome = outcome.expect(128 + libc::SIGKILL).expect_status("oom");
+        let path = outcome.report().pointer("/enforced/cgroup/path").unwrap().as_str().unwrap().to_owned();
+        assert!(path.starts_with(common::text(&subtree.0)), "round {round}: {path}");
+        let outcome = Run::new(caller).within(&subtree.0).opts(["--pids-limit", "30"]).python(FORK_BOMB).go();
+        outcome.expect(3).expect_status("pids_limit");
+    }
+    let left: Vec<_> = fs::read_dir(&subtree.0).unwrap().flatten().filter(|entry| entry.path().is_dir()).collect();
+    assert!(left.len() <= 1, "only the caller's own leaf: {left:?}");
+}
+
+// --- The end --------------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn what_a_killed_supervisor_left_is_collected_and_nothing_else() {
+    let Some(version) = host() else { return };
+    let sleeper = || root().opts(["-m", "64M"]).sh("echo on; sleep 60").spawn();
+    let (mut killed, alive) = (sleeper(), sleeper());
+    killed.wait_for("on");
+    alive.wait_for("on");
+    let (gone, stays) = (cgroup_of(&killed, "memory"), cgroup_of(&alive, "memory"));
+    let parent = gone.parent().unwrap();
+    let strangers: Vec<_> = ["stockade.x.1.2", "stockade.callers", "other.a.1.2.3"]
+        .iter()
+        .map(|name| parent.join(format!("{name}{}", if name.starts_with("other") { unique() } else { String::new() })))
+        .filter(|path| fs::create_dir(path).is_ok())
+        .collect();
+    killed.kill_supervisor();
+    killed.finish(); // runs `stockade gc`, and fails if a cgroup of that run is left
+    assert!(!gone.exists());
+    assert!(stays.exists(), "a living run's cgroup is not rubbish: {version:?}");
+    for path in strangers {
+        assert!(path.exists(), "{} is not provably ours", path.display());
+        fs::remove_dir(path).unwrap();
+    }
+    alive.signal(Signal::SIGTERM);
+    alive.finish();
+}
+
+#[test]
+fn a_deadline_ends_a_frozen_tree() {
+    let Some(()) = host_v2() else { return };
+    let options = ["-m", "64M", "--timeout", "2s", "--kill-after", "100ms"];
+    let run = root().opts(options).sh("echo on; sleep 60").spawn();
+    run.wait_for("on");
+    fs::write(cgroup_of(&run, "memory").join("cgroup.freeze"), "1").unwrap();
+    run.finish().expect(124).expect_status("timeout_wall");
+}
+
+#[test]
+fn usage_is_told_while_it_runs() {
+    if host().is_none() {
+        return;
+    }
+    let dir = TempDir::new(Caller::Root);
+    let lines = dir.join("lines");
+    let python = "import time\nb = bytearray(24 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n\
+        end = time.monotonic() + 1.5\nwhile time.monotonic() < end: pass";
+    let run = root().without_report().opts(["-m", "96M", "--stats", "100ms", "--report", "fd:9"]).python(python);
+    run.after_sh(&format!("exec 9>{}", lines.display())).go().expect(0);
+    let text = fs::read_to_string(&lines).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (report, samples) = lines.split_last().unwrap();
+    assert_eq!(report["status"], "ok");
+    assert!(samples.len() >= 5, "{text}");
+    let cpu = |line: &Value| line.pointer("/usage/cpu/total_us").unwrap().as_u64().unwrap();
+    assert!(samples.windows(2).all(|pair| cpu(&pair[0]) <= cpu(&pair[1])), "{text}");
+    assert!(cpu(samples.last().unwrap()) <= cpu(report) && cpu(samples.last().unwrap()) > 300_000, "{text}");
+    let memory = |line: &Value| line.pointer("/usage/memory/current_bytes").unwrap().as_u64().unwrap();
+    assert!(memory(samples.last().unwrap()) >= 24 * MIB, "{text}");
+    assert!(samples.iter().all(|line| line["schema"] != report["schema"]), "told apart by their schema");
+}
+
+/// A filler's pages are the budget's own: the scratch space is full long before the host's memory is.
+#[test]
+fn a_disk_filler_fills_its_scratch_space_alone() {
+    let filler = "import errno\nf = open('/tmp/x', 'wb')\nn = 0\ntry:\n  while True: f.write(bytes(1 << 20)); f.flush(); n += 1\n\
+        except OSError as e: print(errno.errorcode[e.errno], n)";
+    common::for_each_caller(|caller| {
+        let outcome = Run::new(caller).opts(["--tmpfs", "/tmp:size=8M"]).python(filler).go().expect(0);
+        assert_eq!(outcome.text(), "ENOSPC 8\n");
+    });
+}
+
+#[test]
+fn a_plan_marks_every_writable_bind_that_nothing_caps() {
+    let options = ["plan", "--rw", "/opt", "--ro", "/srv", "--tmpfs", "/cache", "-v", "/var:/data:rw", "--", "true"];
+    let outcome = Run::new(Caller::Unprivileged).plain().opts(options).go().expect(0);
+    let marked: Vec<_> = outcome.lines().into_iter().filter(|line| line.contains("nothing caps")).collect();
+    assert!(
+        marked.len() == 2 && marked.iter().all(|line| line.contains("/opt") || line.contains("/data")),
+        "{outcome}"
+    );
+}
