@@ -66,9 +66,11 @@ pub fn look() -> Hierarchies {
     let mut found = Hierarchies::default();
     for Membership { controllers, path } in memberships {
         let mount = mounts.iter().find(|mount| {
-            let all = controllers.iter().all(|controller| mount.options.contains(controller));
-            let real = if mount.version == 2 { is_v2(&mount.at) } else { is_v1(&mount.at) };
-            all && real && mount.version == if controllers.is_empty() { 2 } else { 1 }
+            let (version, is_real): (_, fn(&Path) -> bool) =
+                if controllers.is_empty() { (2, is_v2) } else { (1, is_v1) };
+            mount.version == version
+                && controllers.iter().all(|controller| mount.options.contains(controller))
+                && is_real(&mount.at)
         });
         let Some(mount) = mount else { continue };
         let own = below(&mount.at, &mount.root, &path);
