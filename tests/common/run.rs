@@ -350,6 +350,11 @@ impl Live {
         self.signal(Signal::SIGKILL);
     }
 
+    /// Says that the supervisor will be killed by other means.
+    pub fn expect_killed(&mut self) {
+        self.killed = true;
+    }
+
     /// Processes of the run, the supervisor and what it started.
     pub fn processes(&self) -> Vec<i32> {
         leaks::descendants(self.pid())
