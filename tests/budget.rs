@@ -583,7 +583,7 @@ fn steps_with_cgroups(options: &[&str]) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn no_fault_in_a_step_with_cgroups_leaves_anything_on_time() {
+fn no_fault_in_a_step_with_cgroups_leaves_anything() {
     if host().is_none() || !common::has_program("strace") {
         return;
     }
