@@ -480,11 +480,14 @@ struct Subtree(PathBuf);
 
 impl Subtree {
     fn new(caller: Caller) -> Self {
-        let path = Path::new("/sys/fs/cgroup").join(unique());
-        let top = Path::new("/sys/fs/cgroup/cgroup.subtree_control");
+        Self::below(Path::new("/sys/fs/cgroup"), &unique(), caller)
+    }
+
+    fn below(parent: &Path, name: &str, caller: Caller) -> Self {
+        let path = parent.join(name);
         fs::create_dir(&path).expect("root can make a cgroup");
         for controller in ["+memory", "+pids", "+cpu"] {
-            fs::write(top, controller).expect("the controller can be turned on");
+            fs::write(parent.join("cgroup.subtree_control"), controller).expect("the controller can be turned on");
         }
         for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
             let (uid, gid) = caller.ids();
@@ -498,15 +501,16 @@ impl Drop for Subtree {
     fn drop(&mut self) {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let deadline = Instant::now() + Duration::from_secs(5);
-        let remove = || {
-            let children = fs::read_dir(&self.0).into_iter().flatten().flatten();
-            children.filter(|entry| entry.path().is_dir()).for_each(|entry| drop(fs::remove_dir(entry.path())));
-            fs::remove_dir(&self.0)
-        };
-        while remove().is_err() && Instant::now() < deadline {
+        while remove_cgroups(&self.0).is_err() && Instant::now() < deadline {
             sleep(Duration::from_millis(10));
         }
     }
+}
+
+fn remove_cgroups(path: &Path) -> std::io::Result<()> {
+    let children = fs::read_dir(path).into_iter().flatten().flatten();
+    children.filter(|entry| entry.path().is_dir()).try_for_each(|entry| remove_cgroups(&entry.path()))?;
+    fs::remove_dir(path)
 }
 
 #[test]
@@ -527,6 +531,59 @@ fn a_delegated_subtree_gives_budgets_without_root() {
     }
     let left: Vec<_> = fs::read_dir(&subtree.0).unwrap().flatten().filter(|entry| entry.path().is_dir()).collect();
     assert!(left.len() <= 1, "only the caller's own leaf: {left:?}");
+}
+
+/// `systemd --user` as it runs for a session, in a subtree of its own that nobody else may manage.
+#[test]
+fn the_users_systemd_gives_budgets() {
+    let Some(()) = host_v2() else { return };
+    const SYSTEMD: &str = "/usr/lib/systemd/systemd";
+    if !Path::new(SYSTEMD).exists() {
+        return skip("systemd is not installed");
+    }
+    let caller = Caller::Unprivileged;
+    let outer = Subtree::new(Caller::Root);
+    let subtree = Subtree::below(&outer.0, &format!("user@{}.service", caller.ids().0), caller);
+    let runtime = TempDir::new(caller);
+    let home = runtime.dir("home");
+    common::set_mode(runtime.path(), 0o700);
+    // It runs only where it believes that the system was booted with it.
+    let enter = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"";
+    let mut manager = std::process::Command::new("unshare");
+    manager.args(["-m", "--propagation", "private", "sh", "-c", enter, "sh"]).arg(&subtree.0);
+    manager.args(caller.become_words()).args([SYSTEMD, "--user"]);
+    manager.env_clear().env("PATH", common::PATH).env("HOME", &home).env("XDG_RUNTIME_DIR", runtime.path());
+    manager.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut manager = common::leaks::spawn(&mut manager);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !runtime.join("systemd/private").exists() {
+        assert!(Instant::now() < deadline, "systemd has no socket: {:?}", manager.try_wait());
+        sleep(Duration::from_millis(20));
+    }
+    // Where a terminal would be: beside the manager.
+    let (uid, gid) = caller.ids();
+    let terminal = subtree.0.join("terminal.scope");
+    fs::create_dir(&terminal).unwrap();
+    for file in ["", "cgroup.procs"] {
+        std::os::unix::fs::chown(terminal.join(file), Some(uid), Some(gid)).unwrap();
+    }
+    let run = || Run::new(caller).within(&terminal).env("XDG_RUNTIME_DIR", runtime.path());
+    let bomb = "kept = []\nwhile True: kept.append(bytearray(1 << 20))";
+    let outcomes = [run().opts(["-m", "64M"]).python(bomb).go(), run().opts(["-m", "64M"]).cmd(["true"]).go()];
+    let default = run().cmd(["true"]).go();
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(manager.id() as i32), Signal::SIGKILL);
+    let _ = manager.wait();
+    common::leaks::forget(&manager);
+    let [oom, ok] = outcomes;
+    let oom = oom.expect(128 + libc::SIGKILL).expect_status("oom");
+    let path = oom.report().pointer("/enforced/cgroup/path").unwrap().as_str().unwrap().to_owned();
+    assert!(
+        path.starts_with(common::text(&subtree.0)) && path.contains("/stockade-") && path.contains(".scope/"),
+        "in a scope of systemd's: {path}"
+    );
+    ok.expect(0);
+    // For a default nobody waits for systemd.
+    assert_eq!(default.expect(0).report().pointer("/enforced/cgroup"), Some(&Value::Null));
 }
 
 // --- The end --------------------------------------------------------------------------------------------------------------------
