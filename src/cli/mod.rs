@@ -1,5 +1,6 @@
 //! The door: verbs, exit codes, and the one place where an error becomes text.
 
+mod audit;
 mod denials;
 mod doctor;
 mod flags;
@@ -9,6 +10,7 @@ mod grammar;
 mod intake;
 mod plan;
 mod plan_text;
+mod records;
 mod report_file;
 mod run;
 mod seccomp;
@@ -47,6 +49,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
         Some("doctor") => doctor::main(rest),
         Some("seccomp") => seccomp::main(rest),
         Some("gc") => gc::main(rest),
+        Some("audit") => audit::main(rest),
         Some("completions") => generate::completions(rest),
         Some("man") => generate::man(rest),
         Some("schema") => generate::schema(rest),
