@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Caller, Run, TempDir, for_each_caller, has_program, is_root, schema, text};
+use common::{Caller, Run, TempDir, for_each_caller, has_program, is_root, output, schema, text};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -26,7 +26,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 fn verify(log: &Path, options: &[&str]) -> Output {
-    Command::new(BINARY).args(["audit", "verify"]).args(options).arg(log).output().unwrap()
+    output(Command::new(BINARY).args(["audit", "verify"]).args(options).arg(log))
 }
 
 /// Verified as intact; what was said.
@@ -59,8 +59,8 @@ fn log_of(dir: &TempDir, runs: usize) -> PathBuf {
     let log = dir.join("log");
     for number in 0..runs {
         let name = format!("run-{number}");
-        let output = Command::new(BINARY).args(["run", "--audit", text(&log), "--name", &name]).output().unwrap();
-        assert_eq!(output.status.code(), Some(125));
+        let refused = output(Command::new(BINARY).args(["run", "--audit", text(&log), "--name", &name]));
+        assert_eq!(refused.status.code(), Some(125));
     }
     log
 }
@@ -239,7 +239,7 @@ fn on_a_small_disk(script: &str) -> (i32, String) {
     let mut command = Command::new("unshare");
     command.args(["-m", "--propagation", "private", "bash", "-c", &format!("{prelude}{script}")]);
     dir.dir("disk");
-    let output = command.current_dir(dir.path()).env("S", BINARY).output().unwrap();
+    let output = output(command.current_dir(dir.path()).env("S", BINARY));
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output.status.code().unwrap(), said)
 }

@@ -37,6 +37,9 @@ _stockade() {
             stockade,run)
                 cmd="stockade__subcmd__run"
                 ;;
+            stockade,top)
+                cmd="stockade__subcmd__top"
+                ;;
             *)
                 ;;
         esac
@@ -44,7 +47,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-h -V --help --version run plan doctor gc audit completions man"
+            opts="-h -V --help --version run plan doctor top gc audit completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -669,6 +672,24 @@ _stockade() {
                     return 0
                     ;;
                 --stats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__top)
+            opts="-h --interval --once --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -29,6 +29,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -s V -l version -d 'Prin
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run a command in a sandbox'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Show what a run would do, and run nothing'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Try what this host can enforce'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "top" -d 'Show running sandboxes and what they use'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove what killed supervisors left behind'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "audit" -d 'Verify an audit log'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions of a shell'
@@ -170,6 +171,10 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Prin
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -l interval -d 'The period; 1s unless told' -r
+complete -c stockade -n "__fish_stockade_using_subcommand top" -l once -d 'Look once'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -l json -d 'Print a line of JSON a period'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand gc" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand audit" -l head -d 'A head that was printed earlier: it must still be in the chain' -r
 complete -c stockade -n "__fish_stockade_using_subcommand audit" -s h -l help -d 'Print help; --help says more than -h'

@@ -79,6 +79,22 @@ pub static VERBS: &[Verb] = &[
         operand: Operand::None,
     },
     Verb {
+        name: "top",
+        about: "Show running sandboxes and what they use",
+        more: "Looks at the cgroups of every user's sandboxes, once a period, until it is stopped. CPU% is of one CPU, since the \
+               last look; at first, since the sandbox was started. A sandbox without a cgroup, because it has no budget or \
+               none could be enforced, is not shown.",
+        options: &[(
+            "Options",
+            &[
+                value("interval", "TIME", "The period; 1s unless told"),
+                switch("once", "Look once"),
+                switch("json", "Print a line of JSON a period"),
+            ],
+        )],
+        operand: Operand::None,
+    },
+    Verb {
         name: "gc",
         about: "Remove what killed supervisors left behind",
         more: "A supervisor that is killed with SIGKILL takes its sandbox with it, but leaves its cgroup. Removed is what \

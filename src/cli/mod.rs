@@ -14,6 +14,7 @@ mod records;
 mod report_file;
 mod run;
 mod seccomp;
+mod top;
 mod words;
 
 use std::ffi::OsString;
@@ -48,6 +49,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
         Some("plan") => plan::main(rest),
         Some("doctor") => doctor::main(rest),
         Some("seccomp") => seccomp::main(rest),
+        Some("top") => top::main(rest),
         Some("gc") => gc::main(rest),
         Some("audit") => audit::main(rest),
         Some("completions") => generate::completions(rest),
