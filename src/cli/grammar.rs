@@ -67,7 +67,7 @@ pub static VERBS: &[Verb] = &[
     Verb {
         name: "plan",
         about: "Show what a run would do, and run nothing",
-        more: "Takes the options of run. No report is written.",
+        more: "Takes the options of run. No report and no line of an audit log is written.",
         options: PLAN,
         operand: Operand::Command,
     },
