@@ -95,6 +95,9 @@ steps! {
     Supervise = "supervise", "supervising the run";
     Output = "output", "copying output";
     Report = "report", "writing the report";
+    Audit = "audit", "writing the audit log";
+    AuditRead = "audit_read", "reading the audit log";
+    AuditChain = "audit_chain", "verifying the audit log";
 }
 
 impl Error {

@@ -9,9 +9,11 @@
 //!   operation.
 //! - `layers`: one file per layer of confinement, each with a half that prepares and a half that applies.
 //! - `cgroup`: the budget.
+//! - [`audit`]: the log of runs, each line with the hash of the one before.
 //! - [`plan`], [`report`], [`error`]: plain data.
 //! - `sys`: system calls, and the only `unsafe`.
 
+pub mod audit;
 mod cgroup;
 pub mod cli;
 pub mod doctor;

@@ -159,6 +159,8 @@ pub struct Plan {
     pub deadlines: Deadlines,
     /// Whether denials are listened to and listed in the report.
     pub explain_denials: bool,
+    /// Whether the report has the hash of the executed file.
+    pub hash_program: bool,
     /// Facilities that may be missing on this host without the run being refused.
     pub allow_degraded: Vec<Facility>,
     /// SHA-256 of the resolved policy (every setting but the command), hexadecimal.

@@ -100,13 +100,15 @@ impl Command {
     /// The command of a plan, before anything is known about its executable.
     pub fn of(plan: &Plan) -> Self {
         let argv = plan.command.argv.clone();
-        let mut hash = Sha256::new();
-        for word in &argv {
-            hash.update(word.as_bytes());
-            hash.update([0]);
-        }
-        Self { argv_sha256: hex(&hash.finalize()), argv, cwd: plan.command.cwd.clone(), exe_sha256: None }
+        let argv_sha256 = argv_sha256(argv.iter().map(Bytes::as_bytes));
+        Self { argv_sha256, argv, cwd: plan.command.cwd.clone(), exe_sha256: None }
     }
+}
+
+/// SHA-256 over the words of a command, each followed by a NUL byte, hexadecimal.
+pub fn argv_sha256<'a>(argv: impl Iterator<Item = &'a [u8]>) -> String {
+    let hash = argv.fold(Sha256::new(), |hash, word| hash.chain_update(word).chain_update([0]));
+    hex(&hash.finalize())
 }
 
 impl Runtime {

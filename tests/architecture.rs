@@ -7,7 +7,7 @@ const STOREYS: [&[&str]; 7] = [
     &["error", "sys"],
     &["plan"],
     &["report"],
-    &["layers", "cgroup", "egress"],
+    &["layers", "cgroup", "egress", "audit"],
     &["sandbox"],
     &["policy", "oci", "doctor"],
     &["cli", "main", "bin"],

@@ -392,6 +392,8 @@ fn generated_files_are_current() {
     for (path, words) in [
         ("profiles/policy.schema.json", ["schema", "policy"]),
         ("profiles/report.schema.json", ["schema", "report"]),
+        ("profiles/audit.schema.json", ["schema", "audit"]),
+        ("profiles/top.schema.json", ["schema", "top"]),
         ("docs/completions/stockade.bash", ["completions", "bash"]),
         ("docs/completions/_stockade", ["completions", "zsh"]),
         ("docs/completions/stockade.fish", ["completions", "fish"]),

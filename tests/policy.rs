@@ -522,6 +522,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
     let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\n\
         proc = 'pids'\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
         umask = '022'\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\nexplain_denials = true\n\
+        audit = '/a'\naudit_sync = true\n\
         allow_degraded = ['cpu']\nenv = { set = { A = 'b', C = { hex = 'ff' } }, pass = ['D', 'E_*'], keep = true }\n\
         user = { name = 'a', uid = 1, gid = '2', home = '/a', map = 'host:1:2' }\ncapabilities = { add = ['KILL'], drop = ['ALL'] }\n\
         ulimits = { nofile = 1, core = '1:unlimited', cpu = { soft = 1, hard = 'unlimited', clamp = true } }\n\

@@ -16,6 +16,9 @@ _stockade() {
             ",$1")
                 cmd="stockade"
                 ;;
+            stockade,audit)
+                cmd="stockade__subcmd__audit"
+                ;;
             stockade,completions)
                 cmd="stockade__subcmd__completions"
                 ;;
@@ -34,6 +37,9 @@ _stockade() {
             stockade,run)
                 cmd="stockade__subcmd__run"
                 ;;
+            stockade,top)
+                cmd="stockade__subcmd__top"
+                ;;
             *)
                 ;;
         esac
@@ -41,12 +47,30 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-h -V --help --version run plan doctor gc completions man"
+            opts="-h -V --help --version run plan doctor top gc audit completions man"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__audit)
+            opts="-h --head --help verify"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --head)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -111,7 +135,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --stats --json --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --explain-denials --stats --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -366,6 +390,10 @@ _stockade() {
                     return 0
                     ;;
                 --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --audit)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -381,7 +409,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --explain-denials --stats --help"
+            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --explain-denials --stats --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -639,7 +667,29 @@ _stockade() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --audit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --stats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__top)
+            opts="-h --interval --once --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -29,7 +29,9 @@ complete -c stockade -n "__fish_stockade_needs_command" -s V -l version -d 'Prin
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run a command in a sandbox'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Show what a run would do, and run nothing'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Try what this host can enforce'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "top" -d 'Show running sandboxes and what they use'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove what killed supervisors left behind'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "audit" -d 'Verify an audit log'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions of a shell'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Print the manual page, or write all of them'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
@@ -86,6 +88,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l kill-after -d 
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l output-limit -d 'Most that is passed on of each output stream' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run there' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Append a line about the run to this log, also when it is refused' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
@@ -95,6 +98,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l no-init -d 'Ma
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-strict -d 'Refuse a profile with anything to warn about'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s i -l interactive -d 'Let the command read standard input'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit-sync -d 'Have that line on the disk before the end'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l explain-denials -d 'List what the command was refused, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
@@ -151,6 +155,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l kill-after -d
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l output-limit -d 'Most that is passed on of each output stream' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run there' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit -d 'Append a line about the run to this log, also when it is refused' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
@@ -160,11 +165,18 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l no-init -d 'M
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-strict -d 'Refuse a profile with anything to warn about'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s i -l interactive -d 'Let the command read standard input'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit-sync -d 'Have that line on the disk before the end'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l explain-denials -d 'List what the command was refused, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -l interval -d 'The period; 1s unless told' -r
+complete -c stockade -n "__fish_stockade_using_subcommand top" -l once -d 'Look once'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -l json -d 'Print a line of JSON a period'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand gc" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand audit" -l head -d 'A head that was printed earlier: it must still be in the chain' -r
+complete -c stockade -n "__fish_stockade_using_subcommand audit" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand completions" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand man" -s h -l help -d 'Print help; --help says more than -h'

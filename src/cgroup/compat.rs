@@ -91,9 +91,7 @@ impl Leaves {
     }
 
     fn with(&self, kind: Kind) -> Result<&One> {
-        self.leaves
-            .iter()
-            .find(|leaf| leaf.kinds.contains(&kind))
+        with(&self.leaves, kind)
             .ok_or_else(|| Error::new(Step::Cgroup, format!("{kind:?}"), "no cgroup v1 hierarchy has this controller"))
     }
 
@@ -213,37 +211,7 @@ impl Leaves {
 
     /// Fills in what the kernel counted.
     pub fn fill_in(&self, usage: &mut Usage) {
-        let source = || Some("cgroup1".to_owned());
-        if let Ok(leaf) = self.with(Kind::Cpuacct) {
-            let micros = |name: &str| leaf.dir.number(name).map(|nanos| nanos / 1_000);
-            usage.cpu.user_us = micros("cpuacct.usage_user");
-            usage.cpu.system_us = micros("cpuacct.usage_sys");
-            usage.cpu.total_us = micros("cpuacct.usage");
-            usage.cpu.source = source();
-        }
-        if let Ok(leaf) = self.with(Kind::Cpu)
-            && let Ok(text) = leaf.dir.read("cpu.stat")
-        {
-            usage.cpu.throttled_us = keyed(&text, "throttled_time").map(|nanos| nanos / 1_000);
-            usage.cpu.throttled_periods = keyed(&text, "nr_throttled");
-        }
-        if let Ok(leaf) = self.with(Kind::Memory) {
-            let control = leaf.dir.read("memory.oom_control").unwrap_or_default();
-            // No limit is a number too, next to the largest one.
-            let limit = leaf.dir.number("memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 62);
-            usage.memory.current_bytes = leaf.dir.number("memory.usage_in_bytes");
-            usage.memory.peak_bytes = leaf.dir.number("memory.max_usage_in_bytes");
-            usage.memory.limit_bytes = limit;
-            usage.memory.oom_kills = keyed(&control, "oom_kill");
-            usage.memory.max_events = leaf.dir.number("memory.failcnt");
-            usage.memory.source = source();
-        }
-        if let Ok(leaf) = self.with(Kind::Pids) {
-            usage.pids.current = leaf.dir.number("pids.current");
-            usage.pids.limit = leaf.dir.number("pids.max");
-            let events = leaf.dir.read("pids.events").unwrap_or_default();
-            usage.pids.max_events = keyed(&events, "max");
-        }
+        fill_in(&self.leaves, usage);
     }
 
     /// Removes them; what is in them is dead or dying.
@@ -254,6 +222,75 @@ impl Leaves {
             result = remove(leaf.dir.path()).and(result); // all of them, whatever becomes of one
         }
         result
+    }
+}
+
+/// The one that has this controller.
+fn with(leaves: &[One], kind: Kind) -> Option<&One> {
+    leaves.iter().find(|leaf| leaf.kinds.contains(&kind))
+}
+
+fn fill_in(leaves: &[One], usage: &mut Usage) {
+    let source = || Some("cgroup1".to_owned());
+    if let Some(leaf) = with(leaves, Kind::Cpuacct) {
+        let micros = |name: &str| leaf.dir.number(name).map(|nanos| nanos / 1_000);
+        usage.cpu.user_us = micros("cpuacct.usage_user");
+        usage.cpu.system_us = micros("cpuacct.usage_sys");
+        usage.cpu.total_us = micros("cpuacct.usage");
+        usage.cpu.source = source();
+    }
+    if let Some(leaf) = with(leaves, Kind::Cpu)
+        && let Ok(text) = leaf.dir.read("cpu.stat")
+    {
+        usage.cpu.throttled_us = keyed(&text, "throttled_time").map(|nanos| nanos / 1_000);
+        usage.cpu.throttled_periods = keyed(&text, "nr_throttled");
+    }
+    if let Some(leaf) = with(leaves, Kind::Memory) {
+        let control = leaf.dir.read("memory.oom_control").unwrap_or_default();
+        // No limit is a number too, next to the largest one.
+        let limit = leaf.dir.number("memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 62);
+        usage.memory.current_bytes = leaf.dir.number("memory.usage_in_bytes");
+        usage.memory.peak_bytes = leaf.dir.number("memory.max_usage_in_bytes");
+        usage.memory.limit_bytes = limit;
+        usage.memory.oom_kills = keyed(&control, "oom_kill");
+        usage.memory.max_events = leaf.dir.number("memory.failcnt");
+        usage.memory.source = source();
+    }
+    if let Some(leaf) = with(leaves, Kind::Pids) {
+        usage.pids.current = leaf.dir.number("pids.current");
+        usage.pids.limit = leaf.dir.number("pids.max");
+        let events = leaf.dir.read("pids.events").unwrap_or_default();
+        usage.pids.max_events = keyed(&events, "max");
+    }
+}
+
+/// The cgroups of somebody else's run, to look at.
+#[derive(Debug)]
+pub struct View(Vec<One>);
+
+impl View {
+    /// Opens one more of them, in a hierarchy with these controllers.
+    pub fn add(&mut self, controllers: &[String], path: &Path) {
+        let has = |name: &str| controllers.iter().any(|controller| controller == name);
+        let kinds = KINDS.into_iter().filter(|(_, name, _)| has(name)).map(|(kind, ..)| kind).collect();
+        if let Ok(dir) = Dir::open(path) {
+            self.0.push(One { kinds, dir });
+        }
+    }
+
+    /// Of nothing yet.
+    pub const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Their directories.
+    pub fn dirs(&self) -> impl Iterator<Item = &Dir> {
+        self.0.iter().map(|one| &one.dir)
+    }
+
+    /// Fills in what the kernel counted.
+    pub fn fill_in(&self, usage: &mut Usage) {
+        fill_in(&self.0, usage);
     }
 }
 

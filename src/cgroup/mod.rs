@@ -4,7 +4,8 @@
 //! [`prepare`] looks where a cgroup can be made ([`find`], [`place`]), makes it ([`leaf`], or [`compat`] on hosts whose
 //! controllers are in cgroup v1) and puts the budget in force ([`budget`]). What was asked for and cannot be had is an error
 //! that names it; what a default wants is had where that is cheap, and reported where it is not. The cgroup goes with the
-//! [`Group`], or by [`gc`] when its supervisor was killed.
+//! [`Group`], or by [`gc`] when its supervisor was killed. [`running`] looks at other
+//! runs' cgroups.
 
 mod budget;
 mod compat;
@@ -15,6 +16,7 @@ mod leaf;
 mod name;
 pub mod outlook;
 mod place;
+pub mod running;
 mod systemd;
 mod usage;
 

@@ -5,6 +5,10 @@
 //! as long as the name exists.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, sysconf};
 
 const PREFIX: &str = "stockade.";
 
@@ -32,10 +36,29 @@ pub fn owner(name: &str) -> Option<Owner> {
     fields.next().filter(|id| !id.is_empty()).map(|_| Owner { pid, started, namespace })
 }
 
+/// The name of the run in the name of its cgroup.
+pub fn id(name: &str) -> Option<&str> {
+    owner(name)?;
+    name.strip_prefix(PREFIX)?.rsplitn(4, '.').nth(3)
+}
+
 impl Owner {
     fn this() -> Option<Self> {
         let pid = std::process::id();
         Some(Self { pid, started: started(pid)?, namespace: namespace()? })
+    }
+
+    /// Its process id; `None` if that is another's here, in this pid namespace.
+    pub fn pid(self) -> Option<u32> {
+        (namespace() == Some(self.namespace)).then_some(self.pid)
+    }
+
+    /// How long ago it was started.
+    pub fn age(self) -> Option<Duration> {
+        let ticks = sysconf(SysconfVar::CLK_TCK).ok()??;
+        let started_ms = self.started.saturating_mul(1_000) / u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
+        let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
+        Some(now.saturating_sub(Duration::from_millis(started_ms)))
     }
 
     /// Whether it is known to be dead. Of another pid namespace's processes nothing is known.
@@ -67,7 +90,7 @@ mod tests {
     fn a_name_is_read_back_whatever_the_id() {
         for id in ["x", "a.b.1.2.3.4", "+", "A-_."] {
             let name = own(id).unwrap();
-            assert_eq!(owner(&name), Owner::this(), "{name}");
+            assert_eq!((owner(&name), super::id(&name)), (Owner::this(), Some(id)), "{name}");
             assert!(!owner(&name).unwrap().is_dead());
         }
     }

@@ -38,6 +38,8 @@ pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
         init: on(words, "no-init").map(|no_init| !no_init),
         oom_score_adj: one(words, "oom-score-adj")?,
         explain_denials: on(words, "explain-denials"),
+        audit: one(words, "audit")?,
+        audit_sync: on(words, "audit-sync"),
         allow_degraded: allow_degraded(words)?,
         ..Settings::default()
     };

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use super::grammar;
 use super::say;
+use super::top::Frame;
+use crate::audit::Line;
 use crate::error::{Error, Result, Step};
 use crate::policy::Settings;
 use crate::report::Report;
@@ -70,13 +72,15 @@ fn page(command: Command, synopsis: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// `stockade schema policy|report`: not in the help, because it is for this repository.
+/// `stockade schema policy|report|audit|top`: not in the help, because it is for this repository.
 pub fn schema(words: &[OsString]) -> Result<ExitCode> {
     let generator = || SchemaSettings::draft2020_12().into_generator();
     let mut schema = match words.first().and_then(|word| word.to_str()) {
         Some("policy") => generator().into_root_schema_for::<Settings>().to_value(),
         Some("report") => generator().into_root_schema_for::<Report>().to_value(),
-        _ => return Err(Error::new(Step::Usage, "schema", "is policy or report")),
+        Some("audit") => generator().into_root_schema_for::<Line>().to_value(),
+        Some("top") => generator().into_root_schema_for::<Frame>().to_value(),
+        _ => return Err(Error::new(Step::Usage, "schema", "is policy, report, audit or top")),
     };
     if words.first().is_some_and(|word| word == "policy") {
         without_null(&mut schema);

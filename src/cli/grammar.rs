@@ -45,6 +45,8 @@ pub enum Operand {
     Command,
     /// At most one word: its name and help.
     Word(&'static str, &'static str),
+    /// What to do, which is one of these words and comes before the options, and one word: its name and help.
+    Act(&'static [&'static str], &'static str, &'static str),
     /// One word out of these: its name and help.
     Choice(&'static str, &'static str, &'static [&'static str]),
 }
@@ -65,7 +67,7 @@ pub static VERBS: &[Verb] = &[
     Verb {
         name: "plan",
         about: "Show what a run would do, and run nothing",
-        more: "Takes the options of run. No report is written.",
+        more: "Takes the options of run. No report and no line of an audit log is written.",
         options: PLAN,
         operand: Operand::Command,
     },
@@ -77,6 +79,22 @@ pub static VERBS: &[Verb] = &[
         operand: Operand::None,
     },
     Verb {
+        name: "top",
+        about: "Show running sandboxes and what they use",
+        more: "Looks at the cgroups of every user's sandboxes, once a period, until it is stopped. CPU% is of one CPU, since the \
+               last look; at first, since the sandbox was started. A sandbox without a cgroup, because it has no budget or \
+               none could be enforced, is not shown.",
+        options: &[(
+            "Options",
+            &[
+                value("interval", "TIME", "The period; 1s unless told"),
+                switch("once", "Look once"),
+                switch("json", "Print a line of JSON a period"),
+            ],
+        )],
+        operand: Operand::None,
+    },
+    Verb {
         name: "gc",
         about: "Remove what killed supervisors left behind",
         more: "A supervisor that is killed with SIGKILL takes its sandbox with it, but leaves its cgroup. Removed is what \
@@ -84,6 +102,17 @@ pub static VERBS: &[Verb] = &[
                is dead. Prints what was removed. Exits with 1 when something could not be.",
         options: &[],
         operand: Operand::None,
+    },
+    Verb {
+        name: "audit",
+        about: "Verify an audit log",
+        more: "Follows the chain of the log that `run --audit FILE` appends to. Exits with 0 and says what it holds when it is \
+               intact; with 1, and the number of the first line that breaks it, when it is not.",
+        options: &[(
+            "Options",
+            &[value("head", "SHA256", "A head that was printed earlier: it must still be in the chain")],
+        )],
+        operand: Operand::Act(&["verify"], "FILE", "The log"),
     },
     Verb {
         name: "completions",
@@ -248,6 +277,8 @@ const PLAN: &[(&str, &[Flag])] = &[
             switch("tty", "Give the command a terminal of its own").short('t'),
             value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
             value("report", "FILE|fd:N", "Write the report of the run there"),
+            value("audit", "FILE", "Append a line about the run to this log, also when it is refused"),
+            switch("audit-sync", "Have that line on the disk before the end"),
             switch("explain-denials", "List what the command was refused, by which rule, and what would allow it"),
             value("stats", "TIME", "Write a line of JSON about what is used there too, once in this time"),
         ],
@@ -313,6 +344,15 @@ impl Verb {
                     .num_args(0..)
                     .trailing_var_arg(true),
             ),
+            Operand::Act(known, name, help) => command
+                .arg(
+                    Arg::new("action")
+                        .value_name("ACTION")
+                        .help("What to do")
+                        .value_parser(known.to_vec())
+                        .required(true),
+                )
+                .arg(Arg::new("operand").value_name(name).help(help).value_hint(ValueHint::FilePath).required(true)),
             Operand::Word(name, help) => command.arg(Arg::new("operand").value_name(name).help(help)),
             Operand::Choice(name, help, known) => {
                 command.arg(Arg::new("operand").value_name(name).help(help).value_parser(known.to_vec()).required(true))
@@ -334,8 +374,11 @@ impl Verb {
     /// How it is typed, in one line.
     pub fn usage(&self) -> String {
         let options = if self.options.is_empty() { "" } else { " [OPTIONS]" };
+        if let Operand::Act(known, name, _) = self.operand {
+            return format!("stockade {} {}{options} {name}", self.name, known.join("|"));
+        }
         let operand = match self.operand {
-            Operand::None => String::new(),
+            Operand::None | Operand::Act(..) => String::new(),
             Operand::Command => " [--] COMMAND [ARG]...".into(),
             Operand::Word(name, _) => format!(" [{name}]"),
             Operand::Choice(_, _, known) => format!(" {}", known.join("|")),

@@ -6,20 +6,37 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use super::flags;
 use super::words::Words;
 use crate::error::{Error, Result, Step};
-use crate::policy::{self, Caller, Resolved, trust};
+use crate::policy::value::HostPath;
+use crate::policy::{self, Caller, Loaded, Resolved, trust};
 
 /// The plan of these words, read in this process's directory and environment.
 pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
+    resolve(words, id, load(words)?)
+}
+
+/// The policy of these words.
+pub fn load(words: &Words<'_>) -> Result<Loaded> {
     // Needed only where a path is relative, and then its absence is an error that says so.
     let cwd = std::env::current_dir().ok();
     let flags = flags::settings(words, cwd.as_deref())?;
     let profiles: Vec<&OsStr> = words.all("profile").collect();
-    let loaded = policy::load(&profiles, flags.settings, cwd.as_deref())?;
+    let mut loaded = policy::load(&profiles, flags.settings, cwd.as_deref())?;
+    loaded.files.extend(flags.files);
+    if let Some(HostPath(path)) = &loaded.settings.audit {
+        // As named, and as it really is, if it is there.
+        let path = path.as_path();
+        let named = path.to_path_buf();
+        loaded.files.extend(path.canonicalize().into_iter().chain([named]));
+    }
+    Ok(loaded)
+}
+
+/// The plan of words and their policy.
+pub fn resolve(words: &Words<'_>, id: String, loaded: Loaded) -> Result<Resolved> {
     let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
     let caller = Caller { env: std::env::vars_os().collect(), profile_sha256, id };
     let resolved = policy::resolve(loaded.settings, words.operands, &caller)?;
-    let files: Vec<_> = loaded.files.into_iter().chain(flags.files).collect();
-    trust::check(&resolved.plan, &files)?;
+    trust::check(&resolved.plan, &loaded.files)?;
     Ok(resolved)
 }
 

@@ -1,5 +1,6 @@
 //! The door: verbs, exit codes, and the one place where an error becomes text.
 
+mod audit;
 mod denials;
 mod doctor;
 mod flags;
@@ -9,9 +10,11 @@ mod grammar;
 mod intake;
 mod plan;
 mod plan_text;
+mod records;
 mod report_file;
 mod run;
 mod seccomp;
+mod top;
 mod words;
 
 use std::ffi::OsString;
@@ -46,7 +49,9 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
         Some("plan") => plan::main(rest),
         Some("doctor") => doctor::main(rest),
         Some("seccomp") => seccomp::main(rest),
+        Some("top") => top::main(rest),
         Some("gc") => gc::main(rest),
+        Some("audit") => audit::main(rest),
         Some("completions") => generate::completions(rest),
         Some("man") => generate::man(rest),
         Some("schema") => generate::schema(rest),

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
 use super::words::Words;
 use super::{denials, grammar, intake, tell, warn};
@@ -21,13 +22,18 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
     if let Some(help) = words.help {
         return super::say(&verb.help(help));
     }
-    // Before anything else is looked at: a run whose report cannot be written does not start.
-    let mut file = words.one("report").map(ReportFile::open).transpose()?;
+    // Before anything else is looked at: a run that cannot be recorded does not start.
+    let (mut records, writable) = Records::open(&words);
     let id = intake::id(&words);
-    let stats = stats(&words, file.as_mut());
+    let stats = stats(&words, records.report.as_mut());
     let known_id = id.clone().unwrap_or_default();
-    match readable.and(id).and_then(|id| Ok((intake::plan(&words, id)?, stats?))) {
-        Err(error) => Err(refuse(file, &known_id, started, error)),
+    let ready = writable.and(readable).and(id).and_then(|id| {
+        let loaded = intake::load(&words)?;
+        records.open_audit_of(&loaded.settings)?;
+        Ok((intake::resolve(&words, id, loaded)?, stats?))
+    });
+    match ready {
+        Err(error) => Err(refuse(records, &known_id, started, &error)),
         Ok((resolved, stats)) => {
             for warning in &resolved.warnings {
                 warn(warning);
@@ -39,7 +45,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
                     sandbox::run(&resolved.plan, Some(Sampler { period, sink }), warn_of_all)
                 }
             };
-            finish(&report, file)
+            finish(report, records)
         }
     }
 }
@@ -64,30 +70,32 @@ fn stats(words: &Words<'_>, file: Option<&mut ReportFile>) -> Result<Option<(Dur
     Ok(Some((Duration::from_micros(period.get()), file.stream()?)))
 }
 
-/// Writes the report of a run that never came to be, and hands the error on.
-fn refuse(file: Option<ReportFile>, id: &str, started: SystemTime, error: Error) -> Error {
-    let Some(file) = file else { return error };
-    match file.write(&Report::not_started(id, None, started, &error)) {
-        Ok(()) => error,
-        // The first error is the one to tell; the second is added to it.
-        Err(second) => Error { hint: Some(format!("also: {second}")), ..error },
+/// Records a run that never came to be, and hands the error on.
+fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) -> Error {
+    let mut report = Report::not_started(id, None, started, error);
+    let written = records.write(&mut report);
+    let mut error = error.clone();
+    error.hint = report.error.and_then(|record| record.hint); // with what became of the log
+    if let Err(second) = written {
+        error.hint = Some(and_also(error.hint, &second));
     }
+    error
 }
 
-/// Writes the report and turns it into an exit code.
-fn finish(report: &Report, file: Option<ReportFile>) -> Result<ExitCode> {
+/// Records the run and turns its report into an exit code.
+fn finish(mut report: Report, records: Records<'_>) -> Result<ExitCode> {
     if report.status == Status::SeccompKilled {
-        tell(&denials::of_the_killed(report));
+        tell(&denials::of_the_killed(&report));
     }
-    if let Some(table) = denials::table(report) {
+    if let Some(table) = denials::table(&report) {
         tell(&table);
     }
-    let written = file.map_or(Ok(()), |file| file.write(report));
+    let written = records.write(&mut report);
     match (&report.error, written) {
         (Some(record), written) => {
             let mut error = Error::from(record);
             if let Err(second) = written {
-                error.hint = Some(format!("{}also: {second}", error.hint.map(|hint| hint + "; ").unwrap_or_default()));
+                error.hint = Some(and_also(error.hint, &second));
             }
             super::complain(&error);
             Ok(ExitCode::from(report.exit_code))

@@ -34,6 +34,13 @@ impl<'a> Words<'a> {
         let mut read = Self::default();
         let mut first_error = Ok(());
         let mut rest = words;
+        if let Operand::Act(known, ..) = verb.operand {
+            match words.split_first() {
+                Some((word, after)) if known.iter().any(|name| word == name) => rest = after,
+                Some((word, _)) if word.as_bytes().starts_with(b"-") => first_error = Err(no_action(verb, known)),
+                _ => return (read, Err(no_action(verb, known))),
+            }
+        }
         while let Some((word, after)) = rest.split_first() {
             let text = word.as_bytes();
             if text == b"--" {
@@ -103,7 +110,7 @@ impl<'a> Words<'a> {
         let most = match verb.operand {
             Operand::Command => return Ok(()),
             Operand::None => 0,
-            Operand::Word(..) | Operand::Choice(..) => 1,
+            Operand::Act(..) | Operand::Word(..) | Operand::Choice(..) => 1,
         };
         if let Some(word) = self.operands.get(most) {
             return Err(Error::new(Step::Usage, shown(word), "is one word too many").hint(see(verb)));
@@ -147,6 +154,10 @@ fn next<'a>(rest: &mut &'a [OsString]) -> Option<&'a OsStr> {
 
 fn see(verb: &Verb) -> String {
     format!("see `stockade {} --help`", verb.name)
+}
+
+fn no_action(verb: &Verb, known: &[&str]) -> Error {
+    Error::new(Step::Usage, "ACTION", format!("is missing: one of {}", known.join(", "))).hint(see(verb))
 }
 
 fn wrong(verb: &Verb, flag: &Flag, reason: &str) -> Error {

@@ -2,9 +2,10 @@
 //! descriptors, signals, environment.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
 
@@ -163,6 +164,14 @@ impl PreparedProcess {
         self.candidates.iter().position(|candidate| exists(candidate)).ok_or(Errno::ENOENT).during(Step::Exec, 0)
     }
 
+    /// Child half: a path to that candidate, which has no side effect whatever it is, and when it was last changed.
+    pub fn open(&self, found: usize) -> nix::Result<(OwnedFd, u64)> {
+        let candidate = self.candidates.get(found).ok_or(Errno::ENOENT)?;
+        let file = nix::fcntl::open(candidate.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let changed_ns = changed_ns(&nix::sys::stat::fstat(&file)?);
+        Ok((file, changed_ns))
+    }
+
     /// Child half: executes the first candidate that can be executed, of those from `found` on. Returns only with a failure.
     pub fn exec(&self, found: usize) -> Applied<std::convert::Infallible> {
         let mut failed = (Step::Interpreter, Errno::ENOENT); // it is there, so what is missing is what its first line names
@@ -186,6 +195,11 @@ impl PreparedProcess {
             _ => None,
         }
     }
+}
+
+/// When a file's contents or attributes were last changed, by the kernel's clock, which nobody can set back.
+pub fn changed_ns(stat: &nix::sys::stat::FileStat) -> u64 {
+    (stat.st_ctime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as u64)
 }
 
 fn exists(path: &std::ffi::CStr) -> bool {

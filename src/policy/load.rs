@@ -101,6 +101,9 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     if let Some(path) = &mut settings.workspace {
         path.anchor(base).map_err(fail("workspace"))?;
     }
+    if let Some(path) = &mut settings.audit {
+        path.anchor(base).map_err(fail("audit"))?;
+    }
     if let Some(profile) = &mut settings.seccomp.profile {
         profile.anchor(base).map_err(fail("seccomp.profile"))?;
     }

@@ -45,6 +45,8 @@ impl Settings {
             deadlines,
             stdio,
             explain_denials,
+            audit,
+            audit_sync,
             allow_degraded,
         } = self;
         mounts.retain(|mount| over.mounts.iter().all(|above| above.destination != mount.destination));
@@ -80,6 +82,8 @@ impl Settings {
             deadlines: deadlines.overlaid_with(over.deadlines),
             stdio: stdio.overlaid_with(over.stdio),
             explain_denials: over.explain_denials.or(explain_denials),
+            audit: over.audit.or(audit),
+            audit_sync: over.audit_sync.or(audit_sync),
             allow_degraded: joined(allow_degraded, over.allow_degraded),
         }
     }

@@ -145,6 +145,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             kill_after_us: settings.deadlines.kill_after.map_or(2_000_000, |time| time.get()),
         },
         explain_denials: settings.explain_denials.unwrap_or(false),
+        hash_program: false,
         identity,
         allow_degraded,
         policy_sha256: String::new(),
@@ -153,6 +154,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     plan.policy_sha256 = policy_hash(&plan)?;
     plan.command.argv = argv;
     plan.id.clone_from(&caller.id);
+    plan.hash_program = settings.audit.is_some(); // after the hash: being recorded does not change what is allowed
     Ok(Resolved { plan, warnings })
 }
 

@@ -103,6 +103,10 @@ pub struct Settings {
     pub stdio: StdioSettings,
     /// Whether the report lists what the workload was refused.
     pub explain_denials: Option<bool>,
+    /// File to which a line about the run is appended, also when it is refused; made when it is not there.
+    pub audit: Option<HostPath>,
+    /// Whether that line is on the disk before `stockade` exits.
+    pub audit_sync: Option<bool>,
     /// Protections that may be missing on this host without the run being refused. Adds.
     #[serde(default)]
     pub allow_degraded: Vec<Facility>,

@@ -12,8 +12,8 @@ use super::settings::Settings;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, MountKind, Plan, SeccompProfile, hex};
 
-/// Refuses a plan that makes the host's root writable, or a directory that one of `files` (policies and environment files,
-/// absolute) or its seccomp profile lies in; and a profile that others could have written.
+/// Refuses a plan that makes the host's root writable, or a directory that one of `files` (policies, environment files and
+/// the audit log, absolute) or its seccomp profile lies in; and a profile that others could have written.
 ///
 /// Directories are compared by device and inode, so that symlinks and bind mounts do not hide that they are the same. A
 /// source that does not exist is left to the mounting, which knows whether it may be missing.
@@ -40,7 +40,7 @@ pub fn check(plan: &Plan, files: &[PathBuf]) -> Result<()> {
             );
         }
         if guarded.contains(&found) {
-            let reason = "is writable inside, and a policy, environment or seccomp file of this run is in it";
+            let reason = "is writable inside, and a policy, environment, seccomp or audit file of this run is in it";
             return Err(refused(source, reason).hint("move that file elsewhere, or bind the directory read-only"));
         }
     }

@@ -47,20 +47,20 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
     process::set_dumpable(false).during(Step::Fork, 0)?;
     if !prepared.init {
-        return become_workload(prepared, &root, terminal.as_ref(), &mut None);
+        return become_workload(prepared, &root, terminal.as_ref(), ends, &mut None);
     }
     process::block_signals().during(Step::Fork, 1)?;
     let (mut failure, mut listener) = (None, None); // pid 1 sees what the workload leaves in them: it is its memory
     let (workload, pidfd) = match stack {
         // The listener is made in the table of both, and leaves the workload's when that executes its program.
         Some(mut stack) => spawn_sharing(&mut stack, prepared.explain_denials, || {
-            let Err(error) = become_workload(prepared, &root, terminal.as_ref(), &mut listener);
+            let Err(error) = become_workload(prepared, &root, terminal.as_ref(), ends, &mut listener);
             failure = Some(error);
             125
         })
         .during(Step::Fork, 2)?,
         None => match clone3(0, None).during(Step::Fork, 2)? {
-            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref(), &mut listener),
+            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref(), ends, &mut listener),
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
         },
     };
@@ -82,6 +82,7 @@ fn become_workload(
     prepared: &Prepared,
     root: &BuiltRoot,
     terminal: Option<&OwnedFd>,
+    ends: &ChildEnds,
     listener: &mut Option<OwnedFd>,
 ) -> Applied<Infallible> {
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
@@ -93,6 +94,11 @@ fn become_workload(
     prepared.process.settle()?;
     verify(prepared)?;
     let program = prepared.process.find()?;
+    if prepared.hash_program {
+        // Best effort: what cannot be handed over is not executable either, or has no hash in the report.
+        let _ =
+            prepared.process.open(program).and_then(|(file, changed_ns)| ends.send_program(file.as_fd(), changed_ns));
+    }
     if let Some(seccomp) = &prepared.seccomp {
         *listener = seccomp.apply()?;
     }

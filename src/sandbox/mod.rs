@@ -36,6 +36,7 @@ mod init;
 mod outcome;
 mod output;
 mod prepare;
+mod program;
 mod supervise;
 mod sync;
 mod terminal;
@@ -233,6 +234,11 @@ fn conclude(
         None => outcome.error.clone(),
     };
     let mut report = outcome::finished(plan, begun, outcome, findings, error.as_ref());
+    if let (Some(command), Some(program)) =
+        (&mut report.command, outcome.program.as_ref().filter(|_| outcome.executed_at.is_some()))
+    {
+        command.exe_sha256 = program.sha256();
+    }
     if let Some(denials) = kept.denials {
         report.denials_unheard = Some(denials.unheard());
         report.denials = Some(denials.into_listed());

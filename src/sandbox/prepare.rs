@@ -42,6 +42,8 @@ pub struct Prepared {
     pub init: bool,
     /// Whether pid 1 hands over what listens to refused calls.
     pub explain_denials: bool,
+    /// Whether the supervisor gets to see what is executed.
+    pub hash_program: bool,
     /// The size of its own terminal, if it gets one.
     pub terminal: Option<Size>,
     /// What its standard streams become.
@@ -111,6 +113,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         network: plan.namespaces.network,
         init: plan.init,
         explain_denials: plan.explain_denials,
+        hash_program: plan.hash_program,
         terminal,
         streams,
     };

@@ -15,6 +15,7 @@ use super::cpu;
 use super::denials::Denials;
 use super::output::{Pump, Pumps};
 use super::prepare::Kept;
+use super::program::Program;
 use super::sync::{Exited, Message, ParentEnds};
 use super::terminal::{RawMode, follow_size};
 use crate::cgroup::Group;
@@ -61,6 +62,8 @@ pub struct Outcome {
     pub missing: Vec<Missing>,
     /// What init saw of the scratch tmpfs.
     pub scratch: Option<Exited>,
+    /// What it executed.
+    pub program: Option<Program>,
     /// What the tree used, as far as it was waited for.
     pub rusage: Option<libc::rusage>,
     /// Whether the kernel bounds the CPU time of each process.
@@ -308,6 +311,9 @@ impl<'a> Supervisor<'a> {
                     if let Some(denials) = &mut self.denials {
                         denials.listen(listener);
                     }
+                }
+                Ok(Some(Message::Program(file, changed_ns))) => {
+                    self.outcome.program.get_or_insert(Program { file, changed_ns });
                 }
                 Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
                 Ok(Some(Message::Exited(exited))) => {

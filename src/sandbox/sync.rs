@@ -49,6 +49,8 @@ pub enum Message {
     Started(OwnedFd),
     /// Where its refused calls are heard of.
     Listener(OwnedFd),
+    /// What the workload executes, and when that was last changed.
+    Program(OwnedFd, u64),
     /// The workload has ended, and waits as a zombie.
     Exited(Exited),
 }
@@ -69,6 +71,7 @@ const STARTED: u32 = 2;
 const EXITED: u32 = 3;
 const MISSING: u32 = 4;
 const LISTENER: u32 = 5;
+const PROGRAM: u32 = 6;
 const MESSAGE_LENGTH: usize = 24;
 const FAILURE_LENGTH: usize = 8;
 
@@ -90,6 +93,7 @@ fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
         TERMINAL => fd.map(Message::Terminal),
         STARTED => fd.map(Message::Started),
         LISTENER => fd.map(Message::Listener),
+        PROGRAM => fd.map(|file| Message::Program(file, long(8))),
         MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
         EXITED => {
             Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
@@ -172,6 +176,11 @@ impl ChildEnds {
     /// Hands over what listens to the workload's refused calls.
     pub fn send_listener(&self, listener: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(LISTENER, 0, 0, 0), Some(listener))
+    }
+
+    /// Hands over what the workload is about to execute.
+    pub fn send_program(&self, file: BorrowedFd<'_>, changed_ns: u64) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(PROGRAM, 0, changed_ns, 0), Some(file))
     }
 
     /// The socket, which is all that init keeps of the two.

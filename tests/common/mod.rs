@@ -13,7 +13,7 @@ pub mod schema;
 pub mod terminal;
 
 pub use python::attack;
-pub use run::{Live, Outcome, Run, outside, python_outside};
+pub use run::{Live, Outcome, Run, output, outside, python_outside};
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{PermissionsExt as _, chown};

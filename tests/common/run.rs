@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -490,13 +490,18 @@ pub fn outside<S: AsRef<OsStr>>(caller: Caller, words: impl IntoIterator<Item = 
     let words: Vec<_> = words.into_iter().collect();
     let mut command = caller.command(words[0].as_ref());
     command.args(&words[1..]).env_clear().env("PATH", PATH).current_dir("/").stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = leaks::spawn(&mut command);
-    let pid = child.id();
-    let output = child.wait_with_output().expect("a command runs outside");
-    leaks::forget_pid(pid);
+    let output = output(&mut command);
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)), text)
+}
+
+/// Runs a command of the test's own to its end.
+pub fn output(command: &mut Command) -> Output {
+    let child = leaks::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let pid = child.id();
+    let output = child.wait_with_output().expect("it can be waited for");
+    leaks::forget_pid(pid);
+    output
 }
 
 /// A Python program outside of any sandbox.

@@ -77,6 +77,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                     "uint32" => value.as_u64().is_none_or(|number| u32::try_from(number).is_ok()),
                     "int32" => value.as_i64().is_none_or(|number| i32::try_from(number).is_ok()),
                     "uint64" | "uint" | "int64" => !value.is_f64(),
+                    "double" => true,
                     "date-time" => value.as_str().is_none_or(is_date_time),
                     other => panic!("{at}: format {other} is not known to this check"),
                 };

@@ -1,0 +1,137 @@
+//! What a line of the log says: of one run, in less than a kilobyte, and without a word that somebody else wrote.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Step;
+use crate::report::{Report, Status};
+
+/// The value of [`Line::schema`].
+pub const SCHEMA: &str = "stockade/audit/v1";
+
+/// Most characters of a name that is no valid one.
+const MAX_ID: usize = 64;
+
+/// One line of the audit log. Every name carries its unit; `null` means not known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "AuditLine")]
+pub struct Line {
+    /// Always [`SCHEMA`]; first in the line.
+    pub schema: String,
+    /// Wall-clock time at which the run began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// Wall-clock time at which it was over, RFC 3339 in UTC.
+    pub finished_at: String,
+    /// Name of the sandbox.
+    pub id: String,
+    /// User who asked for it: the real user id of the supervisor.
+    pub uid: u32,
+    /// SHA-256 over the words of the command, each followed by a NUL byte, hexadecimal; `null` when there were none.
+    pub argv_sha256: Option<String>,
+    /// SHA-256 of the executed file, hexadecimal (of a script, not its interpreter); `null` when nothing was executed, or it
+    /// could not be read, or has changed since.
+    pub exe_sha256: Option<String>,
+    /// SHA-256 of the resolved policy, hexadecimal; `null` when there was none.
+    pub policy_sha256: Option<String>,
+    /// How it ended; `setup_error` when it was refused.
+    pub status: Status,
+    /// The exit code of `stockade run`.
+    pub exit_code: u8,
+    /// Number of the signal that ended the workload.
+    pub signal: Option<i32>,
+    /// Whether a deadline ended it.
+    pub timed_out: bool,
+    /// What went wrong, when it was refused or could not be supervised.
+    pub error: Option<ErrorCode>,
+    /// What was used.
+    pub usage: Totals,
+    /// What was printed; `null` when the streams were passed through uncounted.
+    pub output: Option<Printed>,
+    /// How often something was denied; `null` when nobody was listening.
+    pub denials: Option<u64>,
+    /// Version of stockade.
+    pub version: String,
+    /// Bytes between the last whole line and this one, newlines included: what is left of lines whose writers died.
+    pub torn_bytes: u64,
+    /// SHA-256 of everything from the beginning of the last whole line up to this one, newlines included, hexadecimal;
+    /// `null` at the beginning of the file.
+    pub prev_sha256: Option<String>,
+}
+
+/// An error without its words, which may be anybody's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorCode {
+    /// Where in the sequence.
+    pub step: Step,
+    /// The kernel's error number, when it said no.
+    pub errno: Option<i32>,
+}
+
+/// What was used by the whole tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs)]
+pub struct Totals {
+    pub wall_us: Option<u64>,
+    pub cpu_us: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub oom_kills: Option<u64>,
+    pub pids_peak: Option<u64>,
+    pub io_read_bytes: Option<u64>,
+    pub io_write_bytes: Option<u64>,
+}
+
+/// What was printed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs)]
+pub struct Printed {
+    pub stdout_bytes: u64,
+    pub stderr_bytes: u64,
+}
+
+impl Line {
+    /// The line of a run, which does not follow any other yet.
+    pub fn of(report: &Report) -> Self {
+        let (usage, command) = (&report.usage, report.command.as_ref());
+        Self {
+            schema: SCHEMA.to_owned(),
+            started_at: report.started_at.clone(),
+            finished_at: report.finished_at.clone(),
+            id: report.id.chars().take(MAX_ID).collect(),
+            uid: nix::unistd::getuid().as_raw(),
+            argv_sha256: command.map(|command| command.argv_sha256.clone()),
+            exe_sha256: command.and_then(|command| command.exe_sha256.clone()),
+            policy_sha256: report.policy_sha256.clone(),
+            status: report.status,
+            exit_code: report.exit_code,
+            signal: report.signal,
+            timed_out: matches!(report.status, Status::TimeoutWall | Status::TimeoutCpu | Status::TimeoutIdle),
+            error: report.error.as_ref().map(|error| ErrorCode { step: error.step, errno: error.errno }),
+            usage: Totals {
+                wall_us: usage.wall_us,
+                cpu_us: usage.cpu.total_us,
+                memory_peak_bytes: usage.memory.peak_bytes,
+                oom_kills: usage.memory.oom_kills,
+                pids_peak: usage.pids.peak,
+                io_read_bytes: usage.io.read_bytes,
+                io_write_bytes: usage.io.write_bytes,
+            },
+            output: report
+                .output
+                .as_ref()
+                .map(|output| Printed { stdout_bytes: output.stdout.bytes, stderr_bytes: output.stderr.bytes }),
+            denials: report
+                .denials
+                .as_ref()
+                .map(|denials| denials.iter().fold(0, |sum: u64, denial| sum.saturating_add(denial.count))),
+            version: report.runtime.version.clone(),
+            torn_bytes: 0,
+            prev_sha256: None,
+        }
+    }
+
+    /// Reads a line with its newline; `None` if it is not a whole one.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let json = bytes.strip_suffix(b"\n")?;
+        serde_json::from_slice(json).ok().filter(|line: &Self| line.schema == SCHEMA)
+    }
+}

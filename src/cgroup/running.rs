@@ -1,0 +1,138 @@
+//! The sandboxes that run now, by their cgroups: for `stockade top`.
+//!
+//! A cgroup's name says which supervisor made it, and a name can be anybody's: what it says is shown, and acted upon by nobody.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::compat::View;
+use super::files::Dir;
+use super::{find, name, usage};
+use crate::report::Usage;
+
+/// How deep below the top of a hierarchy is looked.
+const MOST_LEVELS: u32 = 16;
+
+/// Most that is read of a supervisor's command line.
+const MOST_COMMAND: u64 = 64 << 10;
+
+/// What there is.
+#[derive(Debug)]
+pub struct Found {
+    /// The sandboxes that have a cgroup, by name.
+    pub sandboxes: Vec<Running>,
+    /// Which others there may be, that cannot be seen.
+    pub unseen: Option<&'static str>,
+}
+
+/// A sandbox.
+#[derive(Debug)]
+pub struct Running {
+    /// Its name.
+    pub id: String,
+    /// Process id of its supervisor; `None` when that is in another pid namespace, or not who it claims to be.
+    pub pid: Option<u32>,
+    /// How long ago the supervisor was started.
+    pub age: Option<Duration>,
+    /// Its cgroup; on hosts with cgroup v1, one of them.
+    pub path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    V2(Dir),
+    V1(View),
+}
+
+/// Looks through all hierarchies, as far as they can be seen from here.
+pub fn look() -> Found {
+    let hierarchies = find::look();
+    let mut sandboxes = Vec::new();
+    if let Some(v2) = &hierarchies.v2 {
+        below(&v2.mount, MOST_LEVELS, &mut |path| {
+            if let Ok(dir) = Dir::open(path) {
+                sandboxes.extend(Running::of(path, || Kind::V2(dir)));
+            }
+        });
+    }
+    for v1 in &hierarchies.v1 {
+        below(&v1.mount, MOST_LEVELS, &mut |path| {
+            // The name is the same in every hierarchy.
+            let known = |one: &Running| one.path.file_name() == path.file_name();
+            if !sandboxes.iter().any(known) {
+                sandboxes.extend(Running::of(path, || Kind::V1(View::empty())));
+            }
+            if let Some(Running { kind: Kind::V1(view), .. }) = sandboxes.iter_mut().find(|one| known(one)) {
+                view.add(&v1.controllers, path);
+            }
+        });
+    }
+    sandboxes.sort_by(|one, other| (&one.id, &one.path).cmp(&(&other.id, &other.path)));
+    let unseen = match (&hierarchies.v2, hierarchies.v1.is_empty()) {
+        (None, true) => Some("no cgroup file system is mounted here: sandboxes have no cgroup, and cannot be seen"),
+        (_, false) => Some(
+            "this host has cgroup v1: only sandboxes that root gave a budget have a cgroup, and others cannot be seen",
+        ),
+        (Some(_), true) => None,
+    };
+    Found { sandboxes, unseen }
+}
+
+/// Every cgroup below `path` with a name that we give.
+fn below(path: &Path, levels: u32, found: &mut dyn FnMut(&Path)) {
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name().to_str().and_then(name::owner).is_some() {
+            found(&entry.path());
+        } else if levels > 0 {
+            below(&entry.path(), levels - 1, found);
+        }
+    }
+}
+
+impl Running {
+    /// `None` if its supervisor is dead: then `stockade gc` removes it.
+    fn of(path: &Path, kind: impl FnOnce() -> Kind) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let (id, owner) = (name::id(name)?.to_owned(), name::owner(name)?);
+        if owner.is_dead() {
+            return None;
+        }
+        let uid = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.uid());
+        let pid = owner.pid().filter(|pid| uid(Path::new(&format!("/proc/{pid}"))) == uid(path));
+        Some(Self { id, pid, age: owner.age(), path: path.to_owned(), kind: kind() })
+    }
+
+    /// What it used so far.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        let first = match &self.kind {
+            Kind::V2(dir) => {
+                usage::fill_in(dir, &mut usage);
+                Some(dir)
+            }
+            Kind::V1(view) => {
+                view.fill_in(&mut usage);
+                view.dirs().next()
+            }
+        };
+        // Without the controller that counts them.
+        let listed = || Some(first?.read("cgroup.procs").ok()?.lines().count() as u64);
+        usage.pids.current = usage.pids.current.or_else(listed);
+        usage
+    }
+
+    /// The words of its supervisor's command line.
+    pub fn words(&self) -> Option<Vec<Vec<u8>>> {
+        let mut text = Vec::new();
+        File::open(format!("/proc/{}/cmdline", self.pid?)).ok()?.take(MOST_COMMAND).read_to_end(&mut text).ok()?;
+        let text = text.strip_suffix(b"\0").unwrap_or(&text);
+        (!text.is_empty()).then(|| text.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
+    }
+}

@@ -1,0 +1,40 @@
+//! `stockade audit verify`: follows the chain of an audit log.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use crate::audit::{Chain, verify};
+use crate::error::{Error, Result, Step, printable};
+use crate::plan::unhex;
+
+/// Says what the log holds, or where it breaks: then the exit code is 1.
+pub fn main(words: &[OsString]) -> Result<ExitCode> {
+    let Some(words) = super::read("audit", words)? else { return Ok(ExitCode::SUCCESS) };
+    let head = words.one("head").map(|word| {
+        let text = word.to_str().filter(|text| unhex(text).is_some_and(|hash| hash.len() == 32));
+        text.ok_or_else(|| Error::new(Step::Usage, "--head", "is not a SHA-256 in hexadecimal"))
+    });
+    let Some(file) = words.operands.first() else {
+        return Err(Error::new(Step::Usage, "FILE", "is missing: the log to verify"));
+    };
+    match verify(file, head.transpose()?) {
+        Ok(chain) => super::say(&summary(&chain)),
+        Err(error) if error.step == Step::AuditChain => {
+            super::complain(&error);
+            Ok(ExitCode::from(1))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn summary(chain: &Chain) -> String {
+    let Chain { runs, torn, first, last, head } = chain;
+    let (Some(first), Some(last), Some(head)) = (first, last, head) else { return "intact: no run yet\n".to_owned() };
+    let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    let mut text = format!("intact: {runs}, from {} to {}\nhead: {head}\n", printable(first), printable(last));
+    for line in torn {
+        let _ = writeln!(text, "torn: line {line}, which the line after it accounts for");
+    }
+    text
+}

@@ -1,0 +1,77 @@
+//! What is written about a run, also about one that never came to be: its report, and its line in the audit log.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::report_file::ReportFile;
+use super::words::Words;
+use crate::audit::{Line, Log};
+use crate::error::{Error, Result, Step};
+use crate::policy::Settings;
+use crate::policy::value::HostPath;
+use crate::report::{ErrorRecord, Report, Status, argv_sha256};
+
+/// Places that are known to be writable before the run starts.
+#[derive(Debug)]
+pub struct Records<'a> {
+    /// Where the report goes.
+    pub report: Option<ReportFile>,
+    audit: Option<Log>,
+    /// The command, which a refused run's report may not know.
+    argv: &'a [OsString],
+}
+
+impl<'a> Records<'a> {
+    /// Opens what the words name. When one cannot be had the other is there too, to record just that.
+    pub fn open(words: &Words<'a>) -> (Self, Result<()>) {
+        let mut records = Self { report: None, audit: None, argv: words.operands };
+        let report = words.one("report").map(ReportFile::open).transpose().map(|file| records.report = file);
+        let sync = words.on("audit-sync");
+        let audit = words.one("audit").map(|path| Log::open(path, sync)).transpose().map(|log| records.audit = log);
+        (records, report.and(audit))
+    }
+
+    /// Opens the audit log that a policy names, if no word did.
+    pub fn open_audit_of(&mut self, settings: &Settings) -> Result<()> {
+        let sync = settings.audit_sync == Some(true);
+        if sync && settings.audit.is_none() {
+            let reason = "there is no audit log to have on the disk";
+            return Err(Error::new(Step::Plan, "audit_sync", reason).hint("--audit FILE names one"));
+        }
+        if let (None, Some(HostPath(path))) = (&self.audit, &settings.audit) {
+            self.audit = Some(Log::open(path.as_path().as_os_str(), sync)?);
+        } else if let Some(log) = &mut self.audit {
+            log.set_sync(sync);
+        }
+        Ok(())
+    }
+
+    /// Appends to the log, and then writes the report, which knows whether that went well: a run that is not on record is
+    /// a failed one.
+    pub fn write(self, report: &mut Report) -> Result<()> {
+        let mut line = Line::of(report);
+        if line.argv_sha256.is_none() && !self.argv.is_empty() {
+            line.argv_sha256 = Some(argv_sha256(self.argv.iter().map(|word| word.as_bytes())));
+        }
+        if let Some(Err(error)) = self.audit.map(|log| log.append(line)) {
+            blame(report, &error);
+        }
+        self.report.map_or(Ok(()), |file| file.write(report))
+    }
+}
+
+/// The first error is the one to tell; the second is added to it.
+fn blame(report: &mut Report, error: &Error) {
+    match &mut report.error {
+        Some(first) => first.hint = Some(and_also(first.hint.take(), error)),
+        None => {
+            (report.status, report.exit_code) = (Status::InternalError, error.exit_code());
+            report.error = Some(ErrorRecord::from(error));
+        }
+    }
+}
+
+/// A hint with a second error in it.
+pub fn and_also(hint: Option<String>, second: &Error) -> String {
+    format!("{}also: {second}", hint.map(|hint| hint + "; ").unwrap_or_default())
+}

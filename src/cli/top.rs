@@ -1,0 +1,258 @@
+//! `stockade top`: running sandboxes and what they use, as a table or as lines of JSON, once a period.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::grammar;
+use super::words::Words;
+use crate::cgroup::running::{Running, look};
+use crate::error::{Error, Result, Step, printable};
+use crate::plan::Bytes;
+use crate::policy::value::{Deadline, Value as _};
+use crate::report::timestamp;
+use crate::sys::terminal;
+
+/// The value of [`Frame::schema`].
+const SCHEMA: &str = "stockade/top/v1";
+
+/// One look: a line of `--json`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Top")]
+pub struct Frame {
+    /// Always [`SCHEMA`].
+    schema: String,
+    /// When, RFC 3339 in UTC.
+    taken_at: String,
+    /// The sandboxes that have a cgroup, by name.
+    sandboxes: Vec<Row>,
+    /// Which others there may be that cannot be seen; `null` when there is nothing to say.
+    unseen: Option<String>,
+}
+
+/// A sandbox. `null` means not known, or not limited.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Row {
+    /// Its name.
+    id: String,
+    /// Process id of its supervisor.
+    pid: Option<u32>,
+    /// Time since that was started.
+    age_us: Option<u64>,
+    /// CPU time in percent of one CPU, since the last look; at first, since its start.
+    cpu_percent: Option<f64>,
+    /// CPU time so far.
+    cpu_us: Option<u64>,
+    /// Memory in use.
+    memory_bytes: Option<u64>,
+    /// Most that it may use.
+    memory_limit_bytes: Option<u64>,
+    /// Processes and threads.
+    pids: Option<u64>,
+    /// Most of those.
+    pids_limit: Option<u64>,
+    /// Its cgroup.
+    cgroup: String,
+    /// The command that it runs, as it was asked for.
+    command: Option<Vec<Bytes>>,
+}
+
+/// Looks until somebody stops it, or has seen enough.
+pub fn main(words: &[OsString]) -> Result<ExitCode> {
+    let Some(words) = super::read("top", words)? else { return Ok(ExitCode::SUCCESS) };
+    let period = match words.one("interval") {
+        None => Duration::from_secs(1),
+        Some(word) => {
+            let period = Deadline::parse(word.as_bytes());
+            Duration::from_micros(period.map_err(|reason| Error::new(Step::Usage, "--interval", reason))?.get())
+        }
+    };
+    let (once, json) = (words.on("once"), words.on("json"));
+    let in_place = !once && !json && std::io::stdout().is_terminal();
+    let mut before = Before::default();
+    for number in 0.. {
+        let frame = before.take_frame();
+        let text = match (json, in_place) {
+            (true, _) => serde_json::to_string(&frame).unwrap_or_default() + "\n",
+            (false, true) => on_screen(&frame, number == 0),
+            (false, false) => frame.lines().join("\n") + if once { "\n" } else { "\n\n" },
+        };
+        if !print(&text)? || once {
+            break;
+        }
+        std::thread::sleep(period);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether somebody still reads it.
+fn print(text: &str) -> Result<bool> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
+            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            Err(Error::errno(Step::Output, "standard output", errno))
+        }
+    }
+}
+
+/// CPU time of each cgroup at the last look, and when that was.
+#[derive(Debug, Default)]
+struct Before(HashMap<PathBuf, (u64, Instant)>);
+
+impl Before {
+    fn take_frame(&mut self) -> Frame {
+        let found = look();
+        let mut now = HashMap::new();
+        let sandboxes = found.sandboxes.iter().map(|one| self.row(one, &mut now)).collect();
+        self.0 = now;
+        Frame {
+            schema: SCHEMA.to_owned(),
+            taken_at: timestamp(SystemTime::now()),
+            sandboxes,
+            unseen: found.unseen.map(str::to_owned),
+        }
+    }
+
+    fn row(&self, one: &Running, now: &mut HashMap<PathBuf, (u64, Instant)>) -> Row {
+        let usage = one.usage();
+        let cpu_us = usage.cpu.total_us;
+        let taken = Instant::now();
+        let (used_us, within) = match (cpu_us, self.0.get(&one.path)) {
+            (Some(cpu_us), Some((before, at))) => (cpu_us.saturating_sub(*before), Some(taken - *at)),
+            (cpu_us, _) => (cpu_us.unwrap_or(0), one.age),
+        };
+        if let Some(cpu_us) = cpu_us {
+            now.insert(one.path.clone(), (cpu_us, taken));
+        }
+        let percent = |within: Duration| (used_us as f64 / within.as_micros().max(1) as f64 * 1000.0).round() / 10.0;
+        Row {
+            id: one.id.clone(),
+            pid: one.pid,
+            age_us: one.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
+            cpu_percent: cpu_us.and(within).map(percent),
+            cpu_us,
+            memory_bytes: usage.memory.current_bytes,
+            memory_limit_bytes: usage.memory.limit_bytes,
+            pids: usage.pids.current,
+            pids_limit: usage.pids.limit,
+            cgroup: one.path.display().to_string(),
+            command: one.words().map(command),
+        }
+    }
+}
+
+/// What is run, of the words that run it; all of them when they are not those of `stockade run`.
+fn command(words: Vec<Vec<u8>>) -> Vec<Bytes> {
+    let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
+    let operands = match (words.get(1).is_some_and(|word| word == "run"), grammar::verb("run")) {
+        (true, Some(verb)) => Words::read(verb, &words[2..]).0.operands,
+        _ => &[],
+    };
+    let words = if operands.is_empty() { &words } else { operands };
+    words.iter().map(Bytes::from).collect()
+}
+
+impl Frame {
+    fn lines(&self) -> Vec<String> {
+        let head = ["ID", "PID", "AGE", "CPU%", "MEMORY", "LIMIT", "PIDS", "COMMAND"].map(str::to_owned);
+        let rows: Vec<[String; 8]> = std::iter::once(head).chain(self.sandboxes.iter().map(Row::cells)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: [usize; 8] = std::array::from_fn(width);
+        let of_row = |row: &[String; 8]| {
+            let [id, numbers @ .., command] = row;
+            let mut line = format!("{id:<width$}", width = widths[0]);
+            for (cell, width) in numbers.iter().zip(&widths[1..]) {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+            format!("{line}  {command}")
+        };
+        let mut lines = match self.sandboxes.is_empty() {
+            true => vec!["no sandbox with a cgroup is running".to_owned()],
+            false => rows.iter().map(of_row).collect(),
+        };
+        lines.extend(self.unseen.clone());
+        lines
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [String; 8] {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let words = |words: &Vec<Bytes>| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        [
+            printable(&self.id),
+            or_dash(self.pid.map(|pid| pid.to_string())),
+            or_dash(self.age_us.map(age)),
+            or_dash(self.cpu_percent.map(|percent| format!("{percent:.1}"))),
+            or_dash(self.memory_bytes.map(size)),
+            or_dash(self.memory_limit_bytes.map(size)),
+            or_dash(self.pids.map(|count| count.to_string())),
+            or_dash(self.command.as_ref().map(words)),
+        ]
+    }
+}
+
+fn age(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    let units = ["B", "K", "M", "G", "T", "P", "E"];
+    let exponent = bytes.checked_ilog2().map_or(0, |bits| bits as usize / 10);
+    match exponent {
+        0 => format!("{bytes}B"),
+        _ => format!("{:.1}{}", bytes as f64 / (1u64 << (10 * exponent)) as f64, units[exponent]),
+    }
+}
+
+/// Over what was there: as many lines as fit, each as long as fits, what is left of the old ones erased.
+fn on_screen(frame: &Frame, first: bool) -> String {
+    let size = terminal::size(std::io::stdout()).unwrap_or(terminal::Size { rows: 24, columns: 80 });
+    let (rows, columns) = (usize::from(size.rows).max(2), usize::from(size.columns).max(1));
+    let mut text = if first { "\x1b[2J\x1b[H".to_owned() } else { "\x1b[H".to_owned() };
+    for line in frame.lines().iter().take(rows - 1) {
+        text.extend(line.chars().take(columns));
+        text.push_str("\x1b[K\n");
+    }
+    text + "\x1b[J"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_for_people() {
+        assert_eq!([0, 1023, 1024, 64 << 20, u64::MAX].map(size), ["0B", "1023B", "1.0K", "64.0M", "16.0E"]);
+        let ages = [0, 59, 61, 3600, 90_061].map(|seconds| age(seconds * 1_000_000));
+        assert_eq!(ages, ["0s", "59s", "1m01s", "1h00m", "1d01h"]);
+    }
+
+    #[test]
+    fn the_command_is_what_follows_the_options() {
+        let of = |line: &str| {
+            let words = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            command(words).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("stockade run -m 1G --name x -- sleep 5"), "sleep 5");
+        assert_eq!(of("/usr/bin/stockade run -it sh -c --"), "sh -c --");
+        assert_eq!(of("my-program run"), "my-program run");
+        assert_eq!(of("my-program"), "my-program");
+    }
+}
