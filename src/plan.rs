@@ -141,8 +141,10 @@ pub struct Plan {
     pub hostname: Option<Bytes>,
     /// Path and port rules on top of what the mounts allow; `None` leaves Landlock out.
     pub landlock: Option<Landlock>,
-    /// Which system calls the workload may make; `None` filters none.
+    /// Which system calls the workload may make; `None` filters none but what `guards` refuse.
     pub seccomp: Option<Seccomp>,
+    /// Names of sets of calls that are refused whatever the profile says, because they lead past another layer.
+    pub guards: Vec<String>,
     /// Capabilities the workload keeps inside its user namespace; empty by default.
     pub capabilities: Vec<Capability>,
     /// Resource limits of `setrlimit(2)`.

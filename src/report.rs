@@ -439,10 +439,12 @@ pub struct Enforced {
 /// A seccomp filter in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Seccomp {
-    /// Name or file of the profile.
+    /// Name or file of the profile; `unconfined` where only guards are in force.
     pub profile: String,
     /// SHA-256 of the compiled program, hexadecimal.
     pub sha256: String,
+    /// What is refused whatever the profile says, because it leads past another layer.
+    pub guards: Vec<String>,
 }
 
 /// A cgroup in force.

@@ -98,6 +98,9 @@ fn isolation(plan: &Plan, out: &mut Text) {
     out.line("denials", if plan.explain_denials { "listed" } else { "not listened to" });
     out.line("pid 1", if plan.init { "init" } else { "the command" });
     out.line("seccomp", plan.seccomp.as_ref().map_or("none".into(), seccomp));
+    if !plan.guards.is_empty() {
+        out.line("guards", plan.guards.join(" "));
+    }
     out.line("landlock", plan.landlock.as_ref().map_or("none".into(), landlock));
     let degraded: Vec<&str> = plan.allow_degraded.iter().map(|facility| facility.name()).collect();
     out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });

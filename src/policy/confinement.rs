@@ -4,8 +4,8 @@ use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use crate::error::{Error, Result, Step};
-use crate::layers::seccomp::builtin::{self, Group};
-use crate::plan::{Landlock, Mount, Network, PathRule, Seccomp, SeccompProfile};
+use crate::layers::seccomp::builtin::{self, Builtin, Group, Guard};
+use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Seccomp, SeccompProfile};
 
 /// Which system calls are filtered; what is given up by it is added to the warnings. `sha256` is that of the profile's file.
 pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut Vec<String>) -> Option<Seccomp> {
@@ -66,14 +66,28 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
     Ok(Some(rules))
 }
 
-/// Says so where a program made in memory could be executed past the list of what may be.
-pub fn memory_programs(landlock: &Landlock, seccomp: Option<&Seccomp>, warnings: &mut Vec<String>) {
-    let filtered = seccomp.is_some_and(|seccomp| !matches!(seccomp.profile, SeccompProfile::Binary(_)));
-    if landlock.execute.is_some() && !filtered {
-        warnings.push(
-            "what may be executed is listed, but only a seccomp profile can refuse programs made in memory".into(),
-        );
+/// What is refused whatever the profile says.
+pub fn guards(
+    settings: &SeccompSettings,
+    landlock: Option<&Landlock>,
+    network: Network,
+    mounts: &[Mount],
+) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    let listed = |ports: &Option<Vec<u16>>| ports.is_some() && network != Network::None;
+    if let Some(landlock) = landlock {
+        guards.extend(landlock.execute.is_some().then_some(Guard::MemoryPrograms));
+        guards.extend((listed(&landlock.connect_tcp) || listed(&landlock.bind_tcp)).then_some(Guard::Tcp));
     }
+    let asked_for = settings.allow.iter().any(|group| group.0 == Group::SetuidBits);
+    // These two refuse them themselves.
+    let refused = match &settings.profile {
+        Some(SeccompChoice::Builtin(profile)) => matches!(profile, Builtin::Default | Builtin::Strict),
+        chosen => chosen.is_none(),
+    };
+    let outlive = |mount: &Mount| matches!(mount.kind, MountKind::Bind { .. } | MountKind::AsHost) && !mount.read_only;
+    guards.extend((!asked_for && !refused && mounts.iter().any(outlive)).then_some(Guard::SetId));
+    guards
 }
 
 /// Whether a run does with as much Landlock as the kernel has.

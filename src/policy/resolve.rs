@@ -78,8 +78,8 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     }
     if let Some(rules) = &landlock {
         confinement::forbid_writable_programs(rules, &mut mounts)?;
-        confinement::memory_programs(rules, seccomp.as_ref(), &mut warnings);
     }
+    let guards = confinement::guards(&settings.seccomp, landlock.as_ref(), network, &mounts);
 
     let cwd = match (&settings.cwd, &settings.workspace, &root) {
         (Some(SandboxPath(path)), ..) => path.clone(),
@@ -123,6 +123,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         readonly_paths: shown(&settings.readonly_paths),
         hostname: Some(Bytes::from(&hostname)),
         seccomp,
+        guards: guards.into_iter().map(|guard| guard.name().to_owned()).collect(),
         landlock,
         capabilities: capabilities(&settings),
         rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),

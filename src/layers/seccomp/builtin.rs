@@ -86,6 +86,18 @@ profiles! {
     }
 }
 
+profiles! {
+    /// Calls that are refused whatever a profile says, because they lead past another layer.
+    Guard {
+        /// Programs in memory, where what may be executed is listed.
+        MemoryPrograms = "memory-programs";
+        /// Files with set-id bits, where files outlive the sandbox.
+        SetId = "set-id";
+        /// TCP that Landlock does not see, where ports are listed.
+        Tcp = "tcp";
+    }
+}
+
 impl Group {
     /// What is given up by adding it, where that is more than the calls themselves.
     pub const fn warning(self) -> Option<&'static str> {
@@ -97,6 +109,9 @@ impl Group {
             Self::Splice => {
                 Some("splice is the way to write to read-only files through several kernel bugs of recent years")
             }
+            Self::SetuidBits => Some(
+                "files with set-id bits in a writable bind are programs of their owner's on the host, for everybody there",
+            ),
             _ => None,
         }
     }
@@ -145,12 +160,19 @@ impl Builtin {
     }
 }
 
-/// Refuses files in memory that could be executed, whatever a profile says: where what may be executed is listed, they would
-/// be the way past the list.
-pub fn refuse_memory_programs(profile: &mut Profile, context: &Context) -> Result<(), ProfileError> {
-    let rules = include_bytes!("../../../profiles/seccomp/memory-programs.json");
-    profile.prefer(read_group(rules, "memory-programs", context)?);
+/// Refuses what guards refuse, whatever a profile says.
+pub fn refuse(profile: &mut Profile, guards: &[Guard], context: &Context) -> Result<(), ProfileError> {
+    for guard in guards {
+        profile.prefer(read_group(guard.json().as_bytes(), guard.name(), context)?);
+    }
     Ok(())
+}
+
+/// A program of guards alone, to stand beside that of a profile or of none.
+pub fn guarding(guards: &[Guard], context: &Context) -> Result<Program, ProfileError> {
+    let (mut profile, _) = read(br#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#, context)?;
+    refuse(&mut profile, guards, context)?;
+    Program::compile(&profile)
 }
 
 /// Adds groups to any profile.

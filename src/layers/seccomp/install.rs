@@ -10,17 +10,20 @@ use crate::plan::{Plan, SeccompProfile};
 use crate::report;
 use crate::sys;
 
-use super::builtin::{Builtin, Group};
+use super::builtin::{self, Builtin, Group, Guard};
 use super::compiler::bpf::Instruction;
 use super::compiler::names::Arch;
 use super::compiler::oci::Context;
 use super::listen::Judge;
+use super::program::Program;
 use super::{Request, Source};
 
 /// A filter in the kernel's own types, ready to be installed.
 #[derive(Debug)]
 pub struct PreparedSeccomp {
-    filter: Vec<libc::sock_filter>,
+    /// What is refused beside the profile, or where there is none.
+    guard: Option<Vec<libc::sock_filter>>,
+    filter: Option<Vec<libc::sock_filter>>,
     flags: u32,
     listens: bool,
     record: report::Seccomp,
@@ -33,8 +36,10 @@ const WAIT_KILLABLE_RECV: u32 = 1 << 5;
 
 /// Parent half: reads and compiles the plan's profile, if it has one; with who is to be asked about refused calls.
 pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
-    let Some(wanted) = &plan.seccomp else { return Ok((None, None)) };
     let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("there is no such {what}"));
+    let guards = plan.guards.iter().map(|name| name.parse::<Guard>().map_err(|()| unknown(name, "guard")));
+    let guards = guards.collect::<Result<Vec<_>>>()?;
+    let Some(wanted) = &plan.seccomp else { return Ok((guards_alone(plan, &guards)?, None)) };
     let (source, name) = match &wanted.profile {
         SeccompProfile::Builtin(name) => {
             (Source::Builtin(name.parse::<Builtin>().map_err(|()| unknown(name, "built-in profile"))?), name.clone())
@@ -47,12 +52,14 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
     let capabilities: Vec<&str> = plan.capabilities.iter().map(|capability| capability.name()).collect();
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
+    // Only what is in the listener's own program is heard of.
+    let inside = plan.explain_denials && !matches!(source, Source::Binary(_));
     let request = Request {
         source,
         sha256: &wanted.sha256,
         network: plan.namespaces.network,
         groups: &groups,
-        listed_programs: plan.landlock.as_ref().is_some_and(|landlock| landlock.execute.is_some()),
+        guards: if inside { &guards } else { &[] },
         strict: wanted.strict,
     };
     let (program, warnings) = super::prepare(&request, &context)?;
@@ -61,33 +68,65 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
             .hint("SCMP_ACT_NOTIFY needs a supervisor that answers; choose another action"));
     }
     let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
-    let own = |filter: &[Instruction]| {
-        filter.iter().map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect()
-    };
+    let beside = if inside { None } else { guard(&guards)? };
     let judge = match plan.explain_denials {
         true => Some(Judge::new(program.clone(), &request, &context)?),
         false => None,
     };
     let prepared = PreparedSeccomp {
-        filter: judge.as_ref().map_or_else(|| own(&program.instructions), Judge::listening),
+        guard: beside.map(|guard| own(&guard.instructions)),
+        filter: Some(judge.as_ref().map_or_else(|| own(&program.instructions), Judge::listening)),
         flags,
         listens: judge.is_some(),
         warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
-        record: report::Seccomp { profile: name, sha256 },
+        record: report::Seccomp { profile: name, sha256, guards: plan.guards.clone() },
     };
     Ok((Some(prepared), judge))
+}
+
+/// The filter of a run without a profile.
+fn guards_alone(plan: &Plan, guards: &[Guard]) -> Result<Option<PreparedSeccomp>> {
+    Ok(guard(guards)?.map(|program| PreparedSeccomp {
+        guard: Some(own(&program.instructions)),
+        filter: None,
+        flags: 0,
+        listens: false,
+        warnings: Vec::new(),
+        record: report::Seccomp {
+            profile: "unconfined".to_owned(),
+            sha256: program.sha256.into_owned(),
+            guards: plan.guards.clone(),
+        },
+    }))
+}
+
+fn guard(guards: &[Guard]) -> Result<Option<Program>> {
+    if guards.is_empty() {
+        return Ok(None);
+    }
+    let context = Context { arch: Arch::NATIVE, kernel: (5, 0), capabilities: &[], strict: true };
+    let wrong = |error| Error::new(Step::SeccompProfile, "guards", format!("{error}"));
+    builtin::guarding(guards, &context).map(Some).map_err(wrong)
+}
+
+fn own(filter: &[Instruction]) -> Vec<libc::sock_filter> {
+    filter.iter().map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect()
 }
 
 impl PreparedSeccomp {
     /// Child half, the last thing before execve: what follows must be allowed by the profile. Returns the listener, if there
     /// is to be one.
     pub fn apply(&self) -> Applied<Option<OwnedFd>> {
+        if let Some(guard) = &self.guard {
+            sys::seccomp::set_filter(guard, 0).during(Step::Seccomp, 0)?;
+        }
+        let Some(filter) = &self.filter else { return Ok(None) };
         if !self.listens {
-            sys::seccomp::set_filter(&self.filter, self.flags).during(Step::Seccomp, 0)?;
+            sys::seccomp::set_filter(filter, self.flags).during(Step::Seccomp, 0)?;
             return Ok(None);
         }
-        let listener = match sys::seccomp::set_filter_with_listener(&self.filter, self.flags | WAIT_KILLABLE_RECV) {
-            Err(Errno::EINVAL) => sys::seccomp::set_filter_with_listener(&self.filter, self.flags),
+        let listener = match sys::seccomp::set_filter_with_listener(filter, self.flags | WAIT_KILLABLE_RECV) {
+            Err(Errno::EINVAL) => sys::seccomp::set_filter_with_listener(filter, self.flags),
             result => result,
         };
         listener.during(Step::Seccomp, 0).map(Some)

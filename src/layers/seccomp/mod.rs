@@ -36,7 +36,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result, Step};
 use crate::plan::{Network, hex};
-use builtin::{Builtin, Group};
+use builtin::{Builtin, Group, Guard};
 use compiler::json::{MAX_BYTES, ProfileError, parse};
 use compiler::model::Profile;
 use compiler::oci::{Context, Warning};
@@ -73,8 +73,8 @@ pub struct Request<'a> {
     pub network: Network,
     /// Added to the profile.
     pub groups: &'a [Group],
-    /// Refuse files in memory that could be executed, because what may be executed is listed.
-    pub listed_programs: bool,
+    /// Refused whatever the profile says; not in a program that came compiled.
+    pub guards: &'a [Guard],
     /// Refuse profiles with anything to warn about.
     pub strict: bool,
 }
@@ -82,7 +82,7 @@ pub struct Request<'a> {
 /// The program for a run, and what there is to warn about.
 pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program, Vec<Warning>)> {
     match request.source {
-        Source::Builtin(builtin) if !request.listed_programs => {
+        Source::Builtin(builtin) if request.guards.is_empty() => {
             let program = builtin.program(request.network, request.groups, context);
             program.map(|program| (program, Vec::new())).map_err(|error| named(builtin.name(), error))
         }
@@ -119,9 +119,7 @@ fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<W
             (profile, warnings)
         }
     };
-    if request.listed_programs {
-        builtin::refuse_memory_programs(&mut profile, context).map_err(wrong)?;
-    }
+    builtin::refuse(&mut profile, request.guards, context).map_err(wrong)?;
     Ok((profile, warnings))
 }
 
