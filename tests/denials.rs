@@ -61,7 +61,7 @@ fn nobody_listens_unless_asked() {
         assert!(outcome.report()["denials"].is_null() && outcome.report()["denials_unheard"].is_null());
         let nothing = explained(caller, &[], "pass").expect(0);
         assert_eq!(nothing.report()["denials"], serde_json::json!([]));
-        assert!(nothing.stderr.contains("nothing was denied"), "{nothing}");
+        assert!(nothing.stderr.contains("nothing was seen to be denied"), "{nothing}");
         let unfiltered = explained(caller, &["--seccomp", "unconfined"], "pass").expect(0);
         assert_eq!(unfiltered.report()["denials"], serde_json::json!([]));
     });
@@ -325,5 +325,36 @@ attempt("connect", lambda: s.connect(("127.0.0.1", 9)))
         let wider = [&options[..], &["--allow-read", "/usr/share", "--allow-connect", "9"]].concat();
         let outcome = explained(caller, &wider, program).expect(0);
         assert_eq!(denials(&outcome, "landlock"), [] as [Value; 0], "the hints are true: {outcome}");
+    });
+}
+
+/// A workload can make up calls for ever; what is kept of them is bounded.
+#[test]
+fn made_up_calls_are_counted_together_beyond_a_bound() {
+    for_each_caller(|caller| {
+        let program = "for i in range(3000): syscall('a', 1000 + i, 0)";
+        let outcome = explained(caller, &[], program).expect(0);
+        let all = denials(&outcome, "seccomp");
+        assert!(all.len() <= 514, "{} are listed", all.len());
+        let others = only(&outcome, "others");
+        assert_eq!((&others["rule"], &others["hint"]), (&Value::Null, &Value::Null));
+        let count: u64 = all.iter().map(|denial| denial["count"].as_u64().unwrap()).sum();
+        assert!(count >= 3000, "{count}");
+    });
+}
+
+#[test]
+fn a_death_that_cannot_be_listened_to_is_said_to_be_one() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        for action in ["SCMP_ACT_TRAP", "SCMP_ACT_KILL_THREAD"] {
+            let profile = format!(
+                r#"{{ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{{ "names": ["getppid"], "action": "{action}" }}] }}"#
+            );
+            let file = dir.file("profile.json", profile);
+            let run = explained(caller, &["--seccomp", text(&file)], "import os; os.getppid()");
+            let run = run.expect(128 + nix::libc::SIGSYS).expect_status("seccomp_killed");
+            assert!(run.stderr.contains("TRAP or KILL_THREAD") && !run.stderr.contains("tells which"), "{run}");
+        }
     });
 }

@@ -643,3 +643,34 @@ fn without_privileges_nothing_needs_root() {
         outcome.expect(3);
     }
 }
+
+/// The name of a process is its own choice, and need not even be text.
+#[test]
+fn cpu_time_is_counted_whatever_a_process_calls_itself() {
+    for_each_caller(|caller| {
+        let burn = "import ctypes, os, time\nctypes.CDLL(None).prctl(15, b'\\xff\\xfe')\n\
+            for i in range(3):\n  if os.fork() == 0: break\nwhile True: pass";
+        let options = ["--cpu-time", "700ms", "--timeout", "30s"];
+        Run::new(caller).opts(options).python(burn).go().expect(124).expect_status("timeout_cpu");
+    });
+}
+
+#[test]
+fn a_workload_cannot_claim_to_have_used_up_its_time() {
+    for_each_caller(|caller| {
+        let outcome = Run::new(caller).opts(["--cpu-time", "1h"]).sh("kill -XCPU $$").go();
+        outcome.expect(128 + libc::SIGXCPU).expect_status("signaled");
+    });
+}
+
+#[test]
+fn what_was_to_be_ignored_stays_so() {
+    for_each_caller(|caller| {
+        for signal in ["HUP", "INT", "QUIT"] {
+            let run = Run::new(caller).after_sh(&format!("trap '' {signal}")).sh("echo on; sleep 1; echo over").spawn();
+            run.wait_for("on");
+            run.signal(format!("SIG{signal}").parse().unwrap());
+            assert_eq!(run.finish().expect(0).text(), "on\nover\n", "{signal}");
+        }
+    });
+}

@@ -83,3 +83,14 @@ fn what_the_sandbox_covers_stays_covered_inside() {
         assert_eq!(run(caller, &MOUNTING, script).expect(0).text(), "mounts\n");
     });
 }
+
+/// What is verified from outside must not be taken for what the workload may do in a namespace of its own.
+#[test]
+fn who_enters_a_namespace_at_once_is_not_taken_for_unconfined() {
+    for_each_caller(|caller| {
+        for _ in 0..20 {
+            let outcome = Run::new(caller).opts(NESTED).cmd(["unshare", "-Ur", "true"]).go().expect(0);
+            assert_eq!(outcome.report().pointer("/enforced/caps"), Some(&serde_json::json!([])), "{outcome}");
+        }
+    });
+}

@@ -369,3 +369,17 @@ fn the_report_file_is_the_callers_alone_to_read_or_as_the_umask_says() {
         assert_eq!(meta.mode() & 0o022, 0, "nobody else may write it");
     });
 }
+
+/// A report is trusted by its name, so what is found under that name must be it.
+#[test]
+fn a_report_that_was_moved_away_is_an_error() {
+    for_each_caller(|caller| {
+        let workspace = TempDir::new(caller);
+        workspace.dir("d");
+        let report = workspace.join("d/r.json");
+        let forge = "mv d .d; mkdir d; echo '{\"status\":\"ok\"}' >d/r.json";
+        let options = ["--workspace", text(workspace.path()), "--report", text(&report)];
+        let outcome = Run::new(caller).without_report().opts(options).sh(forge).go().expect(125);
+        assert!(outcome.stderr.contains("moved away during the run"), "{outcome}");
+    });
+}

@@ -188,7 +188,8 @@ impl Leaves {
             let moved = PidController::new(path.clone(), PathBuf::from("/"), false).add_task_by_tgid(&number);
             moved.map_err(|error| Error::new(Step::Cgroup, path.display().to_string(), error.to_string()))?;
         }
-        let memberships = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let memberships = std::fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let memberships = String::from_utf8_lossy(&memberships);
         // The name is the same in every hierarchy.
         let name = self.path().file_name().and_then(|name| name.to_str()).unwrap_or("/");
         if memberships.lines().filter(|line| line.ends_with(name)).count() == self.leaves.len() {

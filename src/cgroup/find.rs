@@ -53,7 +53,7 @@ impl Hierarchies {
 
 /// Looks at this process's mounts and memberships. What cannot be read is not there.
 pub fn look() -> Hierarchies {
-    let memberships = memberships(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
+    let memberships = memberships(&String::from_utf8_lossy(&std::fs::read("/proc/self/cgroup").unwrap_or_default()));
     // The common case, without reading every mount there is.
     if is_v2(Path::new(USUAL))
         && let [Membership { controllers, path }] = memberships.as_slice()

@@ -45,7 +45,7 @@ pub fn id(name: &str) -> Option<&str> {
 impl Owner {
     fn this() -> Option<Self> {
         let pid = std::process::id();
-        Some(Self { pid, started: started(pid)?, namespace: namespace()? })
+        Some(Self { pid, started: started(pid).ok()??, namespace: namespace()? })
     }
 
     /// Its process id; `None` if that is another's here, in this pid namespace.
@@ -63,7 +63,8 @@ impl Owner {
 
     /// Whether it is known to be dead. Of another pid namespace's processes nothing is known.
     pub fn is_dead(self) -> bool {
-        namespace() == Some(self.namespace) && started(self.pid) != Some(self.started)
+        let here = namespace() == Some(self.namespace);
+        here && started(self.pid).is_ok_and(|started| started != Some(self.started))
     }
 }
 
@@ -71,9 +72,13 @@ fn namespace() -> Option<u64> {
     std::fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
 }
 
-/// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`.
-fn started(pid: u32) -> Option<u64> {
-    start_time(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`. An error says nothing.
+fn started(pid: u32) -> std::io::Result<Option<u64>> {
+    match std::fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Ok(start_time(&String::from_utf8_lossy(&stat))),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn start_time(stat: &str) -> Option<u64> {

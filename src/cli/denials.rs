@@ -11,7 +11,7 @@ const MOST_SHOWN: usize = 20;
 pub fn table(report: &Report) -> Option<String> {
     let denials = report.denials.as_ref()?;
     let mut text = match denials.len() {
-        0 => "nothing was denied".to_owned(),
+        0 => "nothing was seen to be denied".to_owned(),
         1 => "denied:".to_owned(),
         many => format!("{many} different things were denied:"),
     };
@@ -51,6 +51,9 @@ pub fn of_the_killed(report: &Report) -> String {
     match call {
         Some(denial) => {
             format!("the command was killed for the system call {}", row(denial)[0].replacen("seccomp ", "", 1))
+        }
+        None if report.denials.is_some() => {
+            "the command was killed for a system call, by TRAP or KILL_THREAD, which cannot be listened to".to_owned()
         }
         None => "the command was killed for a system call; --explain-denials tells which".to_owned(),
     }

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl, open, openat, renameat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::{Mode, SFlag, fstatat};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use crate::error::{Error, Result, Step};
@@ -31,10 +31,19 @@ pub struct ReportFile {
 enum Target {
     /// Written as it comes.
     Descriptor(OwnedFd),
-    /// A nameless file in `directory`, which gets `name` when it is complete; nothing is left behind if we are killed.
-    Nameless { file: OwnedFd, directory: OwnedFd, name: OsString },
+    /// A nameless file, which gets its name when it is complete; nothing is left behind if we are killed.
+    Nameless { file: OwnedFd, place: Place },
     /// Where the file system has no nameless files: a temporary name for as long as the writing takes.
-    Named { directory: OwnedFd, name: OsString },
+    Named { place: Place },
+}
+
+/// A name in a directory that was opened before the run.
+#[derive(Debug)]
+struct Place {
+    directory: OwnedFd,
+    /// Where that directory was then.
+    parent: PathBuf,
+    name: OsString,
 }
 
 impl ReportFile {
@@ -55,7 +64,11 @@ impl ReportFile {
         let mut json = json.map_err(|error| self.failed(error.to_string()))?;
         json.push(b'\n');
         let shown = self.shown;
-        place(self.target, &json).map_err(|errno| Error::errno(Step::Report, shown, errno))
+        put(self.target, &json).map_err(|errno| match errno {
+            Errno::ESTALE => Error::new(Step::Report, shown, "is in a directory that was moved away during the run")
+                .hint("what is found there now may be forged: put reports where the workload cannot write"),
+            errno => Error::errno(Step::Report, shown, errno),
+        })
     }
 
     /// A second descriptor for lines that come before the report, which is then a line too. A file cannot have them: it
@@ -127,14 +140,15 @@ fn file(target: &OsStr) -> Result<Target> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let directory = open(parent, flags, Mode::empty()).map_err(errno)?;
     replaceable(&directory, &name)?;
+    let place = Place { directory, parent: parent.to_owned(), name };
     let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
-    match openat(&directory, ".", flags, Mode::from_bits_truncate(0o644)) {
-        Ok(file) => Ok(Target::Nameless { file, directory, name }),
+    match openat(&place.directory, ".", flags, Mode::from_bits_truncate(0o644)) {
+        Ok(file) => Ok(Target::Nameless { file, place }),
         // No such thing on this file system, or on this kernel, which then sees a directory opened for writing.
         Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::ENOENT) => {
-            let (temporary, _) = temporary(&directory).map_err(errno)?;
-            unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).map_err(errno)?;
-            Ok(Target::Named { directory, name })
+            let (temporary, _) = temporary(&place.directory).map_err(errno)?;
+            unlinkat(&place.directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).map_err(errno)?;
+            Ok(Target::Named { place })
         }
         Err(error) => Err(errno(error)),
     }
@@ -156,25 +170,25 @@ fn replaceable(directory: &OwnedFd, name: &OsStr) -> Result<()> {
     }
 }
 
-fn place(target: Target, json: &[u8]) -> nix::Result<()> {
-    let (directory, temporary, name) = match target {
+fn put(target: Target, json: &[u8]) -> nix::Result<()> {
+    let (Place { directory, parent, name }, temporary) = match target {
         Target::Descriptor(fd) => return write(fd, json),
-        Target::Nameless { file, directory, name } => {
+        Target::Nameless { file, place } => {
             // A nameless file can be named but cannot replace: hence first a temporary name, then the rename.
             let own = format!("/proc/self/fd/{}", file.as_raw_fd());
             let temporary = temporary_name();
             write(file.try_clone().map_err(|_| Errno::EMFILE)?, json)?;
-            linkat(AT_FDCWD, own.as_str(), &directory, temporary.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
-            (directory, temporary, name)
+            linkat(AT_FDCWD, own.as_str(), &place.directory, temporary.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
+            (place, temporary)
         }
-        Target::Named { directory, name } => {
-            let (temporary, file) = temporary(&directory)?;
+        Target::Named { place } => {
+            let (temporary, file) = temporary(&place.directory)?;
             let written = write(file, json);
             if written.is_err() {
-                let _ = unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
+                let _ = unlinkat(&place.directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
                 return written;
             }
-            (directory, temporary, name)
+            (place, temporary)
         }
     };
     let renamed = match is_file_or_absent(&directory, &name) {
@@ -184,7 +198,10 @@ fn place(target: Target, json: &[u8]) -> nix::Result<()> {
     if renamed.is_err() {
         let _ = unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
     }
-    renamed
+    renamed?;
+    // A workload that can write above it could have moved it, and put another in its place.
+    let (opened, there) = (fstat(&directory)?, stat(&parent)?);
+    if (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino) { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
 /// It may have been made something else while the run lasted.

@@ -10,8 +10,9 @@ pub fn of_tree(root: i32) -> u64 {
     let mut ticks = 0;
     let mut pids = vec![root];
     while let Some(pid) = pids.pop() {
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        ticks += ticks_of(&stat).unwrap_or(0);
+        // Not as text: the name in it is the process's own choice.
+        let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { continue };
+        ticks += ticks_of(&String::from_utf8_lossy(&stat)).unwrap_or(0);
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
         for task in tasks.flatten() {
             let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();

@@ -14,13 +14,18 @@ use crate::layers::seccomp::listen::{Attempt, Judge};
 use crate::plan::{Landlock, Network, Plan};
 use crate::report::{Denial, Unheard};
 
-/// Most different denials that are listed: a workload could make up targets for ever.
+/// Most different denials that are listed with their targets: a workload could make them up for ever.
 const MOST_LISTED: usize = 256;
+/// What everything beyond those is counted as.
+const OTHERS: &str = "others";
 /// Most calls that are answered before the supervisor looks at its other duties.
 const MOST_AT_ONCE: usize = 64;
 /// How long the audit stream is waited for when the workload has ended: it comes by way of a thread of the kernel's.
 const FIRST_WORD: Duration = Duration::from_millis(20);
 const LAST_WORD: Duration = Duration::from_millis(500);
+
+/// Layer, operation and target: what makes two denials one.
+type Key = (&'static str, String, Option<String>);
 
 /// What listens, and what was heard.
 #[derive(Debug)]
@@ -33,7 +38,7 @@ pub struct Denials {
     landlock: Option<Landlock>,
     network: Network,
     listed: Vec<Denial>,
-    known: HashMap<(&'static str, String, Option<String>), usize>,
+    known: HashMap<Key, usize>,
     /// The processes that were killed for a call, and its name.
     killed: Vec<(i32, String)>,
     /// Whether a process that was to be killed for a call could not be.
@@ -153,22 +158,17 @@ impl Denials {
             return;
         }
         let Some(judge) = &self.judge else { return };
-        let denial = Denial {
-            layer: key.0.to_owned(),
-            op: key.1.clone(),
-            target: key.2.clone(),
-            rule: judge.rule(&attempt.call),
-            errno: match attempt.action {
-                Action::Errno(errno) => Some(i32::from(errno)),
-                _ => None,
-            },
-            pid: Some(attempt.pid),
-            comm: attempt.comm.clone(),
-            count: 1,
-            first_us: elapsed_us(since),
-            hint: judge.hint(&attempt.call),
-            confidence: "exact".to_owned(),
+        let errno = match attempt.action {
+            Action::Errno(errno) => Some(i32::from(errno)),
+            _ => None,
         };
+        let mut denial = Denial { errno, ..blank(&key, since) };
+        if key.1 != OTHERS {
+            denial.rule = judge.rule(&attempt.call);
+            denial.hint = judge.hint(&attempt.call);
+            denial.pid = Some(attempt.pid);
+            denial.comm = attempt.comm.clone();
+        }
         self.add(key, denial);
     }
 
@@ -178,31 +178,28 @@ impl Denials {
             return;
         }
         let scoped = key.1.starts_with("scope.") || key.1 == "ptrace";
-        let denial = Denial {
-            layer: key.0.to_owned(),
-            op: key.1.clone(),
-            target: key.2.clone(),
-            rule: Some(
-                if scoped { "nothing outside the sandbox is within reach" } else { "no rule allows it there" }.into(),
-            ),
-            errno: Some(if scoped { libc::EPERM } else { libc::EACCES }),
-            pid: None,
-            comm: None,
-            count: 1,
-            first_us: elapsed_us(since),
-            hint: self.landlock_hint(&key.1, key.2.as_deref()),
-            confidence: "exact".to_owned(),
-        };
+        let mut denial = Denial { errno: Some(if scoped { libc::EPERM } else { libc::EACCES }), ..blank(&key, since) };
+        if key.1 != OTHERS {
+            let rule = if scoped { "nothing outside the sandbox is within reach" } else { "no rule allows it there" };
+            denial.rule = Some(rule.to_owned());
+            denial.hint = self.landlock_hint(&key.1, key.2.as_deref());
+        }
         self.add(key, denial);
     }
 
-    /// Under what a denial is counted: without its target once too many are listed.
-    fn key(&self, layer: &'static str, op: String, target: Option<String>) -> (&'static str, String, Option<String>) {
-        let key = (layer, op, target);
-        if self.listed.len() < MOST_LISTED || self.known.contains_key(&key) { key } else { (key.0, key.1, None) }
+    /// Under what a denial is counted: without its target once many are listed, with all others of its layer once twice as
+    /// many are.
+    fn key(&self, layer: &'static str, op: String, target: Option<String>) -> Key {
+        let has_room = |key: &Key, most| self.listed.len() < most || self.known.contains_key(key);
+        let exact = (layer, op, target);
+        if has_room(&exact, MOST_LISTED) {
+            return exact;
+        }
+        let any = (layer, exact.1, None);
+        if has_room(&any, 2 * MOST_LISTED) { any } else { (layer, OTHERS.to_owned(), None) }
     }
 
-    fn counted(&mut self, key: &(&'static str, String, Option<String>)) -> bool {
+    fn counted(&mut self, key: &Key) -> bool {
         let at = self.known.get(key);
         at.is_some_and(|at| {
             self.listed[*at].count += 1;
@@ -210,7 +207,7 @@ impl Denials {
         })
     }
 
-    fn add(&mut self, key: (&'static str, String, Option<String>), denial: Denial) {
+    fn add(&mut self, key: Key, denial: Denial) {
         self.known.insert(key, self.listed.len());
         self.listed.push(denial);
     }
@@ -234,6 +231,22 @@ impl Denials {
             _ => return None,
         };
         Some(hint)
+    }
+}
+
+fn blank(key: &Key, since: Instant) -> Denial {
+    Denial {
+        layer: key.0.to_owned(),
+        op: key.1.clone(),
+        target: key.2.clone(),
+        rule: None,
+        errno: None,
+        pid: None,
+        comm: None,
+        count: 1,
+        first_us: elapsed_us(since),
+        hint: None,
+        confidence: "exact".to_owned(),
     }
 }
 

@@ -81,7 +81,8 @@ const TAKEN: [Signal; 8] = [
 /// The caller should have no other threads (`clone3(2)` copies only the calling one).
 pub fn run(plan: &Plan, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
     let begun = Beginning::now();
-    let blocked = TAKEN.into_iter().collect::<SigSet>();
+    // What was to be ignored, as by nohup(1), stays so.
+    let blocked = TAKEN.into_iter().filter(|signal| !process::is_ignored(*signal as libc::c_int)).collect::<SigSet>();
     let mut before = SigSet::empty();
     let masked = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
     process::default_child_signal();
@@ -116,13 +117,15 @@ fn start(
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
     let pid = child.0;
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
-    let admitted = admit(plan, &prepared, pid, &supervisor, &mut enforced);
+    let mut inhabited = None;
+    let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {
             kept_capabilities: prepared.kept_capabilities,
             host_ids: (prepared.users.host_uid, prepared.users.host_gid),
             filtered: prepared.seccomp.is_some(),
+            nested: plan.namespaces.nested > 0 && inhabited.is_some_and(|sandbox| sandbox.has_left(workload)),
         };
         match status.record(&planned, &mut enforced) {
             Err(_) if status.is_dead() => return Ok(false), // confined in part: it was killed on its way to execve
@@ -164,15 +167,16 @@ fn admit(
     prepared: &Prepared,
     pid: Pid,
     supervisor: &Supervisor<'_>,
+    inhabited: &mut Option<verify::Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
     supervisor.take_in()?; // before anything else, so that what follows is counted
     let proc_pid = user::open_proc_pid(pid)?;
-    let inhabited = verify::Inhabited::by(&proc_pid)?; // now: later it is not to be looked at any more
+    let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?); // later it is not to be looked at any more
     prepared.process.raise_limits(pid)?;
     prepared.users.write_maps(&proc_pid, pid)?;
     supervisor.go()?;
-    enforced.namespaces = inhabited.differing(&plan.namespaces)?; // while it builds its root
+    enforced.namespaces = now.differing(&plan.namespaces)?; // while it builds its root
     Ok(())
 }
 
@@ -225,7 +229,7 @@ fn conclude(
     // Pid 1 was not killed by us and said nothing: an init that failed, unless the kernel took it for want of memory.
     let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
     let init_failed = plan.init && !outcome.killed && !oom_killed;
-    let never_ran = outcome.executed_at.is_none() && !oom_killed;
+    let never_ran = outcome.executed_at.is_none() && !(oom_killed && outcome.started);
     let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
     let died_silently = (never_ran || init_failed) && unasked && outcome.error.is_none();
     let error = match &outcome.failure {

@@ -79,8 +79,9 @@ fn conclude(report: &mut Report, plan: &Plan, outcome: &Outcome) {
     let failed = report.signal.is_some() || own_code != 0;
     let oom_killed = failed && counted(report.usage.memory.oom_kills);
     let out_of_pids = failed && counted(report.usage.pids.max_events);
-    let cpu_used_up =
-        plan.deadlines.cpu_us.is_some_and(|limit| report.usage.cpu.total_us.is_some_and(|used| used >= limit));
+    const TICK_US: u64 = 10_000;
+    let used_us = report.usage.cpu.total_us;
+    let cpu_used_up = plan.deadlines.cpu_us.is_some_and(|limit| used_us.is_some_and(|used| used + TICK_US >= limit));
     let filtered = report.enforced.as_ref().is_some_and(|enforced| enforced.seccomp.is_some());
     (report.status, report.exit_code) = match (outcome.reason, report.signal) {
         (Some(Reason::Wall), _) => (Status::TimeoutWall, 124),
@@ -88,7 +89,7 @@ fn conclude(report: &mut Report, plan: &Plan, outcome: &Outcome) {
         (Some(Reason::Idle), _) => (Status::TimeoutIdle, 124),
         (Some(Reason::Output), _) => (Status::OutputLimit, 128 + libc::SIGKILL as u8),
         (Some(Reason::User), _) => (Status::KilledByUser, own_code),
-        (None, Some(libc::SIGXCPU)) if outcome.cpu_limited => (Status::TimeoutCpu, 124),
+        (None, Some(libc::SIGXCPU)) if outcome.cpu_limited && cpu_used_up => (Status::TimeoutCpu, 124),
         (None, Some(_)) if outcome.refused_to_death.is_some() => (Status::SeccompKilled, own_code),
         (None, Some(libc::SIGSYS)) if filtered => (Status::SeccompKilled, own_code),
         (None, _) if oom_killed => (Status::Oom, own_code),

@@ -68,6 +68,8 @@ pub struct Outcome {
     pub rusage: Option<libc::rusage>,
     /// Whether the kernel bounds the CPU time of each process.
     pub cpu_limited: bool,
+    /// Whether the workload came to executing its program, or died of that.
+    pub started: bool,
     /// When the workload's execve succeeded.
     pub executed_at: Option<Instant>,
     /// When the workload ended.
@@ -198,6 +200,9 @@ impl<'a> Supervisor<'a> {
             self.kill();
         }
         self.reap();
+        if !self.verified {
+            self.outcome.executed_at = None; // the pipe that tells of it closes when all die before it, too
+        }
         if let Err(error) = self.drain() {
             self.outcome.error.get_or_insert(error);
         }
@@ -315,7 +320,10 @@ impl<'a> Supervisor<'a> {
                 Ok(Some(Message::Program(file, changed_ns))) => {
                     self.outcome.program.get_or_insert(Program { file, changed_ns });
                 }
-                Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
+                Ok(Some(Message::Started(pidfd))) => {
+                    self.outcome.started = true;
+                    self.workload = process::pid_of(pidfd.as_fd());
+                }
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
                     self.outcome.wait_status = Some(exited.status);

@@ -29,6 +29,12 @@ impl Inhabited {
         Ok(Self(identities))
     }
 
+    /// Whether a process has left the user namespace for one of its own, if it can still be looked at.
+    pub fn has_left(self, pid: i32) -> bool {
+        let user = nix::sys::stat::stat(format!("/proc/{pid}/ns/user").as_str());
+        user.is_ok_and(|stat| (stat.st_dev, stat.st_ino) != self.0[0])
+    }
+
     /// Those that are not ours. Fails if a planned one is.
     pub fn differing(self, planned: &Namespaces) -> Result<Vec<String>> {
         let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
@@ -81,6 +87,8 @@ pub struct Planned {
     pub host_ids: (u32, u32),
     /// Whether it has a seccomp filter.
     pub filtered: bool,
+    /// Whether it is in a user namespace of its own making, as it may be: what it can do and who it is counts only there.
+    pub nested: bool,
 }
 
 impl Status {
@@ -126,9 +134,9 @@ impl Status {
 
     /// Fills in what was read; fails if it is weaker than planned.
     pub fn record(&self, planned: &Planned, enforced: &mut Enforced) -> Result<()> {
-        let &Planned { kept_capabilities, host_ids, filtered } = planned;
+        let &Planned { kept_capabilities, host_ids, filtered, nested } = planned;
         let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
-        if self.capabilities & !kept_capabilities != 0 {
+        if self.capabilities & !kept_capabilities != 0 && !nested {
             return weaker("capabilities", format!("{:#x}", self.capabilities));
         }
         if self.no_new_privs != Some(true) {
@@ -139,11 +147,11 @@ impl Status {
         }
         if self.uids != [host_ids.0; 4] || self.gids != [host_ids.1; 4] {
             // With CAP_SETUID it may already have become another of its own namespace's users.
-            if kept_capabilities == 0 {
+            if kept_capabilities == 0 && !nested {
                 return weaker("user and group", format!("{:?} and {:?}", self.uids, self.gids));
             }
         }
-        enforced.caps = names(self.capabilities);
+        enforced.caps = names(if nested { kept_capabilities } else { self.capabilities }); // which the child has verified
         enforced.no_new_privs = true;
         enforced.host_uid = self.uids.first().copied();
         enforced.host_gid = self.gids.first().copied();
@@ -166,7 +174,7 @@ fn names(mask: u64) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const PLANNED: Planned = Planned { kept_capabilities: 0, host_ids: (7, 8), filtered: true };
+    const PLANNED: Planned = Planned { kept_capabilities: 0, host_ids: (7, 8), filtered: true, nested: false };
     const CONFINED: &str = "Name:\ta\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t4 5 \nNoNewPrivs:\t1\nSeccomp:\t2\n\
         CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\n\
         CapAmb:\t0000000000000000\n";

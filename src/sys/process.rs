@@ -351,6 +351,15 @@ pub fn unshare_time() -> Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into()).map(drop)
 }
 
+/// Whether this process ignores a signal, `sigaction(2)`.
+pub fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all-zero is a valid sigaction, which the kernel fills in; nothing is changed.
+    unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut current) == 0 && current.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Gives SIGCHLD its default disposition: a caller that ignored it would otherwise leave us nothing to wait for.
 pub fn default_child_signal() {
     // SAFETY: SIG_DFL installs no handler.

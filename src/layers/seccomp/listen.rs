@@ -183,7 +183,8 @@ impl Judge {
 /// Ends a process as a filter's `KILL_PROCESS` does, by SIGSYS; one that would not die of that by SIGKILL. That the thread
 /// still waits once its process is held by a pidfd says that it is that process.
 fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status); // the name in it is its own choice
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let process = field("Tgid:")?.parse().ok()?;
     let mask = |name| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(!0);
