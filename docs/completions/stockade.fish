@@ -34,6 +34,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove wh
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "audit" -d 'Verify an audit log'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions of a shell'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Print the manual page, or write all of them'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "seccomp" -d 'Check, compile and explain seccomp profiles'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s p -l profile -d 'Policy to add: default, strict, build, or a file (with a slash in it or .toml)' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
@@ -180,3 +181,30 @@ complete -c stockade -n "__fish_stockade_using_subcommand audit" -l head -d 'A h
 complete -c stockade -n "__fish_stockade_using_subcommand audit" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand completions" -s h -l help -d 'Print help; --help says more than -h'
 complete -c stockade -n "__fish_stockade_using_subcommand man" -s h -l help -d 'Print help; --help says more than -h'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "check" -d 'Say what is wrong or dangerous in a profile'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "compile" -d 'Compile a profile to BPF, for --seccomp-bpf'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "dump" -d 'Show a profile\'s program, or a compiled one, as text'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "explain" -d 'Say which rule decides a call'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l allow -d 'Add a group of calls, as --seccomp-allow of run does' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l cap -d 'Take this capability for kept: profiles can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l filter -d 'The filter of a seccompiler file that has several' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l strict -d 'Exit with 1 when there is anything to say'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l network -d 'Take the run for one with a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s o -l output -d 'Where to write it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l allow -d 'Add a group of calls, as --seccomp-allow of run does' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l cap -d 'Take this capability for kept: profiles can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l filter -d 'The filter of a seccompiler file that has several' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l network -d 'Take the run for one with a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l allow -d 'Add a group of calls, as --seccomp-allow of run does' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l cap -d 'Take this capability for kept: profiles can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l filter -d 'The filter of a seccompiler file that has several' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l network -d 'Take the run for one with a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l allow -d 'Add a group of calls, as --seccomp-allow of run does' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l cap -d 'Take this capability for kept: profiles can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l network -d 'Take the run for one with a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'

@@ -36,6 +36,16 @@ pub fn of(controller: Facility) -> Result<String, String> {
     }
 }
 
+/// Whether a limit that nobody asked for would be in force: only where it costs next to nothing.
+pub fn by_default(controller: Facility) -> bool {
+    let hierarchies = find::look();
+    let Some(v2) = hierarchies.v2.as_ref().filter(|_| !hierarchies.has_on_v1(controller)) else { return false };
+    match place::delegated(v2) {
+        Some(path) => offers(&path, controller),
+        None => geteuid().is_root() && offers(&v2.mount, controller),
+    }
+}
+
 fn offers(path: &Path, controller: Facility) -> bool {
     let controllers = Dir::open(path).and_then(|dir| dir.read("cgroup.controllers")).unwrap_or_default();
     place::is_writable(path) && controllers.split_ascii_whitespace().any(|name| name == controller.name())

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
+use crate::cgroup::outlook;
 use crate::doctor::{Examination, Finding, Group, State, examine};
 use crate::error::{Error, Result, Step, printable};
+use crate::plan::Facility;
 
 /// Examines the host and prints what was found. Exits with 1 if a default run could not be fully enforced.
 pub fn main(words: &[OsString]) -> Result<ExitCode> {
@@ -69,8 +71,13 @@ fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> s
         .filter(|finding| finding.prevents_default_run())
         .map(|finding| finding.title.as_str())
         .collect();
-    let verdict = if failing.is_empty() {
+    let budgets = [Facility::Memory, Facility::Pids].map(outlook::by_default);
+    let verdict = if failing.is_empty() && budgets == [true; 2] {
         "A default run can be fully enforced here.".to_owned()
+    } else if failing.is_empty() {
+        "A default run can be fully enforced here, except that it has no budget of memory and processes unless it asks for \
+         one: what is only a default applies where cgroup v2 is root's or delegated."
+            .to_owned()
     } else {
         format!("A default run can NOT be fully enforced here. It needs: {}.", failing.join("; "))
     };

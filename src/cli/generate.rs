@@ -44,6 +44,14 @@ pub fn man(words: &[OsString]) -> Result<ExitCode> {
         let name = format!("stockade-{}", verb.name);
         pages.push((format!("{name}.1"), page(verb.command().name(name), &verb.usage())?));
     }
+    let tools = super::seccomp::command();
+    let synopsis = "stockade seccomp TOOL [OPTIONS] NAME|FILE ...";
+    let listed = tools.get_subcommands().map(|tool| tool.clone().name(format!("stockade-seccomp-{}", tool.get_name())));
+    for tool in listed.collect::<Vec<_>>() {
+        let usage = tool.get_name().replace('-', " ") + " [OPTIONS] NAME|FILE ...";
+        pages.push((format!("{}.1", tool.get_name()), page(tool, &usage)?));
+    }
+    pages.push(("stockade-seccomp.1".to_owned(), page(tools.name("stockade-seccomp"), synopsis)?));
     for (name, text) in pages {
         let path = Path::new(directory).join(name);
         std::fs::write(&path, text).map_err(|error| {

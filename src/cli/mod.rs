@@ -64,6 +64,9 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
 /// `stockade help [VERB]`.
 fn help(verb: Option<&OsString>) -> Result<ExitCode> {
     let Some(verb) = verb else { return say(&grammar::command().render_help().to_string()) };
+    if verb == "seccomp" {
+        return say(&seccomp::command().bin_name("stockade seccomp").render_long_help().to_string());
+    }
     let found = verb.to_str().and_then(grammar::verb).ok_or_else(|| unknown_verb(verb))?;
     say(&found.help(Help::Long))
 }
@@ -80,7 +83,7 @@ fn read<'a>(verb: &str, words: &'a [OsString]) -> Result<Option<Words<'a>>> {
 
 fn unknown_verb(verb: &OsString) -> Error {
     let verb = Bytes::from(verb).to_string();
-    let names = || grammar::VERBS.iter().map(|verb| verb.name);
+    let names = || grammar::VERBS.iter().map(|verb| verb.name).chain(["seccomp"]);
     let error = Error::new(Step::Usage, &verb, "is not something stockade does");
     match policy::nearest(&verb, names()) {
         Some(near) => error.hint(format!("did you mean `stockade {near}`?")),

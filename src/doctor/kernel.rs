@@ -23,8 +23,8 @@ const PIDFD: Subject = subject("pidfd", "signals through a pidfd");
 const OPENAT2: Subject = subject("openat2", "openat2 within a root");
 const CLOSE_RANGE: Subject = subject("close_range", "close_range, close-on-exec");
 
-/// `mount_setattr(2)` is the newest system call that a run cannot do without.
-const OLDEST: (u32, u32) = (5, 12);
+/// The oldest with everything that a default run uses: Landlock is since 5.13, `cgroup.kill` since 5.14.
+const OLDEST: (u32, u32) = (5, 14);
 const UPGRADE: &str = "install a newer kernel: Debian 12, Ubuntu 22.04, RHEL 9.2 and later have one";
 
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
