@@ -214,6 +214,24 @@ fn a_profile_that_others_could_write_is_refused() {
         set_mode(dir.path(), 0o777);
         refused("anyone can replace it");
         set_mode(dir.path(), 0o755);
+        if !common::is_root() {
+            return common::skip("only root can hand files to others");
+        }
+        let (uid, gid) = caller.ids();
+        let give = |path: &std::path::Path, uid, gid, mode| {
+            std::os::unix::fs::chown(path, Some(uid), Some(gid)).unwrap();
+            set_mode(path, mode);
+        };
+        give(&file, uid, 7, 0o664);
+        refused("group 7 can write it");
+        give(&file, uid, gid, 0o664);
+        mkdir(caller, &["--seccomp", text(&file)]).expect(0); // a group of one's own
+        give(dir.path(), uid, 7, 0o775);
+        refused("group 7 can replace it");
+        give(dir.path(), 7, gid, 0o755);
+        refused("user 7 can replace it");
+        give(dir.path(), uid, gid, 0o755);
+        set_mode(dir.path(), 0o755);
         if is_root() && caller == Caller::Root {
             std::os::unix::fs::chown(&file, Some(1), None).unwrap();
             refused("belongs to user 1");

@@ -98,24 +98,35 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [Pa
         _ => return Err(refused("is not a regular file")),
     }
     others_cannot_write(&stat, &fstat(&directory).map_err(errno)?)
-        .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod o-w` it, or copy it"))?;
+        .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod go-w` it, or copy it"))?;
     if stat.st_size as u64 > purpose.max_kib * 1024 {
         return Err(refused(&purpose.too_large()));
     }
     Ok((File::from(file), [named, real]))
 }
 
-/// Whether only root and the caller could have put this there.
+/// Whether only root and the caller could have put this there. A group that may write is accepted if it is the caller's own,
+/// of the same number, as many systems give everybody one.
 fn others_cannot_write(file: &FileStat, directory: &FileStat) -> std::result::Result<(), String> {
+    const GROUP: u32 = 0o020;
     const WORLD: u32 = 0o002;
     const STICKY: u32 = 0o1000;
     let caller = nix::unistd::geteuid().as_raw();
+    let foreign = |stat: &FileStat| stat.st_uid != 0 && stat.st_uid != caller;
+    let by_group = |stat: &FileStat| stat.st_mode & GROUP != 0 && stat.st_gid != 0 && stat.st_gid != caller;
+    let sticky = directory.st_mode & STICKY != 0;
     if file.st_mode & WORLD != 0 {
         Err("anyone can write it".into())
-    } else if file.st_uid != 0 && file.st_uid != caller {
+    } else if foreign(file) {
         Err(format!("it belongs to user {}, neither to you nor to root", file.st_uid))
-    } else if directory.st_mode & WORLD != 0 && directory.st_mode & STICKY == 0 {
+    } else if by_group(file) {
+        Err(format!("group {} can write it", file.st_gid))
+    } else if directory.st_mode & WORLD != 0 && !sticky {
         Err("anyone can replace it: its directory is writable by everyone".into())
+    } else if by_group(directory) && !sticky {
+        Err(format!("group {} can replace it: its directory is writable by that group", directory.st_gid))
+    } else if foreign(directory) {
+        Err(format!("user {} can replace it: its directory is that user's", directory.st_uid))
     } else {
         Ok(())
     }
