@@ -314,7 +314,9 @@ fn what_the_kernel_would_not_enforce_is_refused() {
     if version == Version::V2 {
         refused.push((&["--cgroup-set", "memory.low=lots"], &["memory.low", "lots"]));
         refused.push((&["--cgroup-set", "cpu.max=100 10"], &["cpu.max"]));
-        refused.push((&["--hugetlb", "2M=64M"], &["hugetlb"]));
+        if !fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap().contains("hugetlb") {
+            refused.push((&["--hugetlb", "2M=64M"], &["hugetlb"]));
+        }
     }
     for (options, expected) in refused {
         let outcome = root().opts(options.iter().copied()).sh("echo ran").go().expect(125).expect_status("setup_error");
@@ -490,7 +492,8 @@ fn usage_is_told_while_it_runs() {
     assert!(samples.windows(2).all(|pair| cpu(&pair[0]) <= cpu(&pair[1])), "{text}");
     assert!(cpu(samples.last().unwrap()) <= cpu(report) && cpu(samples.last().unwrap()) > 300_000, "{text}");
     let memory = |line: &Value| line.pointer("/usage/memory/current_bytes").unwrap().as_u64().unwrap();
-    assert!(memory(samples.last().unwrap()) >= 24 * MIB, "{text}");
+    // The last one may have come when it was over.
+    assert!(samples.iter().any(|line| memory(line) >= 24 * MIB), "{text}");
     assert!(samples.iter().all(|line| line["schema"] != report["schema"]), "told apart by their schema");
 }
 
