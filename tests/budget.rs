@@ -413,7 +413,9 @@ fn what_the_kernel_would_not_enforce_is_refused() {
     if version == Version::V2 {
         refused.push((&["--cgroup-set", "memory.low=lots"], &["memory.low", "lots"]));
         refused.push((&["--cgroup-set", "cpu.max=100 10"], &["cpu.max"]));
-        refused.push((&["--hugetlb", "2M=64M"], &["hugetlb"]));
+        if !fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap().contains("hugetlb") {
+            refused.push((&["--hugetlb", "2M=64M"], &["hugetlb"]));
+        }
         // So much that the kernel takes it for no limit at all.
         refused.push((&["-m", "9223372036854775807"], &["memory.max", "has \"max\""]));
     }
@@ -700,7 +702,8 @@ fn usage_is_told_while_it_runs() {
     assert!(samples.windows(2).all(|pair| cpu(&pair[0]) <= cpu(&pair[1])), "{text}");
     assert!(cpu(samples.last().unwrap()) <= cpu(report) && cpu(samples.last().unwrap()) > 300_000, "{text}");
     let memory = |line: &Value| line.pointer("/usage/memory/current_bytes").unwrap().as_u64().unwrap();
-    assert!(memory(samples.last().unwrap()) >= 24 * MIB, "{text}");
+    // The last one may have come when it was over.
+    assert!(samples.iter().any(|line| memory(line) >= 24 * MIB), "{text}");
     assert!(samples.iter().all(|line| line["schema"] != report["schema"]), "told apart by their schema");
 }
 

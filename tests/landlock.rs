@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::host::{busybox_rootfs, idmappable_dir};
+use common::host::{busybox_rootfs, idmappable_dir, landlock_abi};
 use common::{Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, has_program, set_mode, text};
 
 /// What an interpreter needs to read before it can attack anything.
@@ -15,6 +15,15 @@ const SYSTEM: [&str; 6] = ["--allow-read", "/usr", "--allow-read", "/etc", "--al
 fn without_and_with(caller: Caller, mounts: &[&str], rules: &[&str], program: &str) -> (Outcome, Outcome) {
     let run = |options: &[&str]| Run::new(caller).opts(mounts.iter().chain(options).copied()).python(program).go();
     (run(&["--landlock", "off"]).expect(0), run(rules).expect(0))
+}
+
+/// Whether the kernel can hold anyone to a list of what may be written; a skip where it cannot, and the run is refused.
+fn holds_to_write_lists() -> bool {
+    let holds = landlock_abi().0 >= 3;
+    if !holds {
+        common::skip("this kernel's Landlock cannot deny truncating files");
+    }
+    holds
 }
 
 /// The names that succeeded.
@@ -68,6 +77,9 @@ for half in ("in", "out"):
 
 #[test]
 fn nothing_is_written_but_what_was_named() {
+    if !holds_to_write_lists() {
+        return;
+    }
     for_each_caller(|caller| {
         let program = attack(
             r#"
@@ -193,6 +205,9 @@ fn a_rule_for_what_can_be_written_and_executed_is_refused() {
 
 #[test]
 fn a_rule_can_name_one_file() {
+    if !holds_to_write_lists() {
+        return;
+    }
     for_each_caller(|caller| {
         let dir = two_halves(caller);
         let program = attack(
@@ -246,6 +261,9 @@ attempt("new name", lambda: open(D + "/in/moved").read())
 /// nothing can be moved, to where it would have more.
 #[test]
 fn links_and_moves_gain_no_rights() {
+    if !holds_to_write_lists() {
+        return;
+    }
     for_each_caller(|caller| {
         let make = || {
             let dir = two_halves(caller);
@@ -276,6 +294,9 @@ attempt("move", lambda: os.rename(D + "/in/third", D + "/out/moved"))
 
 #[test]
 fn a_rule_for_what_is_missing_is_an_error_unless_it_is_optional() {
+    if !holds_to_write_lists() {
+        return;
+    }
     for_each_caller(|caller| {
         for flag in ["--allow-read", "--allow-write", "--allow-exec"] {
             for missing in ["/no/such/path", "/usr/bin/env/below"] {
@@ -293,6 +314,9 @@ fn a_rule_for_what_is_missing_is_an_error_unless_it_is_optional() {
 
 #[test]
 fn a_policys_rules_are_those_of_the_flags() {
+    if !holds_to_write_lists() {
+        return;
+    }
     for_each_caller(|caller| {
         let dir = two_halves(caller);
         let policies = TempDir::new(caller);
@@ -316,7 +340,7 @@ fn a_policys_rules_are_those_of_the_flags() {
 
 #[test]
 fn compilers_and_version_control_work_under_narrow_rules() {
-    if !has_program("gcc") || !has_program("git") {
+    if !has_program("gcc") || !has_program("git") || !holds_to_write_lists() {
         return;
     }
     for_each_caller(|caller| {

@@ -129,6 +129,26 @@ fn a_list_of_programs_makes_every_writable_mount_noexec() {
     refuses(&dir, &["--allow-exec", "/dev/shm"], &["/dev/shm", "writable", "hint"]);
 }
 
+/// A kernel that could not hold anyone to a list is not asked to.
+#[test]
+fn a_list_asks_for_the_abi_that_holds_to_it() {
+    let dir = here();
+    let loopback = ["--network", "loopback"];
+    for (options, abi) in [
+        (&[][..], 2),
+        (&["--landlock-abi", "1", "--allow-read", "/usr", "--allow-exec", "/usr"], 1),
+        (&["--allow-write", "/tmp"], 3),
+        (&["--landlock-abi", "1", "--allow-write", "/tmp"], 3),
+        (&["--landlock-abi", "6", "--allow-write", "/tmp"], 6),
+        (&["--allow-connect", "443"], 2),
+        (&[&loopback[..], &["--allow-connect", "443"]].concat(), 4),
+        (&[&loopback[..], &["--allow-bind", "0", "--allow-write", "/tmp"]].concat(), 4),
+    ] {
+        let (planned, _) = plan(&dir, options);
+        assert_eq!(planned.landlock.unwrap().minimum_abi, abi, "{options:?}");
+    }
+}
+
 #[test]
 fn layers_add_rules_and_replace_profiles() {
     let dir = here();
@@ -144,7 +164,7 @@ fn layers_add_rules_and_replace_profiles() {
         plan(&dir, &[&words[..], &["--allow-connect=443", "--landlock=require", "--landlock-abi=1"]].concat());
     assert_eq!(more.seccomp, Some(seccomp("strict", &["sysv", "aio"], true)));
     let landlock = more.landlock.unwrap();
-    assert_eq!((landlock.minimum_abi, landlock.read), (1, rules(&["/usr", "/etc"])));
+    assert_eq!((landlock.minimum_abi, landlock.read), (3, rules(&["/usr", "/etc"])), "the list of what may be written");
     assert_eq!((landlock.connect_tcp, landlock.bind_tcp), (Some(vec![80, 443]), None));
     assert!(more.allow_degraded.is_empty());
     // Who switches it off means the rules below too; who then gives rules contradicts himself.

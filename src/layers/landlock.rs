@@ -25,6 +25,12 @@ use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 /// The newest ABI that this program knows how to use.
 const NEWEST: ABI = ABI::V9;
 
+/// The first ABI that can deny truncate(2), without which a list of what may be written has a hole.
+pub const TRUNCATE: u32 = 3;
+
+/// The first ABI that knows TCP ports.
+pub const PORTS: u32 = 4;
+
 /// The first ABI that tells the audit stream what it denies.
 const LOGGING: u32 = 7;
 
@@ -100,16 +106,27 @@ fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> 
         Ok(abi) => Error::new(
             Step::Landlock,
             format!("ABI {abi}"),
-            format!("the policy asks for Landlock ABI {} or newer", wanted.minimum_abi),
+            format!("{} Landlock ABI {} or newer", who_asks(wanted), wanted.minimum_abi),
         )
         .hint("--allow-degraded landlock runs with as much of it as this kernel has"),
         Err(Errno::EOPNOTSUPP) => {
-            Error::new(Step::Landlock, "kernel", "Landlock is built in, but was not enabled at boot")
-                .hint("add landlock to the lsm= list of the kernel command line")
+            Error::new(Step::Landlock, "kernel", "Landlock is built in, but was not enabled at boot").hint(
+                "add landlock to the lsm= list of the kernel command line; \
+                 --allow-degraded landlock runs without this layer",
+            )
         }
-        Err(_) => Error::new(Step::Landlock, "kernel", "has no Landlock"),
+        Err(_) => Error::new(Step::Landlock, "kernel", "has no Landlock")
+            .hint("--allow-degraded landlock runs without this layer"),
     };
-    Some(if error.hint.is_some() { error } else { error.hint("--allow-degraded landlock runs without this layer") })
+    Some(error)
+}
+
+fn who_asks(wanted: &plan::Landlock) -> &'static str {
+    match wanted.minimum_abi {
+        TRUNCATE if wanted.write.is_some() => "a list of what may be written needs",
+        PORTS if wanted.connect_tcp.is_some() || wanted.bind_tcp.is_some() => "a list of ports needs",
+        _ => "the policy asks for",
+    }
 }
 
 /// Without a network no port is open; otherwise only lists close any.

@@ -4,6 +4,7 @@ use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use crate::error::{Error, Result, Step};
+use crate::layers::landlock::{PORTS, TRUNCATE};
 use crate::layers::seccomp::builtin::{self, Builtin, Group, Guard};
 use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Seccomp, SeccompProfile};
 
@@ -42,7 +43,7 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
     let paths = |list: &Option<Vec<RulePath>>| -> Option<Vec<PathRule>> {
         list.as_ref().map(|rules| rules.iter().map(RulePath::rule).collect())
     };
-    let rules = Landlock {
+    let mut rules = Landlock {
         minimum_abi: settings.minimum_abi.map_or(2, |abi| abi.0),
         read: paths(&settings.read),
         write: paths(&settings.write),
@@ -58,6 +59,14 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
         }
         warnings.push("Landlock is off: nothing but mounts and the network limits paths and ports".into());
         return Ok(None);
+    }
+    // A list that the kernel would not hold anyone to is refused there, and not left out. Without a network there is none to
+    // leave out.
+    let has_ports = rules.connect_tcp.is_some() || rules.bind_tcp.is_some();
+    for (needs, abi) in [(rules.write.is_some(), TRUNCATE), (has_ports && network != Network::None, PORTS)] {
+        if needs {
+            rules.minimum_abi = rules.minimum_abi.max(abi);
+        }
     }
     let ports = |list: &Option<Vec<u16>>| list.as_ref().is_some_and(|ports| !ports.is_empty());
     if network == Network::None && (ports(&rules.connect_tcp) || ports(&rules.bind_tcp)) {

@@ -13,6 +13,21 @@ pub fn is_uml() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
+/// The Landlock ABI, by a system call that is not ours; 0 where there is none, with the reason as runs give it.
+pub fn landlock_abi() -> (u32, &'static str) {
+    let ask = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n\
+               print(libc.syscall(444, None, ctypes.c_size_t(0), 1), ctypes.get_errno())";
+    let (status, answer) = super::python_outside(Caller::Root, ask);
+    assert_eq!(status, 0, "{answer}");
+    let (abi, errno) = answer.trim().split_once(' ').expect("two numbers");
+    match (abi.parse(), errno.parse()) {
+        (Ok(abi), _) => (abi, ""),
+        (_, Ok(libc::EOPNOTSUPP)) => (0, "not enabled at boot"),
+        (_, Ok(libc::ENOSYS)) => (0, "has no Landlock"),
+        _ => panic!("what the kernel said: {answer}"),
+    }
+}
+
 /// A directory of the caller's on a file system that supports idmapped mounts: a guest's own root is a hostfs, which does
 /// not, but its `/tmp` is a tmpfs.
 pub fn idmappable_dir(caller: Caller) -> TempDir {
