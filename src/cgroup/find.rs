@@ -37,6 +37,8 @@ pub struct V2 {
 pub struct V1 {
     /// Its controllers.
     pub controllers: Vec<String>,
+    /// Its topmost directory that can be seen from here.
+    pub mount: PathBuf,
     /// This process's own directory.
     pub own: PathBuf,
 }
@@ -78,7 +80,7 @@ pub fn look() -> Hierarchies {
         if controllers.is_empty() {
             found.v2 = Some(V2 { mount: mount.at.clone(), own });
         } else {
-            found.v1.push(V1 { controllers, own });
+            found.v1.push(V1 { controllers, mount: mount.at.clone(), own });
         }
     }
     found

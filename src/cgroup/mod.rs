@@ -8,6 +8,7 @@
 
 mod budget;
 mod compat;
+pub mod container;
 mod files;
 mod find;
 pub mod gc;
@@ -23,6 +24,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, geteuid};
+
+pub use self::name::started;
 
 use self::compat::Leaves;
 use self::find::Hierarchies;

@@ -49,7 +49,7 @@ fn namespace() -> Option<u64> {
 }
 
 /// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`.
-fn started(pid: u32) -> Option<u64> {
+pub fn started(pid: u32) -> Option<u64> {
     start_time(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 

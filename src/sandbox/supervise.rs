@@ -308,6 +308,7 @@ impl<'a> Supervisor<'a> {
                         denials.listen(listener);
                     }
                 }
+                Ok(Some(Message::Built | Message::Ready)) => {} // a container's
                 Ok(Some(Message::Started(pidfd))) => self.workload = process::pid_of(pidfd.as_fd()),
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
