@@ -25,13 +25,16 @@ impl Runtime {
         if let Some(path) = self.args.path("pidfd-socket") {
             send(&path, b"pidfd", launched.pidfd.as_fd())?;
         }
-        if let (Some(path), Some(terminal)) = (self.args.path("console-socket"), launched.terminal.take()) {
+        if let Some(path) = self.args.path("console-socket")
+            && let Some(terminal) = launched.terminal.take()
+        {
             send(&path, b"/dev/pts/0", terminal.as_fd())?;
         }
         Ok(())
     }
 
     /// How many descriptors beyond the standard streams are the program's: those of socket activation, then those asked for.
+    /// To be asked before we open any ourselves, whose numbers would pass for those.
     pub(super) fn preserved(&self) -> Result<u32> {
         let activated = std::env::var("LISTEN_FDS").ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
         let asked = self.args.number::<u32>("preserve-fds")?.unwrap_or(0);

@@ -16,14 +16,16 @@ use crate::sys::process::{self, borrow_standard};
 
 /// Makes a container, up to its program.
 pub fn create(runtime: &Runtime) -> Result<u8> {
+    let preserved = runtime.preserved()?;
     image::protect()?;
-    let made = make(runtime, false)?;
+    let made = make(runtime, preserved, false)?;
     drop(made);
     Ok(0)
 }
 
 /// Makes a container and starts it; without `--detach` waits for its end and takes it away again.
 pub fn run(runtime: &Runtime) -> Result<u8> {
+    let preserved = runtime.preserved()?;
     image::protect()?;
     let detach = runtime.args.is_on("detach");
     let foreground = if detach {
@@ -34,7 +36,7 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
         }
         Some(Foreground::prepare()?)
     };
-    let (held, launched) = make(runtime, !detach)?;
+    let (held, launched) = make(runtime, preserved, !detach)?;
     let started = start_held(&held);
     let Some(foreground) = foreground else {
         if started.is_err() {
@@ -90,7 +92,7 @@ fn start_held(held: &Held) -> Result<()> {
 }
 
 /// Everything from the configuration to a container that waits at its gate. What was made is taken away again on failure.
-fn make(runtime: &Runtime, bridged: bool) -> Result<(Held, Launched)> {
+fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launched)> {
     runtime.args.at_most(1)?;
     let id = runtime.args.id()?;
     super::store::valid_id(id)?;
@@ -112,7 +114,7 @@ fn make(runtime: &Runtime, bridged: bool) -> Result<(Held, Launched)> {
     let container = container_of(&config.plan)?;
     record.places = if container.cgroup.disabled { None } else { places(container, id)? };
     let mut held = runtime.store.create(record)?;
-    let launched = held.write().and_then(|()| fill(runtime, &mut held, &config));
+    let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &config));
     match launched {
         Ok(launched) => Ok((held, launched)),
         Err(error) => {
@@ -135,7 +137,7 @@ fn places(container: &Container, id: &str) -> Result<Option<crate::cgroup::conta
     find(&container.cgroup, id).map(Some)
 }
 
-fn fill(runtime: &Runtime, held: &mut Held, config: &Config) -> Result<Launched> {
+fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
     let container = container_of(&config.plan)?;
     let groups = match &held.record.places {
         Some(places) => make_groups(runtime, places, container)?,
@@ -157,7 +159,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config) -> Result<Launched>
         groups: groups.as_ref(),
         entered: None,
         streams: [0, 1, 2].map(borrow_standard),
-        preserved: runtime.preserved()?,
+        preserved,
         gate: Some(gate),
         state: &state,
         built: &mut built,

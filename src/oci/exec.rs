@@ -15,6 +15,7 @@ use crate::sys::process::{self, borrow_standard};
 
 /// Runs another program in a container.
 pub fn exec(runtime: &Runtime) -> Result<u8> {
+    let preserved = runtime.preserved()?;
     image::protect()?;
     let id = runtime.args.id()?;
     let held = runtime.store.hold(id)?;
@@ -52,7 +53,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         groups: groups.as_ref(),
         entered: Some((first.as_fd(), namespaces)),
         streams: [0, 1, 2].map(borrow_standard),
-        preserved: runtime.preserved()?,
+        preserved,
         gate: None,
         state: &state,
         built: &mut |_| Ok(()),

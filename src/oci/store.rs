@@ -199,7 +199,8 @@ impl Held {
 
     /// What it is doing.
     pub fn status(&self) -> Status {
-        self.record.status(&self.directory)
+        // Nobody but us is making it, as we have the lock.
+        if self.record.pid == 0 { Status::Stopped } else { self.record.status(&self.directory) }
     }
 
     /// The plan it was made by.

@@ -93,7 +93,11 @@ fn program(rules: &[DeviceRule]) -> Vec<Instruction> {
             program.push(bpf::jump_unless_equal(*register, *value, (length - at - 1) as i16));
         }
         program.extend(masked);
+        let last = length == 2;
         program.extend([bpf::move_number(0, i32::from(rule.allow)), bpf::exit()]);
+        if last {
+            return program; // it matches everything, and the kernel takes no program with a part that is never reached
+        }
     }
     program.extend([bpf::move_number(0, 0), bpf::exit()]);
     program
