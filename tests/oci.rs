@@ -30,7 +30,10 @@ fn a_life_goes_from_created_to_running_to_stopped_to_nothing() {
         bundle.create().expect(0);
         let pid: i32 = std::fs::read_to_string(bundle.dir.join("pid")).unwrap().parse().expect("a bare number");
         let state = bundle.state();
-        assert_eq!((&state["status"], &state["pid"], &state["id"]), (&json!("created"), &json!(pid), &json!(bundle.id)));
+        assert_eq!(
+            (&state["status"], &state["pid"], &state["id"]),
+            (&json!("created"), &json!(pid), &json!(bundle.id))
+        );
         assert_eq!(state["bundle"], json!(bundle.dir.path()));
         assert_eq!(leaks::stat(pid).unwrap().1, std::process::id() as i32, "whoever adopts our orphans is its parent");
         assert_eq!(bundle.printed(), "", "nothing of it runs yet");
@@ -181,7 +184,9 @@ fn errors_go_where_engines_read_them() {
 #[test]
 fn a_terminal_goes_to_the_console_socket() {
     for_each_runtime(|runtime| {
-        let Some(mut bundle) = Bundle::new(runtime, "test -t 0 && test -t 1 && tty; ls -l /dev/console; read x; echo got $x") else {
+        let Some(mut bundle) =
+            Bundle::new(runtime, "test -t 0 && test -t 1 && tty; ls -l /dev/console; read x; echo got $x")
+        else {
             return;
         };
         bundle.config["process"]["terminal"] = json!(true);
@@ -190,7 +195,8 @@ fn a_terminal_goes_to_the_console_socket() {
         let path = bundle.dir.join("console.sock");
         bundle.dir.file("engine.py", ENGINE);
         let mut engine = std::process::Command::new(common::PYTHON);
-        let mut engine = engine.arg(bundle.dir.join("engine.py")).arg(&path).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut engine =
+            engine.arg(bundle.dir.join("engine.py")).arg(&path).stdout(std::process::Stdio::piped()).spawn().unwrap();
         while !path.exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -292,11 +298,24 @@ fn a_number_that_became_another_process_is_not_touched() {
 fn the_runtime_cannot_be_overwritten_from_a_container() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "true") else { return };
-        bundle.create().expect(0);
-        let pid = bundle.state()["pid"].as_i64().unwrap();
-        let exe = format!("/proc/{pid}/exe");
-        let error = std::fs::OpenOptions::new().write(true).open(exe).unwrap_err();
+        // A copy of its own, which nobody else executes meanwhile.
+        let program = bundle.dir.join("runtime");
+        std::fs::copy(runtime.program(), &program).unwrap();
+        let writable = |path: &Path| std::fs::OpenOptions::new().write(true).open(path);
+        bundle.command(["features"]); // writes the configuration
+        let words = ["--root", "state", "create", "--bundle", ".", "x"];
+        let mut command = std::process::Command::new(&program);
+        command.args(words).current_dir(bundle.dir.path()).stdin(std::process::Stdio::null());
+        assert!(command.stdout(std::process::Stdio::null()).status().unwrap().success());
+        let pid = bundle.call(["state", "x"]).out();
+        let pid = serde_json::from_str::<Value>(&pid).unwrap()["pid"].as_i64().unwrap();
+        // What a process inside could hold on to until nobody executes the program any more.
+        let held = std::fs::File::open(format!("/proc/{pid}/exe")).unwrap();
+        bundle.call(["delete", "--force", "x"]).expect(0);
+        use std::os::fd::AsRawFd as _;
+        let error = writable(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd()))).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EROFS), "{error}");
+        writable(&program).expect("by its own path the host's root can write it, so it is the mount that forbids");
     });
 }
 
@@ -340,7 +359,8 @@ fn engines_read_the_other_commands_too() {
 #[test]
 fn a_foreground_container_gets_signals_and_a_terminal() {
     ours(|runtime| {
-        let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done") else {
+        let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")
+        else {
             return;
         };
         let out = std::fs::File::create(bundle.dir.join("out")).unwrap();
