@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use super::config::{self, Config};
 use super::store::{Held, Record, Status};
 use super::{Runtime, delete, image};
-use crate::cgroup::container::{Groups, find};
+use crate::cgroup::container::{Groups, find, unit};
 use crate::error::{Error, Result, Step};
 use crate::plan::Plan;
 use crate::plan::container::Container;
@@ -130,15 +130,16 @@ fn container_of(plan: &Plan) -> Result<&Container> {
 
 /// Where the cgroups will be. Without privilege and without a place of one's own there are none, if nothing is limited.
 fn places(container: &Container, id: &str) -> Result<Option<crate::cgroup::container::Places>> {
-    if container.cgroup.systemd {
-        return Err(Error::new(Step::Cgroup, "--systemd-cgroup", "is not supported yet")
-            .hint("let the engine use the cgroupfs driver: native.cgroupdriver=cgroupfs, --cgroup-manager cgroupfs"));
-    }
     find(&container.cgroup, id).map(Some)
 }
 
 fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
     let container = container_of(&config.plan)?;
+    let mut placeholder = None;
+    if let Some(places) = held.record.places.as_mut().filter(|_| container.cgroup.systemd) {
+        let (real, somebody) = unit::start(&container.cgroup, &held.record.id, places)?;
+        (*places, placeholder) = (real, Some(somebody));
+    }
     let groups = match &held.record.places {
         Some(places) => make_groups(runtime, places, container)?,
         None => None,
@@ -165,6 +166,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
         built: &mut built,
     };
     let mut launched = launch(&config.plan, request)?;
+    drop(placeholder); // the container is in its scope now
     launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     let made = (|| {
         held.record.pid = launched.pid.as_raw();
@@ -198,7 +200,7 @@ fn make_groups(
         }
         made => made?,
     };
-    if groups.is_populated() {
+    if groups.is_populated() && !container.cgroup.systemd {
         let path = groups.places().main().map(|path| path.display().to_string()).unwrap_or_default();
         return Err(Error::new(Step::Cgroup, path, "has processes already")
             .hint("another container may have the same cgroupsPath"));

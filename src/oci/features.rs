@@ -22,7 +22,7 @@ pub fn features(runtime: &Runtime) -> Result<u8> {
         "linux": {
             "namespaces": namespaces,
             "capabilities": names(Capability::ALL),
-            "cgroup": { "v1": true, "v2": true, "systemd": false, "systemdUser": false, "rdma": true },
+            "cgroup": { "v1": true, "v2": true, "systemd": true, "systemdUser": true, "rdma": true },
             "seccomp": {
                 "enabled": true,
                 "actions": ["SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS",

@@ -7,6 +7,7 @@ mod devices;
 mod freeze;
 mod place;
 mod stats;
+pub mod unit;
 mod v1;
 mod v2;
 
@@ -159,6 +160,9 @@ impl Groups {
 impl Places {
     /// Kills what is in them and removes them. Those that are not there count as removed.
     pub fn remove(&self) -> Result<()> {
+        if let Some(unit) = &self.unit {
+            unit::stop(unit); // or it would make the cgroup again when it reads its units again
+        }
         let mut result = Ok(());
         for one in &self.directories {
             if self.is_v2() {

@@ -15,6 +15,9 @@ pub struct Places {
     pub directories: Vec<Place>,
     /// The topmost directory of v2.
     pub mount: PathBuf,
+    /// The unit of systemd's that it belongs to.
+    #[serde(default)]
+    pub unit: Option<String>,
 }
 
 /// One of them.
@@ -35,6 +38,9 @@ impl Places {
 
 /// Decides where they are. On hybrid hosts that is v1, which has the controllers there.
 pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
+    if planned.systemd {
+        return super::unit::expected(planned, id);
+    }
     let found = hierarchies::look();
     let path = if planned.path.is_empty() { id } else { planned.path.as_str() };
     let relative = clean(path)?;
@@ -44,7 +50,7 @@ pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
             controllers: v1.controllers.clone(),
             path: if absolute { v1.mount.join(&relative) } else { v1.own.join(&relative) },
         };
-        return Ok(Places { directories: found.v1.iter().map(place).collect(), mount: PathBuf::new() });
+        return Ok(Places { directories: found.v1.iter().map(place).collect(), ..Places::default() });
     }
     let Some(v2) = found.v2 else {
         return Err(Error::new(Step::Cgroup, path, "no cgroup file system is mounted")
@@ -53,7 +59,7 @@ pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
     // Beside our own, not in it: a cgroup with processes cannot hand its controllers on.
     let beside = v2.own.parent().filter(|parent| parent.starts_with(&v2.mount)).unwrap_or(&v2.mount);
     let path = if absolute { v2.mount.join(&relative) } else { beside.join(&relative) };
-    Ok(Places { directories: vec![Place { controllers: Vec::new(), path }], mount: v2.mount })
+    Ok(Places { directories: vec![Place { controllers: Vec::new(), path }], mount: v2.mount, unit: None })
 }
 
 /// A path below a hierarchy, without anything that leads elsewhere.

@@ -139,7 +139,7 @@ fn cpu_max(dir: &Dir, resources: &Resources) -> (String, String) {
 }
 
 /// 2…262144 to 1…10000, as runc, crun and systemd do it.
-fn weight_of_shares(shares: u64) -> u64 {
+pub fn weight_of_shares(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
 }
 

@@ -159,7 +159,11 @@ fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> 
     prepared.capabilities.bound()?;
     process::keep_capabilities(true).during(Step::Capabilities, 0)?;
     if prepared.users.can_clear_groups() {
-        process::set_groups(&container.groups).during(Step::Groups, 0)?;
+        match process::set_groups(&container.groups) {
+            // Where a user namespace forbids it, nobody inside has any that could be dropped.
+            Err(Errno::EPERM) if container.groups.is_empty() && prepared.in_user_namespace => {}
+            set => set.during(Step::Groups, 0)?,
+        }
     }
     prepared.users.take()?;
     prepared.capabilities.take()?;
