@@ -281,6 +281,7 @@ fn a_number_that_became_another_process_is_not_touched() {
         let state = bundle.dir.join("state").join(&bundle.id).join("state.json");
         let original = std::fs::read(&state).unwrap();
         let mut record: Value = serde_json::from_slice(&original).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(30)); // start times are counted in hundredths of a second
         let mut innocent = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         record["pid"] = json!(innocent.id());
         std::fs::write(&state, record.to_string()).unwrap();
@@ -336,12 +337,13 @@ fn engines_read_the_other_commands_too() {
         assert_eq!((&stats["type"], &stats["id"]), (&json!("stats"), &json!(bundle.id)));
         assert!(stats["data"]["cpu"]["usage"]["total"].as_u64().unwrap() > 0, "{stats}");
         assert!(stats["data"]["memory"]["usage"]["usage"].as_u64().unwrap() > 0, "{stats}");
-        assert!(bundle.about("ps").expect(0).out().contains("PID"));
         bundle.call(["kill", "--all", &bundle.id, "KILL"]).expect(0);
         bundle.wait_for("stopped");
     });
     ours(|runtime| {
-        let Some(bundle) = Bundle::new(runtime, "true") else { return };
+        let Some(bundle) = Bundle::new(runtime, "sleep 9") else { return };
+        bundle.create().expect(0);
+        assert!(bundle.about("ps").expect(0).out().contains("PID"));
         let features: Value = serde_json::from_slice(&bundle.call(["features"]).expect(0).0.stdout).unwrap();
         assert!(features["ociVersionMin"].is_string() && features["ociVersionMax"].is_string());
         assert!(features["mountOptions"].as_array().unwrap().contains(&json!("rro")));

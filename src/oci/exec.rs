@@ -35,7 +35,8 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     let groups = held.record.groups();
     let groups = match (groups, runtime.args.text("cgroup")?) {
         (Some(groups), Some(path)) => Some(groups.below(path.rsplit_once(':').map_or(path, |(_, path)| path))?),
-        (groups, _) => groups,
+        // Where the container has made cgroups of its own, none of its processes may be in the one above them.
+        (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
     };
     let namespaces = namespaces(&held.plan()?);
     let record = held.record.clone();

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use nix::errno::Errno;
 
 use super::Runtime;
-use super::store::Status;
+use super::store::{Status, read_plan};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::NamespaceKind;
 use crate::sys::process;
@@ -14,19 +14,20 @@ use crate::sys::process;
 /// all when the signal is SIGKILL.
 pub fn kill(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(2)?;
-    let held = runtime.store.hold(runtime.args.id()?)?;
+    // Without the lock: whoever starts it may wait for a hook that never ends.
+    let (directory, record) = runtime.store.look(runtime.args.id()?)?;
     let signal = match runtime.args.words.get(1) {
         None => libc::SIGTERM,
         Some(word) => number(&word.to_string_lossy())?,
     };
-    let id = held.record.id.clone();
+    let id = record.id.clone();
     let not_running = || Error::new(Step::State, id.clone(), "container not running");
     let own_pids = || {
-        let plan = held.plan().ok();
+        let plan = read_plan(&directory).ok();
         plan.and_then(|plan| plan.container).is_some_and(|container| container.new.contains(&NamespaceKind::Pid))
     };
-    let groups = held.record.groups();
-    let Some(process) = held.record.process() else {
+    let groups = record.groups();
+    let Some(process) = record.process() else {
         // Without a pid namespace of its own, others may live on.
         let left = groups.filter(|_| runtime.args.is_on("all") && !own_pids());
         return match left.filter(|groups| !groups.pids().is_empty()) {

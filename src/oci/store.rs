@@ -205,10 +205,7 @@ impl Held {
 
     /// The plan it was made by.
     pub fn plan(&self) -> Result<Plan> {
-        let path = self.directory.join(PLAN);
-        let bytes = std::fs::read(&path).map_err(|error| io(&path, &error))?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| Error::new(Step::State, path.display().to_string(), error.to_string()))
+        read_plan(&self.directory)
     }
 
     /// Removes all that is known of it; the record goes last.
@@ -330,6 +327,14 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
         VERSION => Ok(record),
         other => Err(wrong(format!("is of version {other}; this program knows {VERSION}"))),
     }
+}
+
+/// The plan that the container of a directory was made by.
+pub fn read_plan(directory: &Path) -> Result<Plan> {
+    let path = directory.join(PLAN);
+    let bytes = std::fs::read(&path).map_err(|error| io(&path, &error))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Error::new(Step::State, path.display().to_string(), error.to_string()))
 }
 
 fn boot_id() -> String {

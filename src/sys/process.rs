@@ -97,6 +97,12 @@ pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<()> {
     check(unsafe { libc::dup2(from.as_raw_fd(), to) }.into()).map(drop)
 }
 
+/// Makes a descriptor refer to what another does, close-on-exec: what it referred to before is let go of.
+pub fn replace(by: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: both are open; the number stays open, and whoever owns it closes it as before.
+    check(unsafe { libc::dup3(by.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) }.into()).map(drop)
+}
+
 fn prctl(option: libc::c_int, a: u64, b: u64) -> Result<libc::c_int> {
     // SAFETY: only used with options whose arguments are plain numbers.
     check(unsafe { libc::prctl(option, a, b, 0u64, 0u64) }.into()).map(|value| value as libc::c_int)

@@ -63,6 +63,19 @@ impl Groups {
         Self::open(places)
     }
 
+    /// Those below these that a process of the container is in, on cgroup v2; otherwise these.
+    pub fn of(self, pid: i32) -> Self {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let path = text.lines().find_map(|line| line.strip_prefix("0::/")).map(|path| self.places.mount.join(path));
+        let below = path
+            .zip(self.places.directories.first())
+            .filter(|(path, own)| self.places.is_v2() && path.starts_with(&own.path) && *path != own.path);
+        let Some((path, _)) = below else { return self };
+        let mut places = self.places.clone();
+        places.directories[0].path = path;
+        Self::open(places).unwrap_or(self)
+    }
+
     /// Whether somebody is in it already.
     pub fn is_populated(&self) -> bool {
         self.dirs.iter().any(|dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty()))
@@ -106,6 +119,11 @@ impl Groups {
                 .map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno))?;
         }
         Ok(())
+    }
+
+    /// The directories, for whoever must not take them along.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.dirs.iter().map(Dir::fd)
     }
 
     /// As a mount shows them inside.

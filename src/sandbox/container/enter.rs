@@ -52,7 +52,7 @@ pub fn clone(
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
-            return match go(prepared, container, entered, &theirs) {
+            return match go(prepared, container, groups, entered, &theirs) {
                 Ok(Cloned::Child) => Ok(Side::Child),
                 Ok(Cloned::Parent { pidfd, .. }) => {
                     let sent = socket::send(&theirs, &[0; 8], Some(pidfd.as_fd()));
@@ -101,6 +101,7 @@ fn follow(prepared: &Prepared<'_>, groups: Option<&Groups>, go_between: Pid, our
 fn go(
     prepared: &Prepared<'_>,
     container: &Container,
+    groups: Option<&Groups>,
     entered: Option<BorrowedFd<'_>>,
     theirs: &OwnedFd,
 ) -> Applied<Cloned> {
@@ -114,11 +115,23 @@ fn go(
     }
     // From here on a process inside could look at us: it must not be able to.
     process::set_dumpable(false).during(Step::Join, 0)?;
+    if let Some(groups) = groups {
+        leave_behind(groups).during(Step::Descriptors, 0)?;
+    }
     if let Some(pidfd) = entered {
         enter_all(pidfd, prepared)?;
     }
     enter_each(prepared)?;
     clone3(prepared.flags | SIBLING, None).during(Step::Clone, 0)
+}
+
+/// Directories of the host, which a process inside that may trace every other must not find in us.
+fn leave_behind(groups: &Groups) -> std::result::Result<(), Errno> {
+    let null = nix::fcntl::open(c"/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    for fd in groups.fds() {
+        process::replace(null.as_fd(), fd)?;
+    }
+    Ok(())
 }
 
 /// All namespaces of a process that differ from ours. One's own user namespace cannot be entered again.

@@ -16,8 +16,8 @@ use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
 use crate::sandbox::sync;
 
-/// Name of the FIFO that is waited at; it is there as long as the container was not started.
-pub const GATE: &str = "exec.fifo";
+/// The FIFO that is waited at.
+const GATE: &str = "exec.fifo";
 const ANSWER: &str = "exec.answer";
 
 /// How long a started container may take to execute its program, hooks apart.
@@ -79,7 +79,8 @@ pub fn open_gate(directory: &Path) -> std::result::Result<Option<Failure>, Errno
     }
 }
 
-/// Whether a container waits at a gate.
+/// Whether a container waits at a gate: whether anybody has it open.
 pub fn is_closed(directory: &Path) -> bool {
-    directory.join(GATE).exists()
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    open(&directory.join(GATE), flags, Mode::empty()).is_ok()
 }
