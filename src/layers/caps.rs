@@ -88,10 +88,11 @@ impl Sets {
     /// Child half, while it still has every capability: empties what is not kept of the bounding set.
     pub fn bound(self) -> Applied {
         for number in (0..MANY).filter(|number| self.bounding >> number & 1 == 0) {
-            match process::drop_bounding(number) {
-                Err(Errno::EINVAL) => break,
-                result => result.during(Step::Capabilities, number as usize)?,
+            let dropped = process::drop_bounding(number);
+            if dropped == Err(Errno::EINVAL) {
+                break;
             }
+            dropped.during(Step::Capabilities, number as usize)?;
         }
         Ok(())
     }
