@@ -73,7 +73,7 @@ impl Bundle {
         config["process"]["terminal"] = json!(false);
         config["process"]["args"] = json!(["sh", "-c", script]);
         let id = unique();
-        config["linux"]["cgroupsPath"] = json!(format!("/stkt-oci/{id}"));
+        config["linux"]["cgroupsPath"] = json!(format!("/{id}"));
         Some(Self { runtime, dir, id, config })
     }
 
@@ -163,6 +163,10 @@ impl Bundle {
 impl Drop for Bundle {
     fn drop(&mut self) {
         let _ = self.call(["delete", "--force", &self.id]);
+        // The control leaves the cgroups of a container that it could not make.
+        for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            let _ = std::fs::remove_dir(hierarchy.path().join(&self.id));
+        }
     }
 }
 
