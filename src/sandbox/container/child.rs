@@ -175,6 +175,9 @@ fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> 
     prepared.process.verify_cwd()?;
     prepared.users.verify()?;
     prepared.capabilities.verify()?;
+    if container.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
+        return Err(Errno::EPERM).during(Step::Verify, 2);
+    }
     // The change of ids has cleared this, and made us dumpable by them.
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
     process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })

@@ -39,6 +39,7 @@ use nix::unistd::Pid;
 use self::gate::Gate;
 use self::prepare::Prepared;
 use super::sync::{self, Message, ParentEnds};
+use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, schedule, user};
@@ -120,6 +121,7 @@ impl Launch<'_> {
             groups.take_in(self.pid)?;
         }
         let proc_pid = user::open_proc_pid(self.pid)?;
+        Inhabited::by(&proc_pid)?.expect_new(&self.prepared.new_namespaces)?;
         self.prepared.process.raise_limits(self.pid)?;
         if self.prepared.users.has_maps() {
             self.prepared.users.write_maps(&proc_pid, self.pid)?;

@@ -40,6 +40,8 @@ pub struct Prepared<'a> {
     pub flags: u64,
     /// `CLONE_NEW*` of those of a container's process that are entered.
     pub entered_flags: i32,
+    /// Names in `/proc/PID/ns` of those that must be other than ours before anything is set up.
+    pub new_namespaces: Vec<&'static str>,
     /// Those that are entered by path.
     pub joined: Vec<Join>,
     /// Whether it gets a cgroup namespace, which it makes itself once it is where it belongs.
@@ -123,6 +125,7 @@ pub fn prepare<'a>(
         label: label::prepare(container)?,
         flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
         entered_flags: entered,
+        new_namespaces: container.new.iter().filter(|kind| !deferred.contains(kind)).map(file_name).collect(),
         joined,
         hides_cgroup: view.own_namespace,
         loopback: container.new.contains(&NamespaceKind::Network) && plan.namespaces.network != Network::Host,
@@ -134,6 +137,15 @@ pub fn prepare<'a>(
         in_user_namespace: new_user,
         warnings,
     })
+}
+
+/// As `/proc/PID/ns` names it.
+fn file_name(kind: &NamespaceKind) -> &'static str {
+    match kind {
+        NamespaceKind::Mount => "mnt",
+        NamespaceKind::Network => "net",
+        other => other.name(),
+    }
 }
 
 fn joins_user(container: &Container) -> bool {
