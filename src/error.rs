@@ -52,6 +52,8 @@ macro_rules! steps {
 steps! {
     Usage = "usage", "reading the command line";
     Policy = "policy", "reading the policy";
+    Config = "config", "reading the configuration";
+    State = "state", "looking at the container's state";
     Plan = "plan", "planning the run";
     SeccompProfile = "seccomp_profile", "reading the seccomp profile";
     Host = "host", "looking at this host";
@@ -60,6 +62,7 @@ steps! {
     Cgroup = "cgroup", "setting up the cgroup";
     Streams = "streams", "preparing the standard streams";
     Clone = "clone", "creating the namespaces";
+    Join = "join", "entering a namespace";
     IdMap = "id_map", "writing the user id maps";
     Wait = "wait", "waiting for the supervisor";
     SetIds = "set_ids", "taking the sandbox's user id";
@@ -71,6 +74,7 @@ steps! {
     Mask = "mask", "masking a path";
     ReadOnly = "read_only", "making a path read-only";
     NamespaceLimits = "namespace_limits", "forbidding nested namespaces";
+    Sysctl = "sysctl", "setting a kernel parameter";
     TimeNamespace = "time_namespace", "setting up the time namespace";
     OomScore = "oom_score", "setting the OOM score";
     Loopback = "loopback", "bringing up the loopback interface";
@@ -81,6 +85,9 @@ steps! {
     Rlimit = "rlimit", "setting a resource limit";
     Keyring = "keyring", "joining a new session keyring";
     Groups = "groups", "dropping the supplementary groups";
+    Scheduling = "scheduling", "setting how the workload is scheduled";
+    Label = "label", "setting the security label";
+    Hook = "hook", "running a hook";
     Capabilities = "capabilities", "dropping capabilities";
     NoNewPrivs = "no_new_privs", "forbidding new privileges";
     Landlock = "landlock", "restricting paths and ports";

@@ -19,6 +19,7 @@ pub mod cli;
 pub mod doctor;
 pub mod error;
 mod layers;
+pub mod oci;
 pub mod plan;
 pub mod policy;
 pub mod report;

@@ -3,12 +3,38 @@
 //! Both doors produce a [`Plan`] and execution reads nothing else. It is complete (nothing is looked up again from flags
 //! or files), serialisable, and made without a system call. What the host turns it into is [`crate::sandbox`]'s business.
 
+pub mod container;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+macro_rules! kernel_names {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:expr, $text:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
+        #[allow(missing_docs)]
+        pub enum $name { $(#[serde(rename = $text)] $variant,)+ }
+        impl $name {
+            /// Every one, in the kernel's order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// The kernel's number.
+            pub const fn number(self) -> u32 { match self { $(Self::$variant => $number as u32,)+ } }
+            /// The name people write.
+            pub const fn name(self) -> &'static str { match self { $(Self::$variant => $text,)+ } }
+        }
+        impl std::str::FromStr for $name {
+            type Err = ();
+            fn from_str(text: &str) -> Result<Self, ()> {
+                Self::ALL.iter().copied().find(|item| item.name() == text).ok_or(())
+            }
+        }
+    };
+}
+use kernel_names;
 
 /// Bytes that came from argv, the environment or a path: any byte but NUL, not necessarily UTF-8.
 ///
@@ -167,6 +193,9 @@ pub struct Plan {
     pub allow_degraded: Vec<Facility>,
     /// SHA-256 of the resolved policy (every setting but the command), hexadecimal.
     pub policy_sha256: String,
+    /// What only the configuration of a container says; `None` for a direct run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Box<container::Container>>,
 }
 
 /// The program and its surroundings.
@@ -251,6 +280,10 @@ pub enum Root {
     Synthetic,
     /// This host directory, read-only. Mount points that it lacks are supplied without touching it.
     Directory(Bytes),
+    /// This host directory as it is, the root of a container: mount points that it lacks are created in it.
+    Bundle(Bytes),
+    /// What is `/` in the mount namespace that is entered.
+    Joined,
 }
 
 /// One thing below `/`.
@@ -314,6 +347,8 @@ pub enum MountKind {
         /// Its permission bits.
         mode: u32,
     },
+    /// As a container's configuration describes it.
+    Given(Box<container::GivenMount>),
     /// A generated symlink (only below a synthetic root).
     Symlink {
         /// What it points to.
@@ -354,6 +389,8 @@ pub enum SeccompProfile {
     File(Bytes),
     /// A file of compiled BPF, by host path.
     Binary(Bytes),
+    /// The profile itself, in OCI's JSON.
+    Inline(String),
 }
 
 /// What `landlock(7)` allows. Everything the kernel's ABI can deny is denied unless a rule here, or one derived from the
@@ -394,29 +431,6 @@ pub struct Rlimit {
     pub hard: Option<u64>,
     /// Lowered to the caller's own hard limit where that is smaller (defaults), instead of an error (what was asked for).
     pub clamp: bool,
-}
-
-macro_rules! kernel_names {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:expr, $text:literal;)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-        #[allow(missing_docs)]
-        pub enum $name { $(#[serde(rename = $text)] $variant,)+ }
-        impl $name {
-            /// Every one, in the kernel's order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-            /// The kernel's number.
-            pub const fn number(self) -> u32 { match self { $(Self::$variant => $number as u32,)+ } }
-            /// The name people write.
-            pub const fn name(self) -> &'static str { match self { $(Self::$variant => $text,)+ } }
-        }
-        impl std::str::FromStr for $name {
-            type Err = ();
-            fn from_str(text: &str) -> Result<Self, ()> {
-                Self::ALL.iter().copied().find(|item| item.name() == text).ok_or(())
-            }
-        }
-    };
 }
 
 kernel_names! {

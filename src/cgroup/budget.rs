@@ -106,6 +106,11 @@ pub fn device_number(io: &IoMax) -> Result<String> {
 }
 
 impl Limit {
+    /// A file and what it has to hold, as it is written.
+    pub fn of_file(controller: Facility, file: &str, value: &str) -> Self {
+        Self { controller, file: file.to_owned(), value: value.to_owned(), optional: false }
+    }
+
     /// Puts it in force. What the kernel has then, if that is a number.
     pub fn apply(&self, dir: &Dir) -> Result<Option<u64>> {
         let fail = |errno| {

@@ -9,6 +9,7 @@
 
 mod budget;
 mod compat;
+pub mod container;
 mod files;
 mod find;
 pub mod gc;
@@ -25,6 +26,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, geteuid};
+
+pub use self::name::started;
 
 use self::compat::Leaves;
 use self::find::Hierarchies;

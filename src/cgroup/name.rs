@@ -73,7 +73,7 @@ fn namespace() -> Option<u64> {
 }
 
 /// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`. An error says nothing.
-fn started(pid: u32) -> std::io::Result<Option<u64>> {
+pub fn started(pid: u32) -> std::io::Result<Option<u64>> {
     match std::fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => Ok(start_time(&String::from_utf8_lossy(&stat))),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),

@@ -29,7 +29,14 @@ pub fn scope(id: &str) -> Result<PathBuf, String> {
     let mut stream = connected.map_err(|error| format!("no systemd answers at {}: {error}", path.display()))?;
     // Names of units have no plus.
     let unit = format!("stockade-{}-{}.scope", id.replace('+', "_"), std::process::id());
-    ask(&mut stream, &unit).map_err(|why| format!("systemd did not make a scope: {why}"))?;
+    let text = |text: &str| Value::Text(text.to_owned());
+    let properties = [
+        ("Description".to_owned(), text("stockade run")),
+        ("Delegate".to_owned(), Value::Flag(true)),
+        ("CollectMode".to_owned(), text("inactive-or-failed")),
+    ];
+    ask(&mut stream, &unit, std::process::id(), &properties)
+        .map_err(|why| format!("systemd did not make a scope: {why}"))?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         // The call answers when the job is queued; that it is done shows here.
@@ -55,7 +62,40 @@ pub fn socket() -> PathBuf {
     runtime.join("systemd/private")
 }
 
-fn ask(stream: &mut UnixStream, unit: &str) -> Result<(), String> {
+/// A property of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Yes or no.
+    Flag(bool),
+    /// A number of 64 bits.
+    Number(u64),
+    /// Text.
+    Text(String),
+}
+
+/// Has systemd make a scope with these properties around a process; or why there is none. It is there when the process is
+/// in its cgroup.
+pub fn start_scope(unit: &str, pid: u32, properties: &[(String, Value)]) -> Result<(), String> {
+    let path = socket();
+    let connected = UnixStream::connect(&path);
+    let mut stream = connected.map_err(|error| format!("no systemd answers at {}: {error}", path.display()))?;
+    ask(&mut stream, unit, pid, properties).map_err(|why| format!("systemd did not make it: {why}"))
+}
+
+/// Has systemd stop a unit.
+pub fn stop(unit: &str) -> Result<(), String> {
+    let mut stream = UnixStream::connect(socket()).map_err(|error| error.to_string())?;
+    let mut body = Message::default();
+    body.string(unit);
+    body.string("replace");
+    call(&mut stream, &manager_call("StopUnit", "ss", body))
+}
+
+fn ask(stream: &mut UnixStream, unit: &str, pid: u32, properties: &[(String, Value)]) -> Result<(), String> {
+    call(stream, &start_transient_unit(unit, pid, properties))
+}
+
+fn call(stream: &mut UnixStream, message: &[u8]) -> Result<(), String> {
     let io = |error: std::io::Error| error.to_string();
     stream.set_read_timeout(Some(PATIENCE)).map_err(io)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(io)?;
@@ -67,7 +107,7 @@ fn ask(stream: &mut UnixStream, unit: &str) -> Result<(), String> {
         return Err(format!("it refused to talk: {}", answer.trim_end()));
     }
     stream.write_all(b"BEGIN\r\n").map_err(io)?;
-    stream.write_all(&start_transient_unit(unit, std::process::id())).map_err(io)?;
+    stream.write_all(message).map_err(io)?;
     loop {
         match Answer::read(stream).map_err(io)? {
             Answer::Done => return Ok(()),
@@ -97,6 +137,10 @@ impl Message {
     }
     fn u32(&mut self, number: u32) {
         self.align(4);
+        self.0.extend(number.to_le_bytes());
+    }
+    fn u64(&mut self, number: u64) {
+        self.align(8);
         self.0.extend(number.to_le_bytes());
     }
     fn string(&mut self, text: &str) {
@@ -132,26 +176,35 @@ impl Message {
 }
 
 /// The call, complete.
-fn start_transient_unit(unit: &str, pid: u32) -> Vec<u8> {
+fn start_transient_unit(unit: &str, pid: u32, given: &[(String, Value)]) -> Vec<u8> {
     let mut body = Message::default();
     body.string(unit);
     body.string("fail"); // rather than replace another's
     body.array(8, |properties| {
-        properties.property("Description", "s", |value| value.string("stockade run"));
-        properties.property("Delegate", "b", |value| value.u32(1));
-        properties.property("CollectMode", "s", |value| value.string("inactive-or-failed"));
+        for (name, value) in given {
+            match value {
+                Value::Flag(flag) => properties.property(name, "b", |value| value.u32((*flag).into())),
+                Value::Number(number) => properties.property(name, "t", |value| value.u64(*number)),
+                Value::Text(text) => properties.property(name, "s", |value| value.string(text)),
+            }
+        }
         properties.property("PIDs", "au", |value| value.array(4, |pids| pids.u32(pid)));
     });
     body.array(8, |_| {}); // no units beside it
+    manager_call("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
+}
+
+/// A call of a method of the manager's, complete.
+fn manager_call(method: &str, signature: &str, body: Message) -> Vec<u8> {
     let mut message = Message(vec![b'l', CALL, 0, 1]);
     message.u32(body.0.len() as u32);
     message.u32(SERIAL);
     message.array(8, |fields| {
         fields.field(1, "o", |value| value.string("/org/freedesktop/systemd1"));
         fields.field(2, "s", |value| value.string("org.freedesktop.systemd1.Manager"));
-        fields.field(3, "s", |value| value.string("StartTransientUnit"));
+        fields.field(3, "s", |value| value.string(method));
         fields.field(6, "s", |value| value.string("org.freedesktop.systemd1"));
-        fields.field(8, "g", |value| value.signature("ssa(sv)a(sa(sv))"));
+        fields.field(8, "g", |value| value.signature(signature));
     });
     message.align(8);
     message.0.extend(body.0);
@@ -207,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_call_is_aligned_and_as_long_as_it_says() {
-        let message = start_transient_unit("stockade-x-1.scope", 0x0102_0304);
+        let message = start_transient_unit("stockade-x-1.scope", 0x0102_0304, &[("A".to_owned(), Value::Number(7))]);
         let word = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap()) as usize;
         assert_eq!(message.len(), 16 + word(12).next_multiple_of(8) + word(4));
         let at = message.windows(3).position(|bytes| bytes == b"au\0").unwrap() + 3;

@@ -111,6 +111,7 @@ fn seccomp(seccomp: &Seccomp) -> String {
         SeccompProfile::Builtin(name) => format!("built-in {name}"),
         SeccompProfile::File(path) => format!("profile {}", quoted(path)),
         SeccompProfile::Binary(path) => format!("program {}", quoted(path)),
+        SeccompProfile::Inline(_) => "of the container's own".into(),
     };
     let allow = if seccomp.allow.is_empty() { String::new() } else { format!(", and {}", seccomp.allow.join(" ")) };
     format!("{profile}{allow}{}", if seccomp.strict { ", strictly" } else { "" })
@@ -139,6 +140,8 @@ fn files(plan: &Plan, out: &mut Text) {
     match &plan.root {
         Root::Synthetic => out.path(&"/".into(), "own, empty, read-only"),
         Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", quoted(path))),
+        Root::Bundle(path) => out.path(&"/".into(), format!("host {}", quoted(path))),
+        Root::Joined => out.path(&"/".into(), "that of the namespace that is entered"),
     }
     for mount in &plan.mounts {
         out.path(&mount.destination, what(mount));
@@ -177,6 +180,7 @@ fn what(mount: &Mount) -> String {
         }
         MountKind::Mqueue => format!("message queues, {flags}"),
         MountKind::File { content, mode } => format!("generated, {} bytes, mode {mode:o}", content.as_bytes().len()),
+        MountKind::Given(_) => "as the container's configuration says".into(),
         MountKind::Symlink { target } => format!("symlink to {}", quoted(target)),
     }
 }

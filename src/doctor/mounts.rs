@@ -98,7 +98,12 @@ const BIND_STEPS: [&str; 3] = ["open_tree of /usr", "mount_setattr, recursive", 
 
 fn bind() -> Tried {
     let tree = mount::clone_tree(AT_FDCWD, c"/usr", true).at(0)?;
-    let change = Attributes { set: RDONLY | NOSUID | NODEV, private: true, recursive: true, idmap: None };
+    let change = Attributes {
+        set: RDONLY | NOSUID | NODEV,
+        propagation: libc::MS_PRIVATE,
+        recursive: true,
+        ..Attributes::default()
+    };
     mount::set_attributes(&tree, change).at(1)?;
     mount::attach_over_root(&tree).map(|()| 0).at(2)
 }

@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use super::{Applied, During};
 use crate::error::Step;
 use crate::plan::Capability;
+use crate::plan::container::CapabilitySets;
 use crate::sys::process::{self, CapSets};
 
 /// `NOROOT`, `NO_SETUID_FIXUP` and `NO_CAP_AMBIENT_RAISE`, each with its lock, and the lock of `KEEP_CAPS`.
@@ -44,6 +45,77 @@ pub fn drop_all_but(kept: u64) -> Applied {
     }
     process::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
     process::set_capabilities(sets).during(Step::Capabilities, 0)
+}
+
+/// The five sets, as masks by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Sets {
+    pub bounding: u64,
+    pub effective: u64,
+    pub inheritable: u64,
+    pub permitted: u64,
+    pub ambient: u64,
+}
+
+impl Sets {
+    /// Of a container's plan.
+    pub fn of(planned: &CapabilitySets) -> Self {
+        Self {
+            bounding: mask(&planned.bounding),
+            effective: mask(&planned.effective),
+            inheritable: mask(&planned.inheritable),
+            permitted: mask(&planned.permitted),
+            ambient: mask(&planned.ambient),
+        }
+    }
+
+    /// Without what this process lacks itself and so cannot hand on; with what had to be left out.
+    pub fn possible(self) -> (Self, u64) {
+        let own = process::capabilities().map_or(0, |sets| sets.permitted);
+        let bounded = bounding().unwrap_or(0);
+        let kept = Self {
+            bounding: self.bounding & bounded,
+            effective: self.effective & own,
+            inheritable: self.inheritable & own & bounded,
+            permitted: self.permitted & own,
+            ambient: self.ambient & own & bounded,
+        };
+        let union = |sets: Self| sets.bounding | sets.effective | sets.inheritable | sets.permitted | sets.ambient;
+        (kept, union(self) & !union(kept))
+    }
+
+    /// Child half, while it still has every capability: empties what is not kept of the bounding set.
+    pub fn bound(self) -> Applied {
+        for number in (0..MANY).filter(|number| self.bounding >> number & 1 == 0) {
+            let dropped = process::drop_bounding(number);
+            if dropped == Err(Errno::EINVAL) {
+                break;
+            }
+            dropped.during(Step::Capabilities, number as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Child half, as the final user, with the permitted set kept so far: the other four.
+    pub fn take(self) -> Applied {
+        let Self { effective, inheritable, permitted, ambient, .. } = self;
+        process::clear_ambient().during(Step::Capabilities, 0)?;
+        process::set_capabilities(CapSets { effective, permitted, inheritable }).during(Step::Capabilities, 0)?;
+        for number in (0..MANY).filter(|number| ambient >> number & 1 == 1) {
+            process::raise_ambient(number).during(Step::Capabilities, number as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Child half: reads the sets back and fails unless they are as asked for.
+    pub fn verify(self) -> Applied {
+        let Self { effective, inheritable, permitted, .. } = self;
+        let expected = CapSets { effective, permitted, inheritable };
+        let as_taken = process::capabilities().during(Step::Verify, 1)? == expected
+            && bounding().during(Step::Verify, 1)? & !self.bounding == 0;
+        if as_taken { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 1) }
+    }
 }
 
 /// Child half: gives up what [`drop_all_but`] kept. The ambient set goes with the others; the bounding set, which can no

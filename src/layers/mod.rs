@@ -2,10 +2,12 @@
 //! parsing or allocating, and a child half that applies it between clone3 and execve with system calls alone.
 
 pub mod caps;
+pub mod label;
 pub mod landlock;
 pub mod net;
 pub mod process;
 pub mod root;
+pub mod schedule;
 pub mod seccomp;
 pub mod user;
 

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
 
@@ -23,6 +23,7 @@ pub struct PreparedProcess {
     env: CStringArray,
     umask: Mode,
     hostname: Option<Bytes>,
+    cwd: CString,
     limits: Vec<Limit>,
     keyring_may_fail: bool,
 }
@@ -46,6 +47,7 @@ pub fn prepare(plan: &Plan) -> Result<PreparedProcess> {
         env: c_strings("environment variable", &plan.command.env)?.into(),
         umask: Mode::from_bits_truncate(plan.command.umask),
         hostname: plan.hostname.clone(),
+        cwd: c_strings("working directory", std::slice::from_ref(&plan.command.cwd))?.remove(0),
         limits: limits(plan)?,
         keyring_may_fail: plan.allow_degraded.contains(&Facility::Keyring),
     })
@@ -119,10 +121,7 @@ impl PreparedProcess {
 
     /// Child half, with capabilities: what needs them before they are dropped.
     pub fn with_capabilities(&self, clear_groups: bool, missing: &mut MissingSet) -> Applied {
-        if let Some(hostname) = &self.hostname {
-            use std::os::unix::ffi::OsStrExt as _;
-            sethostname(std::ffi::OsStr::from_bytes(hostname.as_bytes())).during(Step::Hostname, 0)?;
-        }
+        self.set_hostname()?;
         match process::join_new_session_keyring() {
             Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
             Err(_) if self.keyring_may_fail => missing.add(Missing::Keyring),
@@ -132,6 +131,13 @@ impl PreparedProcess {
             process::clear_groups().during(Step::Groups, 0)?;
         }
         Ok(())
+    }
+
+    /// Child half: the name of the new UTS namespace.
+    pub fn set_hostname(&self) -> Applied {
+        use std::os::unix::ffi::OsStrExt as _;
+        let Some(hostname) = &self.hostname else { return Ok(()) };
+        sethostname(std::ffi::OsStr::from_bytes(hostname.as_bytes())).during(Step::Hostname, 0)
     }
 
     /// Child half: a session of its own, and the standard streams.
@@ -150,11 +156,16 @@ impl PreparedProcess {
 
     /// Child half: everything else it inherits. After this no descriptor but 0 to 2 survives execve.
     pub fn settle(&self) -> Applied {
+        self.settle_but(3)
+    }
+
+    /// As [`Self::settle`]: the descriptors below `first` survive.
+    pub fn settle_but(&self, first: i32) -> Applied {
         umask(self.umask);
         for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
             process::set_rlimit(None, limit.resource, limit.soft, limit.hard).during(Step::Rlimit, index)?;
         }
-        process::cloexec_from(3).during(Step::Descriptors, 0)?;
+        process::cloexec_from(first).during(Step::Descriptors, 0)?;
         process::reset_signals().during(Step::Signals, 0)
     }
 
@@ -170,6 +181,35 @@ impl PreparedProcess {
         let file = nix::fcntl::open(candidate.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
         let changed_ns = changed_ns(&nix::sys::stat::fstat(&file)?);
         Ok((file, changed_ns))
+    }
+
+    /// Child half: as [`Self::find`], and that may be executed. One that may not is as missing as `execvp(3)` finds it.
+    pub fn find_executable(&self) -> Applied<usize> {
+        let mut failed = Errno::ENOENT;
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            match faccessat(nix::fcntl::AT_FDCWD.as_fd(), candidate.as_c_str(), AccessFlags::X_OK, AtFlags::AT_EACCESS)
+            {
+                Ok(()) if !is_directory(candidate) => return Ok(index),
+                Ok(()) | Err(Errno::EACCES) => failed = Errno::EACCES,
+                Err(_) => {}
+            }
+        }
+        Err(failed).during(Step::Exec, 0)
+    }
+
+    /// Child half: enters the working directory by its path, in a root that is already ours.
+    pub fn enter_cwd(&self) -> Applied {
+        nix::unistd::chdir(self.cwd.as_c_str()).during(Step::Cwd, 0)
+    }
+
+    /// Child half: that the working directory lies below our root, whatever its path led through.
+    pub fn verify_cwd(&self) -> Applied {
+        match nix::unistd::getcwd() {
+            Ok(path) if path.is_absolute() => Ok(()),
+            Ok(_) => Err(Errno::EXDEV),
+            Err(errno) => Err(errno),
+        }
+        .during(Step::Cwd, 1)
     }
 
     /// Child half: executes the first candidate that can be executed, of those from `found` on. Returns only with a failure.
@@ -202,8 +242,12 @@ pub fn changed_ns(stat: &nix::sys::stat::FileStat) -> u64 {
     (stat.st_ctime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as u64)
 }
 
+fn is_directory(path: &std::ffi::CStr) -> bool {
+    nix::sys::stat::stat(path).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
 fn exists(path: &std::ffi::CStr) -> bool {
-    faccessat(nix::fcntl::AT_FDCWD.as_fd(), path, AccessFlags::F_OK, nix::fcntl::AtFlags::empty()).is_ok()
+    faccessat(nix::fcntl::AT_FDCWD.as_fd(), path, AccessFlags::F_OK, AtFlags::empty()).is_ok()
 }
 
 fn name_of(resource: u32) -> &'static str {

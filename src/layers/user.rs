@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::{IdMapping, Identity};
+use crate::plan::container::{Container, IdRange};
+use crate::plan::{IdMapping, Identity, Plan};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
@@ -97,6 +98,32 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
         _ => (own(identity.uid, host_uid), own(identity.gid, host_gid)),
     };
     Ok(Users { uid: identity.uid, gid: identity.gid, uid_map, gid_map, writer, host_uid, host_gid })
+}
+
+/// Parent half of a container: the maps of its own user namespace, if it has one, as they are given.
+pub fn prepare_container(plan: &Plan, container: &Container, privileged: bool) -> Users {
+    let ranges = |ranges: &[IdRange]| ranges.iter().map(Extent::from).collect::<Vec<_>>();
+    let (uid_map, gid_map) = (ranges(&container.uid_map), ranges(&container.gid_map));
+    let (own_uid, own_gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    let is_own = |map: &[Extent], own| matches!(map, [one] if one.outside == own && one.count == 1);
+    let writer = match privileged {
+        true => Writer::Privileged,
+        false if is_own(&uid_map, own_uid) && is_own(&gid_map, own_gid) => Writer::Own,
+        false => Writer::Helpers,
+    };
+    let outside = |map: &[Extent], id: u32| {
+        let found = map.iter().find(|extent| id.wrapping_sub(extent.inside) < extent.count);
+        found.map_or(id, |extent| id - extent.inside + extent.outside)
+    };
+    let (uid, gid) = (plan.identity.uid, plan.identity.gid);
+    let (host_uid, host_gid) = (outside(&uid_map, uid), outside(&gid_map, gid));
+    Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid }
+}
+
+impl From<&IdRange> for Extent {
+    fn from(range: &IdRange) -> Self {
+        Self { inside: range.inside, outside: range.outside, count: range.count }
+    }
 }
 
 /// A random id of the range nobody uses, or another id that this user namespace has and that is not its root.
@@ -199,6 +226,16 @@ impl Users {
         write_file(proc_pid, "gid_map", &map_text(&self.gid_map))
     }
 
+    /// The workload's ids inside.
+    pub fn inside(&self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
+
+    /// Whether there is a user namespace to map.
+    pub fn has_maps(&self) -> bool {
+        !self.uid_map.is_empty()
+    }
+
     /// Child half: becomes the mapped user, keeping its capabilities over the new user namespace.
     pub fn take(&self) -> Applied {
         process::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
@@ -246,6 +283,17 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
 
 /// A user namespace in which the host ids `owner` are those of the sandbox: what an idmapped mount takes.
 pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
+    let one = |inside, outside| [Extent { inside, outside, count: 1 }];
+    mapped_namespace(&one(owner.0, users.host_uid), &one(owner.1, users.host_gid))
+}
+
+/// A user namespace with these maps, in which nobody is.
+pub fn idmap_namespace_of(uids: &[IdRange], gids: &[IdRange]) -> Result<OwnedFd> {
+    let extents = |ranges: &[IdRange]| ranges.iter().map(Extent::from).collect::<Vec<_>>();
+    mapped_namespace(&extents(uids), &extents(gids))
+}
+
+fn mapped_namespace(uid_map: &[Extent], gid_map: &[Extent]) -> Result<OwnedFd> {
     let failed = |errno| Error::errno(Step::Identity, "user namespace of the idmapped mounts", errno);
     let parent = nix::unistd::getpid();
     match clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
@@ -259,9 +307,8 @@ pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
         Cloned::Parent { pid, pidfd } => {
             let result = (|| {
                 let proc_pid = open_proc_pid(pid)?;
-                let line = |inside, outside| map_text(&[Extent { inside, outside, count: 1 }]);
-                write_file(&proc_pid, "uid_map", &line(owner.0, users.host_uid))?;
-                write_file(&proc_pid, "gid_map", &line(owner.1, users.host_gid))?;
+                write_file(&proc_pid, "uid_map", &map_text(uid_map))?;
+                write_file(&proc_pid, "gid_map", &map_text(gid_map))?;
                 openat(&proc_pid, "ns/user", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)
             })();
             // A filter that knows no pidfds must not leave us waiting for ever; the pid is its own until it is waited for.

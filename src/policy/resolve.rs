@@ -85,7 +85,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         (Some(SandboxPath(path)), ..) => path.clone(),
         (None, Some(_), _) => WORKSPACE.into(),
         (None, None, Root::Synthetic) => identity.home.clone(),
-        (None, None, Root::Directory(_)) => "/".into(),
+        (None, None, _) => "/".into(),
     };
     let env = environment::build(&settings.env, &identity, &caller.env)?;
     let command = Command { argv: argv(command)?, env, cwd, umask: settings.umask.map_or(0o022, |umask| umask.get()) };
@@ -150,6 +150,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         identity,
         allow_degraded,
         policy_sha256: String::new(),
+        container: None,
     };
     let argv = std::mem::take(&mut plan.command.argv);
     plan.policy_sha256 = policy_hash(&plan)?;

@@ -29,6 +29,7 @@
 
 mod audit;
 mod child;
+pub mod container;
 mod cpu;
 mod denials;
 mod hint;

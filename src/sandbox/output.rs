@@ -122,6 +122,16 @@ fn unblocking(number: i32) -> Result<OwnedFd> {
 }
 
 impl Pumps {
+    /// Between the caller's streams and a terminal, if there is one; otherwise none.
+    pub fn bridge(terminal: Option<OwnedFd>) -> Result<Self> {
+        let is_terminal = terminal.is_some();
+        let mut pumps = Self { terminal: is_terminal, input_wanted: is_terminal, ..Self::default() };
+        if let Some(master) = terminal {
+            pumps.attach_terminal(master)?;
+        }
+        Ok(pumps)
+    }
+
     /// The terminal's master side has come: input goes to it, output comes from it.
     pub fn attach_terminal(&mut self, master: OwnedFd) -> Result<()> {
         let master = never_block(master)?;

@@ -324,6 +324,7 @@ impl<'a> Supervisor<'a> {
                     self.outcome.started = true;
                     self.workload = process::pid_of(pidfd.as_fd());
                 }
+                Ok(Some(Message::Built | Message::Ready)) => {} // a container's
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
                     self.outcome.wait_status = Some(exited.status);

@@ -53,6 +53,10 @@ pub enum Message {
     Program(OwnedFd, u64),
     /// The workload has ended, and waits as a zombie.
     Exited(Exited),
+    /// The root of a container is built: its hooks may run.
+    Built,
+    /// A container waits to be started.
+    Ready,
 }
 
 /// How the workload ended, seen from inside.
@@ -72,8 +76,11 @@ const EXITED: u32 = 3;
 const MISSING: u32 = 4;
 const LISTENER: u32 = 5;
 const PROGRAM: u32 = 6;
+const BUILT: u32 = 7;
+const READY: u32 = 8;
 const MESSAGE_LENGTH: usize = 24;
-const FAILURE_LENGTH: usize = 8;
+/// Length of the record of a failure.
+pub const FAILURE_LENGTH: usize = 8;
 
 fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENGTH] {
     let mut frame = [0; MESSAGE_LENGTH];
@@ -94,6 +101,8 @@ fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
         STARTED => fd.map(Message::Started),
         LISTENER => fd.map(Message::Listener),
         PROGRAM => fd.map(|file| Message::Program(file, long(8))),
+        BUILT => Some(Message::Built),
+        READY => Some(Message::Ready),
         MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
         EXITED => {
             Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
@@ -127,7 +136,8 @@ impl ParentEnds {
     }
 }
 
-fn parse_failure(record: &[u8]) -> Option<Failure> {
+/// Reads the record of a failure totally: `None` if it is not one.
+pub fn parse_failure(record: &[u8]) -> Option<Failure> {
     let record: &[u8; FAILURE_LENGTH] = record.try_into().ok()?;
     let step = Step::from_number(u16::from_ne_bytes([record[0], record[1]]))?;
     let index = u16::from_ne_bytes([record[2], record[3]]);
@@ -148,11 +158,17 @@ impl ChildEnds {
 
     /// Tells the parent what failed. Nothing more can be done if it does not listen.
     pub fn fail(&self, failure: Failure) {
-        let mut record = [0; FAILURE_LENGTH];
-        record[..2].copy_from_slice(&(failure.step as u16).to_ne_bytes());
-        record[2..4].copy_from_slice(&failure.index.to_ne_bytes());
-        record[4..].copy_from_slice(&(failure.errno as i32).to_ne_bytes());
-        let _ = nix::unistd::write(&self.failure, &record);
+        let _ = nix::unistd::write(&self.failure, &failure_record(failure));
+    }
+
+    /// Tells that the root of a container is built, and waits for its hooks; `false` when the parent is gone instead.
+    pub fn built(&self) -> bool {
+        socket::send(&self.control, &message(BUILT, 0, 0, 0), None).is_ok() && self.wait()
+    }
+
+    /// Tells that a container waits to be started.
+    pub fn send_ready(&self) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(READY, 0, 0, 0), None)
     }
 
     /// Hands the terminal's master side over.
@@ -187,6 +203,15 @@ impl ChildEnds {
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
+}
+
+/// The record of a failure.
+pub fn failure_record(failure: Failure) -> [u8; FAILURE_LENGTH] {
+    let mut record = [0; FAILURE_LENGTH];
+    record[..2].copy_from_slice(&(failure.step as u16).to_ne_bytes());
+    record[2..4].copy_from_slice(&failure.index.to_ne_bytes());
+    record[4..].copy_from_slice(&(failure.errno as i32).to_ne_bytes());
+    record
 }
 
 /// Tells the parent how the workload ended.

@@ -35,6 +35,18 @@ impl Inhabited {
         user.is_ok_and(|stat| (stat.st_dev, stat.st_ino) != self.0[0])
     }
 
+    /// Fails unless each of these, by the names of `/proc/PID/ns`, is another than ours.
+    pub fn expect_new(self, names: &[&str]) -> Result<()> {
+        let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
+        for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {
+            if names.contains(&name) && ours == theirs {
+                return Err(Error::new(Step::Verify, format!("{name} namespace"), "is still the runtime's"));
+            }
+        }
+        Ok(())
+    }
+
     /// Those that are not ours. Fails if a planned one is.
     pub fn differing(self, planned: &Namespaces) -> Result<Vec<String>> {
         let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())

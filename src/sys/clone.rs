@@ -22,6 +22,9 @@ pub enum Cloned {
     },
 }
 
+/// `CLONE_PARENT`: the child is the caller's sibling.
+pub const SIBLING: u64 = libc::CLONE_PARENT as u64;
+
 /// `CLONE_INTO_CGROUP`, which libc has in a type too small for it.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
 
@@ -35,7 +38,8 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = flags | libc::CLONE_PIDFD as u64;
     args.pidfd = (&raw mut pidfd) as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
+    // A sibling takes the caller's own, and the kernel insists on that.
+    args.exit_signal = if flags & SIBLING == 0 { libc::SIGCHLD as u64 } else { 0 };
     if let Some(cgroup) = cgroup {
         args.flags |= INTO_CGROUP;
         args.cgroup = cgroup.as_raw_fd() as u64;

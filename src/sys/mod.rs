@@ -5,13 +5,17 @@
 
 #![allow(unsafe_code)]
 
+pub mod bpf;
 pub mod clone;
 pub mod file;
+pub mod image;
 pub mod inherited;
 pub mod landlock;
 pub mod mount;
+pub mod namespace;
 pub mod net;
 pub mod process;
+pub mod schedule;
 pub mod seccomp;
 pub mod socket;
 pub mod terminal;

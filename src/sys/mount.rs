@@ -23,6 +23,7 @@ pub const NO_MAGICLINKS: u64 = libc::RESOLVE_NO_MAGICLINKS;
 
 const MOVE_EMPTY_TO_EMPTY: libc::c_uint = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
 const MOVE_EMPTY_TO_PATH: libc::c_uint = 0x04;
+const FSCONFIG_SET_FLAG: libc::c_uint = 0;
 const FSCONFIG_SET_STRING: libc::c_uint = 1;
 const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 
@@ -40,6 +41,11 @@ impl FsContext {
     /// Sets an option to a value.
     pub fn set(&self, key: &CStr, value: &CStr) -> Result<()> {
         self.config(FSCONFIG_SET_STRING, Some(key), Some(value))
+    }
+
+    /// Sets an option that has no value.
+    pub fn set_flag(&self, key: &CStr) -> Result<()> {
+        self.config(FSCONFIG_SET_FLAG, Some(key), None)
     }
 
     /// Makes the file system and a detached mount of it with these attributes.
@@ -103,22 +109,24 @@ pub fn attach_over_root(mount: impl AsFd) -> Result<()> {
 /// What [`set_attributes`] changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
-    /// Attributes to switch on; none is ever switched off.
+    /// Attributes to switch on.
     pub set: u64,
-    /// Whether mount events stop crossing between this mount and its origin (`MS_PRIVATE`).
-    pub private: bool,
+    /// Attributes to switch off: only what a container's configuration takes back.
+    pub clear: u64,
+    /// How mount events cross between this mount and its origin (`MS_PRIVATE` and its like); 0 leaves that as it is.
+    pub propagation: u64,
     /// Whether all mounts below are changed too.
     pub recursive: bool,
     /// User namespace whose mapping the mount takes ([`IDMAP`] is set with it).
     pub idmap: Option<BorrowedFd<'a>>,
 }
 
-/// Switches attributes of a mount on.
+/// Switches attributes of a mount on and off.
 pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
     let attr = libc::mount_attr {
         attr_set: change.set | if change.idmap.is_some() { IDMAP } else { 0 },
-        attr_clr: 0,
-        propagation: if change.private { libc::MS_PRIVATE } else { 0 },
+        attr_clr: change.clear,
+        propagation: change.propagation,
         userns_fd: change.idmap.map_or(0, |fd| fd.as_raw_fd() as u64),
     };
     let flags = libc::AT_EMPTY_PATH | if change.recursive { libc::AT_RECURSIVE } else { 0 };
@@ -167,4 +175,9 @@ pub fn open_beneath(dir: impl AsFd, path: &CStr, flags: libc::c_int, resolve: u6
 pub fn pivot_to_cwd() -> Result<()> {
     // SAFETY: constant NUL-terminated paths.
     check(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) }).map(drop)
+}
+
+/// Makes a detached mount of a private procfs reachable from nowhere else: the handle for writes that must not be redirected.
+pub fn private_proc() -> Result<OwnedFd> {
+    FsContext::open(c"proc")?.mount(NOSUID | NODEV | NOEXEC)
 }

@@ -58,6 +58,13 @@ impl From<Vec<CString>> for CStringArray {
     }
 }
 
+impl CStringArray {
+    /// For system calls.
+    pub(super) fn as_ptr(&self) -> *const *const libc::c_char {
+        self.pointers.as_ptr()
+    }
+}
+
 /// Replaces the program of this process. Returns only if that failed.
 pub fn execve(path: &CStr, argv: &CStringArray, env: &CStringArray) -> Errno {
     // SAFETY: path is NUL-terminated; both arrays are NULL-terminated and point into strings they own.
@@ -88,6 +95,12 @@ pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<()> {
     }
     // SAFETY: plain numbers; what `to` was before belongs to nobody in a child.
     check(unsafe { libc::dup2(from.as_raw_fd(), to) }.into()).map(drop)
+}
+
+/// Makes a descriptor refer to what another does, close-on-exec: what it referred to before is let go of.
+pub fn replace(by: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: both are open; the number stays open, and whoever owns it closes it as before.
+    check(unsafe { libc::dup3(by.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) }.into()).map(drop)
 }
 
 fn prctl(option: libc::c_int, a: u64, b: u64) -> Result<libc::c_int> {
@@ -216,6 +229,27 @@ pub fn clear_groups() -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setgroups, 0, none) }).map(drop)
 }
 
+/// Replaces the supplementary groups.
+pub fn set_groups(groups: &[u32]) -> Result<()> {
+    // SAFETY: the kernel reads as many numbers as the slice has.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+/// Keeps the permitted capabilities across a change of user, `PR_SET_KEEPCAPS`. Ends with execve.
+pub fn keep_capabilities(keep: bool) -> Result<()> {
+    prctl(libc::PR_SET_KEEPCAPS, keep.into(), 0).map(drop)
+}
+
+/// Empties the ambient set.
+pub fn clear_ambient() -> Result<()> {
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0).map(drop)
+}
+
+/// Adopts the orphans among its descendants, `PR_SET_CHILD_SUBREAPER`.
+pub fn adopt_orphans(adopt: bool) -> Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, adopt.into(), 0).map(drop)
+}
+
 /// Whether real, effective and saved user and group id are all these.
 pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
     let (mut ids, mut groups) = ([0u32; 3], [0u32; 3]);
@@ -226,6 +260,18 @@ pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
     // SAFETY: three pointers to live locals.
     check(unsafe { libc::syscall(libc::SYS_getresgid, a, b, c) })?;
     Ok(ids == [uid; 3] && groups == [gid; 3])
+}
+
+/// A write to a pipe that nobody reads fails, instead of ending this process.
+pub fn ignore_broken_pipes() {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Undoes [`ignore_broken_pipes`].
+pub fn default_broken_pipes() {
+    // SAFETY: SIG_DFL installs no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 /// Resets every signal's disposition to the default and unblocks all of them.

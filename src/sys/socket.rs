@@ -10,6 +10,17 @@ use super::{Result, check};
 #[repr(C, align(8))]
 struct Ancillary([u8; 24]);
 
+/// Connects to a listening stream socket, whose path may be longer than an address has room for.
+pub fn connect(path: &std::path::Path) -> Result<OwnedFd> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+    let flags = nix::fcntl::OFlag::O_PATH | nix::fcntl::OFlag::O_CLOEXEC;
+    let opened = nix::fcntl::open(path, flags, nix::sys::stat::Mode::empty())?;
+    let short = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(short.as_str())?)?;
+    Ok(socket)
+}
+
 /// Sends one message, with or without a descriptor.
 pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut ancillary = Ancillary([0; 24]);

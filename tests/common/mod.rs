@@ -5,6 +5,7 @@
 // Each suite is a crate of its own and uses a part of this.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
+pub mod bundle;
 pub mod host;
 pub mod leaks;
 pub mod python;

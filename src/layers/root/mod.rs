@@ -5,11 +5,15 @@
 //! directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)` swaps the top of the stack with
 //! the old root, and everything else is detached.
 
+pub mod container;
+mod copy_up;
 mod dev;
+pub mod given;
 mod mounts;
 mod place;
 mod proc;
 mod source;
+mod within;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,6 +68,8 @@ pub struct BuiltRoot {
     pub scratch: OwnedFd,
     /// The devpts instance, for a terminal.
     pub devpts: Option<OwnedFd>,
+    /// Mounts that become read-only when everything is in place.
+    freeze: Vec<OwnedFd>,
 }
 
 /// Parent half: opens every source and makes every text.
@@ -71,6 +77,7 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
     let rootfs = match &plan.root {
         Root::Synthetic => None,
         Root::Directory(path) => Some(open_rootfs(path.as_path(), powers.privileged)?),
+        Root::Bundle(_) | Root::Joined => return Err(Error::new(Step::Plan, "root", "is that of a container")),
     };
     let mut places = Places::new(rootfs.as_ref().map(|(fd, _)| fd));
     let mut mounts = Vec::with_capacity(plan.mounts.len());
@@ -158,7 +165,7 @@ impl PreparedRoot {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }
-        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts })
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: Vec::new() })
     }
 
     fn mount_scratch(&self, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
@@ -330,7 +337,7 @@ fn duplicate(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
 }
 
 /// The procfs of the old root, verified to be one.
-fn host_proc() -> std::result::Result<OwnedFd, Errno> {
+pub fn host_proc() -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let proc = openat(AT_FDCWD, c"/proc", flags, Mode::empty())?;
     if fstatfs(&proc)?.filesystem_type() == PROC_SUPER_MAGIC { Ok(proc) } else { Err(Errno::ENODEV) }

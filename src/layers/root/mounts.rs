@@ -80,6 +80,9 @@ pub fn prepare(index: usize, mount: &Mount, places: &mut Places<'_>, powers: &mu
         MountKind::Proc { pid_only } => Some(What::Proc { pid_only: *pid_only }),
         MountKind::Sysfs => Some(What::Sysfs),
         MountKind::Dev { devices } => Some(What::Dev(dev::prepare(index, devices, powers.privileged)?)),
+        MountKind::Given(_) => {
+            return Err(Error::new(Step::Plan, destination.display().to_string(), "is a mount of a container"));
+        }
         MountKind::Mqueue => Some(What::Mqueue),
         MountKind::File { content, mode } => {
             Some(What::File { content: content.as_bytes().to_vec(), mode: Mode::from_bits_truncate(*mode) })
@@ -112,7 +115,7 @@ fn open_tree(path: &Path, mount: &Mount, attributes: u64, powers: &mut Powers<'_
     if powers.privileged {
         if !mount.read_only {
             let namespace = (powers.idmap)((source.stat().st_uid, source.stat().st_gid))?;
-            let change = Attributes { set: 0, private: false, recursive: false, idmap: Some(namespace.as_fd()) };
+            let change = Attributes { idmap: Some(namespace.as_fd()), ..Attributes::default() };
             source.set_attributes(change).map_err(|errno| {
                 failed(errno).hint(
                     "its file system may not support idmapped mounts, which keep the owner of files that a sandbox of root \

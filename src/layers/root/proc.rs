@@ -111,3 +111,17 @@ fn write_setting(proc: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> std::result:
     let file = openat(proc, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     nix::unistd::write(file, text).map(drop)
 }
+
+/// Writes a kernel parameter, of whose path no part may be a symlink or another file system, and fails unless it then has
+/// that value.
+pub fn write_verified(proc: BorrowedFd<'_>, path: &CStr, value: &[u8]) -> std::result::Result<(), Errno> {
+    let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_XDEV;
+    let file = mount::open_beneath(proc, path, libc::O_RDWR, resolve)?;
+    nix::unistd::write(&file, value)?;
+    let mut read = [0; 4096];
+    let length = nix::sys::uio::pread(&file, &mut read, 0)?;
+    let words = |text: &[u8]| -> Vec<Vec<u8>> {
+        text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect()
+    };
+    if words(&read[..length]) == words(value) { Ok(()) } else { Err(Errno::EINVAL) }
+}

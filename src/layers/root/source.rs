@@ -19,17 +19,23 @@ use crate::sys::mount::{self, Attributes};
 pub struct Source {
     path: CString,
     stat: FileStat,
+    recursive: bool,
     tree: Option<OwnedFd>,
 }
 
 impl Source {
     /// Opens and identifies a host path. With `privileged`, also clones the mount with everything below it.
     pub fn open(path: &Path, privileged: bool) -> Result<Self, Errno> {
+        Self::open_tree(path, privileged, true)
+    }
+
+    /// As [`Self::open`], with or without what is mounted below it.
+    pub fn open_tree(path: &Path, privileged: bool, recursive: bool) -> Result<Self, Errno> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
         let opened = open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
         let stat = fstat(&opened)?;
-        let tree = if privileged { Some(mount::clone_tree(opened.as_fd(), c"", true)?) } else { None };
-        Ok(Self { path, stat, tree })
+        let tree = if privileged { Some(mount::clone_tree(opened.as_fd(), c"", recursive)?) } else { None };
+        Ok(Self { path, stat, recursive, tree })
     }
 
     /// What `fstat(2)` said of it.
@@ -68,6 +74,15 @@ impl Source {
 
     /// Child half: the detached mount, private, with these attributes, for `then` to attach.
     pub fn detached<T>(&self, attributes: u64, then: impl FnOnce(&OwnedFd) -> Result<T, Errno>) -> Result<T, Errno> {
+        self.changed(&[bind_attributes(attributes)], then)
+    }
+
+    /// Child half: the detached mount with these changes, for `then` to attach.
+    pub fn changed<T>(
+        &self,
+        changes: &[Attributes<'_>],
+        then: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         if let Some(tree) = &self.tree {
             return then(tree); // its attributes were set by the parent
         }
@@ -78,13 +93,15 @@ impl Source {
         {
             return Err(Errno::ESTALE);
         }
-        let tree = mount::clone_tree(opened.as_fd(), c"", true)?;
-        mount::set_attributes(&tree, bind_attributes(attributes))?;
+        let tree = mount::clone_tree(opened.as_fd(), c"", self.recursive)?;
+        for change in changes {
+            mount::set_attributes(&tree, *change)?;
+        }
         then(&tree)
     }
 }
 
 /// What every bind mount gets: these attributes on it and all below it, and no mount events from outside.
 pub fn bind_attributes(attributes: u64) -> Attributes<'static> {
-    Attributes { set: attributes, private: true, recursive: true, idmap: None }
+    Attributes { set: attributes, propagation: libc::MS_PRIVATE, recursive: true, ..Attributes::default() }
 }

@@ -12,6 +12,7 @@ use crate::sys;
 
 use super::builtin::{self, Builtin, Group, Guard};
 use super::compiler::bpf::Instruction;
+use super::compiler::model::Listener;
 use super::compiler::names::Arch;
 use super::compiler::oci::Context;
 use super::listen::Judge;
@@ -26,6 +27,7 @@ pub struct PreparedSeccomp {
     filter: Option<Vec<libc::sock_filter>>,
     flags: u32,
     listens: bool,
+    listener: Option<Listener>,
     record: report::Seccomp,
     /// What there is to warn about in the profile.
     pub warnings: Vec<String>,
@@ -46,10 +48,12 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
         }
         SeccompProfile::File(path) => (Source::File(path.as_path()), path.to_string()),
         SeccompProfile::Binary(path) => (Source::Binary(path.as_path()), path.to_string()),
+        SeccompProfile::Inline(text) => (Source::Text(text), "linux.seccomp".to_owned()),
     };
     let groups = wanted.allow.iter().map(|name| name.parse::<Group>().map_err(|()| unknown(name, "group")));
     let groups = groups.collect::<Result<Vec<_>>>()?;
-    let capabilities: Vec<&str> = plan.capabilities.iter().map(|capability| capability.name()).collect();
+    let kept = plan.container.as_ref().map_or(&plan.capabilities, |container| &container.capabilities.bounding);
+    let capabilities: Vec<&str> = kept.iter().map(|capability| capability.name()).collect();
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
     // Only what is in the listener's own program is heard of.
@@ -63,7 +67,7 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
         strict: wanted.strict,
     };
     let (program, warnings) = super::prepare(&request, &context)?;
-    if program.notifies {
+    if program.notifies && (plan.container.is_none() || program.listener.is_none()) {
         return Err(Error::new(Step::SeccompProfile, name, "hands calls to a listener, and there is none")
             .hint("SCMP_ACT_NOTIFY needs a supervisor that answers; choose another action"));
     }
@@ -77,7 +81,8 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
         guard: beside.map(|guard| own(&guard.instructions)),
         filter: Some(judge.as_ref().map_or_else(|| own(&program.instructions), Judge::listening)),
         flags,
-        listens: judge.is_some(),
+        listens: judge.is_some() || program.notifies,
+        listener: program.listener.clone(),
         warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
         record: report::Seccomp { profile: name, sha256, guards: plan.guards.clone() },
     };
@@ -91,6 +96,7 @@ fn guards_alone(plan: &Plan, guards: &[Guard]) -> Result<Option<PreparedSeccomp>
         filter: None,
         flags: 0,
         listens: false,
+        listener: None,
         warnings: Vec::new(),
         record: report::Seccomp {
             profile: "unconfined".to_owned(),
@@ -125,11 +131,18 @@ impl PreparedSeccomp {
             sys::seccomp::set_filter(filter, self.flags).during(Step::Seccomp, 0)?;
             return Ok(None);
         }
-        let listener = match sys::seccomp::set_filter_with_listener(filter, self.flags | WAIT_KILLABLE_RECV) {
+        // A profile that names its own listener says itself how calls wait for it.
+        let wait = if self.listener.is_some() { 0 } else { WAIT_KILLABLE_RECV };
+        let listener = match sys::seccomp::set_filter_with_listener(filter, self.flags | wait) {
             Err(Errno::EINVAL) => sys::seccomp::set_filter_with_listener(filter, self.flags),
             result => result,
         };
         listener.during(Step::Seccomp, 0).map(Some)
+    }
+
+    /// Where what listens to calls is to be sent: a socket's path, and data for whoever is there.
+    pub fn listener(&self) -> Option<(&str, &str)> {
+        self.listener.as_ref().map(|listener| (listener.path.as_str(), listener.metadata.as_str()))
     }
 
     /// What is in force, once the workload's status has shown that a filter is.

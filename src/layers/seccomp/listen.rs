@@ -64,7 +64,7 @@ impl Judge {
     pub fn new(program: Program, request: &Request<'_>, context: &Context<'_>) -> Result<Self> {
         let profile = match request.source {
             Source::Binary(_) => None,
-            Source::Builtin(_) | Source::File(_) => Some(rules(request, context)?.0),
+            Source::Builtin(_) | Source::File(_) | Source::Text(_) => Some(rules(request, context)?.0),
         };
         let always = |name, lets: fn(Action) -> bool| {
             let number = Arch::NATIVE.number(name).unwrap_or_default();

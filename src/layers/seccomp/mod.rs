@@ -51,6 +51,8 @@ pub enum Source<'a> {
     File(&'a Path),
     /// A compiled program, `--seccomp-bpf`.
     Binary(&'a Path),
+    /// A profile's JSON itself.
+    Text(&'a str),
 }
 
 impl Source<'_> {
@@ -58,6 +60,7 @@ impl Source<'_> {
         match self {
             Self::Builtin(builtin) => builtin.name().into(),
             Self::File(path) | Self::Binary(path) => path.to_string_lossy().into_owned().into(),
+            Self::Text(_) => "linux.seccomp".into(),
         }
     }
 }
@@ -86,7 +89,7 @@ pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program,
             let program = builtin.program(request.network, request.groups, context);
             program.map(|program| (program, Vec::new())).map_err(|error| named(builtin.name(), error))
         }
-        Source::Builtin(_) | Source::File(_) => {
+        Source::Builtin(_) | Source::File(_) | Source::Text(_) => {
             let (profile, warnings) = rules(request, context)?;
             let program = Program::compile(&profile).map_err(|error| named(&request.source.name(), error))?;
             Ok((program, warnings))
@@ -113,6 +116,7 @@ fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<W
         Source::Builtin(builtin) => {
             (builtin.profile(request.network, request.groups, context).map_err(wrong)?, Vec::new())
         }
+        Source::Text(text) => compiler::oci::read(text.as_bytes(), context).map_err(wrong)?,
         Source::File(path) | Source::Binary(path) => {
             let (mut profile, warnings) = load(&read_planned(path, request.sha256)?, None, context).map_err(wrong)?;
             builtin::allow(&mut profile, request.groups, context).map_err(wrong)?;

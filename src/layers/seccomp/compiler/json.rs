@@ -70,10 +70,42 @@ pub enum Json<'a> {
     Object(Vec<(Cow<'a, str>, Self)>),
 }
 
+/// As JSON again, on one line.
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Unsigned(value) => write!(f, "{value}"),
+            Self::Negative(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value:?}"),
+            Self::String(value) => f.write_str(&quoted(value)),
+            Self::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if index == 0 { "[" } else { "," })?;
+                }
+                f.write_str(if items.is_empty() { "[]" } else { "]" })
+            }
+            Self::Object(entries) => {
+                for (index, (key, value)) in entries.iter().enumerate() {
+                    write!(f, "{}{}:{value}", if index == 0 { "{" } else { "," }, quoted(key))?;
+                }
+                f.write_str(if entries.is_empty() { "{}" } else { "}" })
+            }
+        }
+    }
+}
+
 /// Reads a whole document.
 pub fn parse(bytes: &[u8]) -> Result<Json<'_>, ProfileError> {
-    if bytes.len() > MAX_BYTES {
-        return Err(ProfileError::whole(format!("has {} bytes; at most {MAX_BYTES} are read", bytes.len())));
+    parse_up_to(bytes, MAX_BYTES)
+}
+
+/// As [`parse`], for documents that may be of another size.
+pub fn parse_up_to(bytes: &[u8], most: usize) -> Result<Json<'_>, ProfileError> {
+    if bytes.len() > most {
+        return Err(ProfileError::whole(format!("has {} bytes; at most {most} are read", bytes.len())));
     }
     let path = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -262,6 +294,24 @@ impl<'p> At<'p> {
         match self.json {
             Json::Unsigned(number) if *number <= most => Ok(*number),
             _ => Err(self.wrong(format!("must be a whole number from 0 to {most}"))),
+        }
+    }
+
+    /// As `true` or `false`.
+    pub fn boolean(&self) -> Result<bool, ProfileError> {
+        match self.json {
+            Json::Bool(value) => Ok(*value),
+            _ => Err(self.wrong("must be true or false")),
+        }
+    }
+
+    /// As a whole number that may be negative.
+    pub fn signed(&self) -> Result<i64, ProfileError> {
+        let wrong = || self.wrong("must be a whole number of 64 bits");
+        match self.json {
+            Json::Unsigned(number) => i64::try_from(*number).map_err(|_| wrong()),
+            Json::Negative(number) => Ok(*number),
+            _ => Err(wrong()),
         }
     }
 

@@ -1,0 +1,75 @@
+//! Stopping and resuming all of a container, and killing it as a whole.
+
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use super::Groups;
+use crate::cgroup::failed;
+use crate::cgroup::files::keyed;
+use crate::error::{Error, Result, Step};
+use crate::sys::process;
+
+/// How long a container may take to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Groups {
+    /// Stops or resumes every process in it.
+    pub fn set_frozen(&self, frozen: bool) -> Result<()> {
+        let Some(dir) = self.with("freezer") else {
+            return Err(Error::new(Step::Cgroup, "freezer", "no cgroup hierarchy of this host can stop a container"));
+        };
+        let (file, text) = match (self.places.is_v2(), frozen) {
+            (true, frozen) => ("cgroup.freeze", if frozen { "1" } else { "0" }),
+            (false, frozen) => ("freezer.state", if frozen { "FROZEN" } else { "THAWED" }),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // A process of v1 that was forked meanwhile needs another asking.
+            dir.write(file, text).map_err(|errno| failed(&dir.path().join(file), errno))?;
+            for _ in 0..20 {
+                if self.is_frozen() == frozen {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if Instant::now() > deadline {
+                if frozen {
+                    let _ = dir.write(file, if self.places.is_v2() { "0" } else { "THAWED" });
+                }
+                return Err(Error::new(Step::Cgroup, file, format!("did not become {text} in time")));
+            }
+        }
+    }
+
+    /// Whether it is stopped.
+    pub fn is_frozen(&self) -> bool {
+        let Some(dir) = self.with("freezer") else { return false };
+        match self.places.is_v2() {
+            true => dir.read("cgroup.events").is_ok_and(|text| keyed(&text, "frozen") == Some(1)),
+            false => dir.read("freezer.state").is_ok_and(|text| text.trim() == "FROZEN"),
+        }
+    }
+
+    /// Sends a signal to every process in it.
+    pub fn signal_all(&self, signal: i32) -> Result<()> {
+        if signal == libc::SIGKILL
+            && self.places.is_v2()
+            && self.dirs.first().is_some_and(|dir| dir.write("cgroup.kill", "1").is_ok())
+        {
+            return Ok(());
+        }
+        let was_frozen = self.is_frozen();
+        let stopped = self.set_frozen(true).is_ok(); // so that none is missed
+        for pid in self.pids() {
+            // Looked up again once it is held, or its number could be another's by now.
+            let Ok(held) = process::pidfd_open(Pid::from_raw(pid)) else { continue };
+            if self.pids().contains(&pid) {
+                let _ = process::pidfd_send_signal(held.as_fd(), signal);
+            }
+        }
+        // The dead must run once more to be gone.
+        if stopped && (!was_frozen || signal == libc::SIGKILL) { self.set_frozen(false) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,231 @@
+//! The cgroups of a container: made by one command, found again by the others, gone with `delete`.
+//!
+//! One directory in cgroup v2, or one in each hierarchy of v1. Where they are is decided before any is made ([`Places`]), and
+//! written down, so that whoever comes later can finish what was begun. Every limit is read back.
+
+mod devices;
+mod freeze;
+mod place;
+mod stats;
+pub mod unit;
+mod v1;
+mod v2;
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+pub use self::place::{Places, find};
+use super::files::Dir;
+use super::{compat, failed, leaf};
+use crate::error::{Error, Result, Step};
+use crate::plan::Facility;
+use crate::plan::container::{CgroupView, Resources};
+
+/// The open directories.
+#[derive(Debug)]
+pub struct Groups {
+    places: Places,
+    /// In the order of [`Places::directories`].
+    dirs: Vec<Dir>,
+}
+
+impl Groups {
+    /// Makes what is not there yet, with what v2 needs above it.
+    pub fn make(places: Places) -> Result<Self> {
+        for one in &places.directories {
+            if places.is_v2() {
+                v2::make(&places.mount, &one.path)?;
+            } else {
+                v1::make(&one.path, &one.controllers)?;
+            }
+        }
+        Self::open(places)
+    }
+
+    /// Opens what is there.
+    pub fn open(places: Places) -> Result<Self> {
+        let open = |path: &Path| Dir::open(path).map_err(|errno| failed(path, errno));
+        let dirs = places.directories.iter().map(|one| open(&one.path)).collect::<Result<_>>()?;
+        Ok(Self { places, dirs })
+    }
+
+    /// Below these: for `exec` into a cgroup of the container's own.
+    pub fn below(&self, path: &str) -> Result<Self> {
+        let relative = place::clean(path)?;
+        let mut places = self.places.clone();
+        for one in &mut places.directories {
+            one.path = one.path.join(&relative);
+        }
+        Self::open(places)
+    }
+
+    /// Those below these that a process of the container is in, on cgroup v2; otherwise these.
+    pub fn of(self, pid: i32) -> Self {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let path = text.lines().find_map(|line| line.strip_prefix("0::/")).map(|path| self.places.mount.join(path));
+        let below = path
+            .zip(self.places.directories.first())
+            .filter(|(path, own)| self.places.is_v2() && path.starts_with(&own.path) && *path != own.path);
+        let Some((path, _)) = below else { return self };
+        let mut places = self.places.clone();
+        places.directories[0].path = path;
+        Self::open(places).unwrap_or(self)
+    }
+
+    /// Whether somebody is in it already.
+    pub fn is_populated(&self) -> bool {
+        self.dirs.iter().any(|dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty()))
+    }
+
+    /// Puts limits in force; what is left out stays as it is. What could not be had and need not be is said.
+    pub fn limit(&self, resources: &Resources) -> Result<()> {
+        match self.places.is_v2() {
+            true => self.dirs.first().map_or(Ok(()), |dir| v2::limit(dir, resources)),
+            false => v1::limit(self, resources),
+        }
+    }
+
+    /// Puts the device rules in force.
+    pub fn allow_devices(&self, resources: &Resources) -> Result<()> {
+        devices::apply(self, resources)
+    }
+
+    fn with(&self, controller: &str) -> Option<&Dir> {
+        let has = |at: usize| self.places.directories[at].controllers.iter().any(|name| name == controller);
+        match self.places.is_v2() {
+            true => self.dirs.first(),
+            false => self.dirs.iter().enumerate().find(|(at, _)| has(*at)).map(|(_, dir)| dir),
+        }
+    }
+
+    /// Its directory, for `CLONE_INTO_CGROUP`; `None` when processes can only be moved into it.
+    pub fn dir(&self) -> Option<BorrowedFd<'_>> {
+        self.dirs.first().filter(|_| self.places.is_v2()).map(Dir::fd)
+    }
+
+    /// Moves a freshly cloned process in, if it was not born there.
+    pub fn take_in(&self, pid: Pid) -> Result<()> {
+        if self.places.is_v2() { Ok(()) } else { self.put(pid) }
+    }
+
+    /// Moves a process in, whose pid cannot be another's meanwhile.
+    pub fn put(&self, pid: Pid) -> Result<()> {
+        for dir in &self.dirs {
+            dir.write("cgroup.procs", &pid.to_string())
+                .map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno))?;
+        }
+        Ok(())
+    }
+
+    /// The directories, for whoever must not take them along.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.dirs.iter().map(Dir::fd)
+    }
+
+    /// As a mount shows them inside.
+    pub fn view(&self) -> CgroupView {
+        let mut view = CgroupView::default();
+        for one in &self.places.directories {
+            let name = one.controllers.join(",");
+            if one.controllers.len() > 1 {
+                view.links.extend(one.controllers.iter().map(|link| (link.clone(), name.clone())));
+            }
+            view.directories.push((name, one.path.clone()));
+        }
+        view
+    }
+
+    /// Every process in it and below it.
+    pub fn pids(&self) -> Vec<i32> {
+        fn walk(path: &Path, found: &mut Vec<i32>) {
+            let text = std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+            found.extend(text.lines().filter_map(|line| line.trim().parse::<i32>().ok()));
+            for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    walk(&entry.path(), found);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        if let Some(one) = self.with("pids").or(self.dirs.first()) {
+            walk(one.path(), &mut found);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Where they are, for people and engines.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// What was counted, in the shape of `events --stats`.
+    pub fn stats(&self) -> serde_json::Value {
+        stats::of(self)
+    }
+
+    /// How often the kernel killed for want of memory, if that can be told.
+    pub fn oom_kills(&self) -> Option<u64> {
+        stats::oom_kills(self)
+    }
+}
+
+impl Places {
+    /// Kills what is in them and removes them. Those that are not there count as removed.
+    pub fn remove(&self) -> Result<()> {
+        if let Some(unit) = &self.unit {
+            unit::stop(unit); // or it would make the cgroup again when it reads its units again
+        }
+        let mut result = Ok(());
+        for one in &self.directories {
+            if self.is_v2() {
+                result = result.and(leaf::remove(&one.path));
+            } else {
+                // Depth first: a container may have made some below its own.
+                let mut all = Vec::new();
+                below(&one.path, &mut all);
+                for path in all {
+                    result = compat::remove(&path).and(result);
+                }
+            }
+        }
+        result
+    }
+
+    /// The directory that people mean when they ask.
+    pub fn main(&self) -> Option<&PathBuf> {
+        let memory = self.directories.iter().find(|one| one.controllers.iter().any(|name| name == "memory"));
+        memory.or(self.directories.first()).map(|one| &one.path)
+    }
+}
+
+fn below(path: &Path, all: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            below(&entry.path(), all);
+        }
+    }
+    all.push(path.to_owned());
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    match nix::unistd::mkdir(path, Mode::from_bits_truncate(0o755)) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(failed(path, errno)),
+    }
+}
+
+fn no_controller(name: &str, file: &str) -> Error {
+    Error::new(Step::Cgroup, file, format!("no cgroup hierarchy of this host has the controller {name}"))
+        .hint("leave the limit out, or mount the controller")
+}
+
+/// The controller that a file of cgroup v2 belongs to, for reading it back; memory where that is no matter.
+fn facility(file: &str) -> Facility {
+    file.split_once('.').and_then(|(name, _)| name.parse().ok()).unwrap_or(Facility::Misc)
+}

@@ -1,0 +1,80 @@
+//! Where a container's cgroups are: `cgroupsPath` in the hierarchies of this host.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::find as hierarchies;
+use crate::error::{Error, Result, Step};
+use crate::plan::container::ContainerCgroup;
+
+/// The directories of a container's cgroups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// One of cgroup v2, which has no controllers here, or one for each hierarchy of v1.
+    pub directories: Vec<Place>,
+    /// The topmost directory of v2.
+    pub mount: PathBuf,
+    /// The unit of systemd's that it belongs to.
+    #[serde(default)]
+    pub unit: Option<String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The controllers of a hierarchy of v1.
+    pub controllers: Vec<String>,
+    /// The directory.
+    pub path: PathBuf,
+}
+
+impl Places {
+    /// Whether it is cgroup v2.
+    pub fn is_v2(&self) -> bool {
+        self.directories.first().is_some_and(|one| one.controllers.is_empty())
+    }
+}
+
+/// Decides where they are. On hybrid hosts that is v1, which has the controllers there.
+pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
+    if planned.systemd {
+        return super::unit::expected(planned, id);
+    }
+    let found = hierarchies::look();
+    let path = if planned.path.is_empty() { id } else { planned.path.as_str() };
+    let relative = clean(path)?;
+    let absolute = path.starts_with('/');
+    if !found.v1.is_empty() {
+        let place = |v1: &hierarchies::V1| Place {
+            controllers: v1.controllers.clone(),
+            path: if absolute { v1.mount.join(&relative) } else { v1.own.join(&relative) },
+        };
+        return Ok(Places { directories: found.v1.iter().map(place).collect(), ..Places::default() });
+    }
+    let Some(v2) = found.v2 else {
+        return Err(Error::new(Step::Cgroup, path, "no cgroup file system is mounted")
+            .hint("mount one: mount -t cgroup2 cgroup2 /sys/fs/cgroup"));
+    };
+    // Beside our own, not in it: a cgroup with processes cannot hand its controllers on.
+    let beside = v2.own.parent().filter(|parent| parent.starts_with(&v2.mount)).unwrap_or(&v2.mount);
+    let path = if absolute { v2.mount.join(&relative) } else { beside.join(&relative) };
+    Ok(Places { directories: vec![Place { controllers: Vec::new(), path }], mount: v2.mount, unit: None })
+}
+
+/// A path below a hierarchy, without anything that leads elsewhere.
+pub fn clean(path: &str) -> Result<PathBuf> {
+    let wrong = |reason: &str| Err(Error::new(Step::Cgroup, format!("cgroupsPath {path:?}"), reason));
+    if path.len() > 4096 || path.contains(['\0', '\n']) {
+        return wrong("is no path that a cgroup can have");
+    }
+    let mut relative = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => relative.push(name),
+            Component::RootDir | Component::CurDir => {}
+            _ => return wrong("leads out of itself by \"..\""),
+        }
+    }
+    if relative.as_os_str().is_empty() { wrong("names no cgroup of its own") } else { Ok(relative) }
+}

@@ -1,0 +1,167 @@
+//! A container's limits as files of cgroup v2.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::super::budget::Limit;
+use super::super::failed;
+use super::super::files::Dir;
+use super::{facility, make_directory};
+use crate::error::{Error, Result, Step};
+use crate::plan::container::Resources;
+
+/// Makes a cgroup and what is above it, with every controller there is handed down.
+pub fn make(mount: &Path, path: &Path) -> Result<()> {
+    let below = path.strip_prefix(mount).map_err(|_| failed(path, Errno::EXDEV))?;
+    let mut at = mount.to_owned();
+    for component in below.components() {
+        hand_down(&at);
+        at.push(component);
+        make_directory(&at)?;
+    }
+    Ok(())
+}
+
+/// As far as it goes: a limit whose controller is not there says so itself.
+fn hand_down(path: &Path) {
+    let Ok(dir) = Dir::open(path) else { return };
+    let (Ok(there), Ok(down)) = (dir.read("cgroup.controllers"), dir.read("cgroup.subtree_control")) else { return };
+    let has = |name: &str| down.split_ascii_whitespace().any(|other| other == name);
+    for name in there.split_ascii_whitespace().filter(|name| !has(name)) {
+        let _ = dir.write("cgroup.subtree_control", &format!("+{name}"));
+    }
+}
+
+/// Puts them in force, each read back.
+pub fn limit(dir: &Dir, resources: &Resources) -> Result<()> {
+    if resources.check_before_update
+        && let (Some(limit), Some(used)) = (resources.memory_limit, dir.number("memory.current"))
+        && u64::try_from(limit).is_ok_and(|limit| limit < used)
+    {
+        let reason = format!("{limit} is below the {used} bytes in use");
+        return Err(Error::new(Step::Cgroup, "memory.limit", reason));
+    }
+    for (file, value) in files(dir, resources)? {
+        Limit::of_file(facility(&file), &file, &value).apply(dir)?;
+    }
+    Ok(())
+}
+
+fn files(dir: &Dir, resources: &Resources) -> Result<Vec<(String, String)>> {
+    let mut files: Vec<(String, String)> = Vec::new();
+    let mut set = |file: &str, value: String| files.push((file.to_owned(), value));
+    let bytes = |value: i64| if value < 0 { "max".to_owned() } else { value.to_string() };
+    if let Some(swap) = resources.memory_swap.filter(|swap| *swap != 0) {
+        set("memory.swap.max", swap_max(resources.memory_limit, swap)?);
+    }
+    if let Some(limit) = resources.memory_limit.filter(|limit| *limit != 0) {
+        set("memory.max", bytes(limit));
+    }
+    if let Some(low) = resources.memory_reservation.filter(|low| *low != 0) {
+        set("memory.low", bytes(low));
+    }
+    if let Some(shares) = resources.cpu_shares.filter(|shares| *shares != 0) {
+        set("cpu.weight", weight_of_shares(shares).to_string());
+    }
+    if resources.cpu_quota.is_some() || resources.cpu_period.is_some() {
+        let (quota, period) = cpu_max(dir, resources);
+        set("cpu.max", format!("{quota} {period}"));
+    }
+    if let Some(burst) = resources.cpu_burst {
+        set("cpu.max.burst", burst.to_string());
+    }
+    if let Some(idle) = resources.cpu_idle {
+        set("cpu.idle", idle.to_string());
+    }
+    let lists = [("cpuset.cpus", &resources.cpus), ("cpuset.mems", &resources.mems)];
+    for (file, list) in lists {
+        if let Some(list) = list.as_ref().filter(|list| !list.is_empty()) {
+            set(file, list.clone());
+        }
+    }
+    match resources.pids {
+        None | Some(0) => {}
+        Some(limit) => set("pids.max", bytes(limit)),
+    }
+    if let Some(weight) = resources.block_weight.filter(|weight| *weight != 0) {
+        set("io.weight", format!("default {}", weight_of_blkio(weight)));
+    }
+    for (device, weight, _) in &resources.block_weights {
+        if let Some(weight) = weight {
+            set("io.weight", format!("{device} {}", weight_of_blkio(*weight)));
+        }
+    }
+    for (key, device, rate) in &resources.block_throttles {
+        set("io.max", format!("{device} {key}={}", if *rate == 0 { "max".to_owned() } else { rate.to_string() }));
+    }
+    for (size, limit) in &resources.hugepages {
+        set(&format!("hugetlb.{size}.max"), limit.to_string());
+    }
+    for (device, handles, objects) in &resources.rdma {
+        let part = |name: &str, value: &Option<u32>| value.map(|value| format!(" {name}={value}")).unwrap_or_default();
+        set("rdma.max", format!("{device}{}{}", part("hca_handle", handles), part("hca_object", objects)));
+    }
+    let lacks = [
+        ("cpu.realtimeRuntime", resources.cpu_realtime_runtime.is_some_and(|value| value != 0)),
+        ("network.classID", resources.network_class.is_some_and(|value| value != 0)),
+        ("network.priorities", !resources.network_priorities.is_empty()),
+    ];
+    if let Some((name, _)) = lacks.into_iter().find(|(_, asked)| *asked) {
+        return Err(Error::new(Step::Cgroup, format!("linux.resources.{name}"), "cgroup v2 does not have it"));
+    }
+    files.extend(resources.unified.iter().cloned());
+    Ok(files)
+}
+
+/// `memory.swap` bounds memory and swap together, the kernel's file swap alone.
+fn swap_max(limit: Option<i64>, swap: i64) -> Result<String> {
+    let wrong = |reason: &str| Err(Error::new(Step::Cgroup, "linux.resources.memory.swap", reason));
+    match limit {
+        _ if swap < 0 => Ok("max".to_owned()),
+        Some(limit) if limit > 0 && swap >= limit => Ok((swap - limit).to_string()),
+        Some(limit) if limit > 0 => wrong("is less than memory.limit, which it includes"),
+        _ => wrong("bounds memory and swap together, and needs memory.limit"),
+    }
+}
+
+/// What is not said stays as it is.
+fn cpu_max(dir: &Dir, resources: &Resources) -> (String, String) {
+    let now = dir.read("cpu.max").unwrap_or_default();
+    let mut now = now.split_ascii_whitespace().map(str::to_owned);
+    let (quota, period) = (now.next().unwrap_or("max".into()), now.next().unwrap_or("100000".into()));
+    let quota = match resources.cpu_quota {
+        None | Some(0) => quota,
+        Some(quota) if quota < 0 => "max".to_owned(),
+        Some(quota) => quota.to_string(),
+    };
+    (quota, resources.cpu_period.filter(|period| *period != 0).map_or(period, |period| period.to_string()))
+}
+
+/// 2…262144 to 1…10000, as runc, crun and systemd do it.
+pub fn weight_of_shares(shares: u64) -> u64 {
+    1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
+}
+
+/// 10…1000 to 1…10000.
+fn weight_of_blkio(weight: u16) -> u64 {
+    1 + (u64::from(weight.clamp(10, 1000)) - 10) * 9_999 / 990
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scales_meet_at_their_ends() {
+        assert_eq!((weight_of_shares(2), weight_of_shares(1024), weight_of_shares(262_144)), (1, 39, 10_000));
+        assert_eq!((weight_of_blkio(10), weight_of_blkio(1000)), (1, 10_000));
+    }
+
+    #[test]
+    fn swap_includes_memory() {
+        assert_eq!(swap_max(Some(100), 150).unwrap(), "50");
+        assert_eq!(swap_max(Some(100), -1).unwrap(), "max");
+        assert!(swap_max(Some(100), 50).is_err() && swap_max(None, 50).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! The security label that the workload gets on execve: an AppArmor profile, an SELinux context.
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::{Applied, During};
+use crate::error::{Error, Result, Step};
+use crate::plan::container::Container;
+
+/// The labels as they are written.
+#[derive(Debug, Default)]
+pub struct PreparedLabel {
+    apparmor: Option<Vec<u8>>,
+    selinux: Option<Vec<u8>>,
+}
+
+/// Parent half: refuses what this host has no module for.
+pub fn prepare(container: &Container) -> Result<PreparedLabel> {
+    let apparmor = container.apparmor_profile.as_ref().filter(|profile| !profile.is_empty());
+    let enabled = std::fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"));
+    if let Some(profile) = apparmor.filter(|profile| !enabled && *profile != "unconfined") {
+        return Err(Error::new(Step::Label, profile.clone(), "AppArmor is not enabled on this host")
+            .hint("leave process.apparmorProfile out"));
+    }
+    let selinux = container.selinux_label.as_ref().filter(|label| !label.is_empty());
+    if let Some(label) = selinux
+        && !std::path::Path::new("/sys/fs/selinux/enforce").exists()
+    {
+        return Err(Error::new(Step::Label, label.clone(), "SELinux is not enabled on this host")
+            .hint("leave process.selinuxLabel out"));
+    }
+    Ok(PreparedLabel {
+        apparmor: apparmor.filter(|_| enabled).map(|profile| format!("exec {profile}").into_bytes()),
+        selinux: selinux.map(|label| label.clone().into_bytes()),
+    })
+}
+
+impl PreparedLabel {
+    /// Whether there is anything to write.
+    pub fn is_empty(&self) -> bool {
+        self.apparmor.is_none() && self.selinux.is_none()
+    }
+
+    /// Child half: asks for the labels, on a procfs that nobody else can reach.
+    pub fn apply(&self, proc: BorrowedFd<'_>) -> Applied {
+        if let Some(text) = &self.apparmor {
+            let own = write(proc, c"self/attr/apparmor/exec", text);
+            match own {
+                Err(Errno::ENOENT) => write(proc, c"self/attr/exec", text), // before Linux 5.8
+                written => written,
+            }
+            .during(Step::Label, 0)?;
+        }
+        if let Some(text) = &self.selinux {
+            write(proc, c"self/attr/exec", text).during(Step::Label, 1)?;
+        }
+        Ok(())
+    }
+}
+
+fn write(proc: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> std::result::Result<(), Errno> {
+    let file = openat(proc, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty())?;
+    nix::unistd::write(file, text).map(drop)
+}

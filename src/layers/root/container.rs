@@ -1,0 +1,256 @@
+//! The root of a container: the directory of its bundle as it is, its mounts in the order of the configuration, its device
+//! nodes, what is masked and what is read-only.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mknodat};
+use nix::unistd::{Gid, Uid, fchownat, symlinkat};
+
+use super::given::{self, Given, Surroundings};
+use super::place::{Shape, relative};
+use super::source::Source;
+use super::{BuiltRoot, proc, within};
+use crate::error::{Error, Result, Step};
+use crate::layers::{Applied, During};
+use crate::plan::container::{Container, Device, GivenSource};
+use crate::plan::{MountKind, Plan, Root};
+use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
+
+/// Everything the child needs to build a container's root.
+#[derive(Debug)]
+pub struct PreparedContainerRoot {
+    source: Source,
+    propagation: u64,
+    read_only: bool,
+    mounts: Vec<Given>,
+    masked: Vec<CString>,
+    frozen: Vec<CString>,
+    /// `None` where `/dev` is the host's.
+    devices: Option<Vec<Node>>,
+    sysctl: Vec<(CString, Vec<u8>)>,
+    cwd: CString,
+}
+
+#[derive(Debug)]
+struct Node {
+    path: CString,
+    device: Device,
+    /// The host's node of the same numbers, for where none may be made.
+    host: Option<Source>,
+}
+
+const LINKS: [(&CStr, &CStr); 4] = [
+    (c"/proc/self/fd", c"dev/fd"),
+    (c"/proc/self/fd/0", c"dev/stdin"),
+    (c"/proc/self/fd/1", c"dev/stdout"),
+    (c"/proc/self/fd/2", c"dev/stderr"),
+];
+
+/// Parent half; `None` where the root is that of a mount namespace that is entered.
+pub fn prepare(
+    plan: &Plan,
+    container: &Container,
+    around: &mut Surroundings<'_>,
+) -> Result<Option<PreparedContainerRoot>> {
+    let Root::Bundle(path) = &plan.root else { return Ok(None) };
+    let failed = |errno| Error::errno(Step::Source, path.to_string(), errno);
+    let source = Source::open_tree(path.as_path(), around.privileged, true).map_err(failed)?;
+    if !source.is_dir() {
+        return Err(failed(Errno::ENOTDIR));
+    }
+    source.set_attributes(SLAVE).map_err(failed)?;
+    let (mut mounts, mut own_dev) = (Vec::new(), true);
+    for (index, planned) in plan.mounts.iter().enumerate() {
+        let MountKind::Given(given) = &planned.kind else {
+            let reason = "is no mount of a container";
+            return Err(Error::new(Step::Plan, planned.destination.to_string(), reason));
+        };
+        own_dev &= planned.destination.as_bytes() != b"/dev" || !matches!(given.what, GivenSource::Bind { .. });
+        mounts.push(given::prepare(index, planned, given, around)?);
+    }
+    let devices = container.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
+    let sysctl = container.sysctl.iter().map(|one| {
+        let path = CString::new(format!("sys/{}", one.path));
+        let path = path.map_err(|_| Error::new(Step::Sysctl, one.path.clone(), "contains a NUL byte"))?;
+        Ok((path, one.value.as_bytes().to_vec()))
+    });
+    Ok(Some(PreparedContainerRoot {
+        source,
+        propagation: container.root_propagation,
+        read_only: container.read_only,
+        mounts,
+        masked: proc::prepare(&plan.masked_paths)?,
+        frozen: proc::prepare(&plan.readonly_paths)?,
+        devices: own_dev.then_some(devices),
+        sysctl: sysctl.collect::<Result<_>>()?,
+        cwd: relative(plan.command.cwd.as_path())?,
+    }))
+}
+
+fn node(device: &Device, privileged: bool) -> Result<Node> {
+    let (path, host) = (relative(device.path.as_path())?, device.path.as_path());
+    // Inside a user namespace none can be made: then the host's own, if it is the same device.
+    let host = Source::open_tree(host, privileged, false).ok().filter(|source| {
+        let stat = source.stat();
+        stat.st_mode & libc::S_IFMT == device.kind && stat.st_rdev == makedev(device.major.into(), device.minor.into())
+    });
+    Ok(Node { path, device: device.clone(), host })
+}
+
+const SLAVE: Attributes<'static> =
+    Attributes { set: 0, clear: 0, propagation: libc::MS_SLAVE, recursive: true, idmap: None };
+
+impl PreparedContainerRoot {
+    /// Child half: builds the root on top of the old one.
+    pub fn build(&self) -> Applied<BuiltRoot> {
+        isolate_old_root().during(Step::MountRoot, 0)?;
+        let mut hidden = 0;
+        let scratch = mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
+        let root = self.mount_base().during(Step::MountRoot, 1)?;
+        let mut made = given::Made::default();
+        for given in &self.mounts {
+            given.apply(root.as_fd(), &mut made)?;
+        }
+        if !self.cwd.is_empty() {
+            let _ = within::create(root.as_fd(), &self.cwd, Shape::Directory); // entering it says whether it is there
+        }
+        if let Some(nodes) = &self.devices {
+            for (index, node) in nodes.iter().enumerate() {
+                node.apply(root.as_fd()).during(Step::Device, index)?;
+            }
+            self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
+        }
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: made.freeze })
+    }
+
+    /// Child half, after the hooks of the container and the console: covers and freezes, and makes it `/`.
+    pub fn finish(&self, built: &BuiltRoot) -> Applied {
+        let root = built.root.as_fd();
+        proc::mask(root, built.scratch.as_fd(), &self.masked)?;
+        proc::freeze(root, &self.frozen)?;
+        let read_only = Attributes { set: RDONLY, ..Attributes::default() };
+        for mounted in &built.freeze {
+            mount::set_attributes(mounted, read_only).during(Step::MountRoot, 2)?;
+        }
+        if self.read_only {
+            mount::set_attributes(&built.root, read_only).during(Step::MountRoot, 3)?;
+        }
+        built.pivot()?;
+        if self.propagation != 0 {
+            let (propagation, recursive) = (self.propagation & !libc::MS_REC, self.propagation & libc::MS_REC != 0);
+            mount::set_attributes(&built.root, Attributes { propagation, recursive, ..Attributes::default() })
+                .during(Step::MountRoot, 3)?;
+        }
+        Ok(())
+    }
+
+    /// Child half: the kernel parameters, on a procfs that nobody else can reach.
+    pub fn write_sysctl(&self, proc: BorrowedFd<'_>) -> Applied {
+        for (index, (path, value)) in self.sysctl.iter().enumerate() {
+            proc::write_verified(proc, path, value).during(Step::Sysctl, index)?;
+        }
+        Ok(())
+    }
+
+    /// Child half: shows the container's terminal as `/dev/console`, bound by its descriptor.
+    pub fn show_console(&self, built: &BuiltRoot, terminal: BorrowedFd<'_>) -> Applied {
+        if self.devices.is_none() {
+            return Ok(());
+        }
+        let show = || {
+            let place = within::create(built.root.as_fd(), c"dev/console", Shape::File)?;
+            mount::attach(mount::clone_tree(terminal, c"", false)?, place)
+        };
+        show().during(Step::Terminal, 2)
+    }
+
+    /// Names the thing that a failure was about.
+    pub fn object(&self, plan: &Plan, step: Step, index: usize) -> Option<String> {
+        match step {
+            Step::Mount | Step::MountPoint => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
+            Step::Mask => plan.masked_paths.get(index).map(ToString::to_string),
+            Step::ReadOnly => plan.readonly_paths.get(index).map(ToString::to_string),
+            Step::Device => {
+                let nodes = self.devices.as_deref().unwrap_or_default();
+                Some(nodes.get(index).map_or("/dev".to_owned(), |node| node.device.path.to_string()))
+            }
+            Step::Sysctl => self.sysctl.get(index).map(|(path, _)| format!("/proc/{}", path.to_string_lossy())),
+            Step::MountRoot => Some(["scratch tmpfs", "/", "tmpfs", "/"].get(index)?.to_string()),
+            _ => None,
+        }
+    }
+
+    fn mount_base(&self) -> std::result::Result<OwnedFd, Errno> {
+        self.source.changed(&[SLAVE], |tree| {
+            mount::attach_over_root(tree)?;
+            tree.try_clone().map_err(|_| Errno::EMFILE)
+        })
+    }
+
+    fn link_devices(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+        let link = |target: &CStr, path: &CStr| {
+            let (parent, name) = within::parent_of(root, path)?;
+            match symlinkat(target, &parent, name.as_c_str()) {
+                Err(Errno::EEXIST) => Ok(()),
+                linked => linked,
+            }
+        };
+        for (target, path) in LINKS {
+            link(target, path)?;
+        }
+        link(c"pts/ptmx", c"dev/ptmx")
+    }
+}
+
+impl Node {
+    fn apply(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+        let (parent, name) = within::parent_of(root, &self.path)?;
+        let Device { kind, major, minor, mode, uid, gid, .. } = self.device;
+        let number = makedev(major.into(), minor.into());
+        let mode = Mode::from_bits_truncate(mode & 0o7777);
+        match mknodat(&parent, name.as_c_str(), SFlag::from_bits_truncate(kind), mode, number) {
+            Ok(()) => {
+                fchmodat(&parent, name.as_c_str(), mode, FchmodatFlags::FollowSymlink)?;
+                let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+                fchownat(&parent, name.as_c_str(), owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW)
+            }
+            Err(Errno::EEXIST) => self.verify(&parent, &name, number),
+            Err(Errno::EPERM) => {
+                let host = self.host.as_ref().ok_or(Errno::EPERM)?;
+                let place = within::create(root, &self.path, Shape::File)?;
+                host.changed(&[SLAVE], |tree| mount::attach(tree, &place))
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// What is there already must be that very device.
+    fn verify(&self, parent: &OwnedFd, name: &CStr, number: libc::dev_t) -> std::result::Result<(), Errno> {
+        let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let same = stat.st_mode & libc::S_IFMT == self.device.kind
+            && (stat.st_rdev == number || self.device.kind == libc::S_IFIFO);
+        if same { Ok(()) } else { Err(Errno::EEXIST) }
+    }
+}
+
+/// Nothing that is mounted from here on reaches the host, and what hides between the roots can be detached.
+fn isolate_old_root() -> std::result::Result<(), Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let old = openat(nix::fcntl::AT_FDCWD, c"/", flags, Mode::empty())?;
+    mount::set_attributes(old, SLAVE)
+}
+
+/// What the covers of masked paths are taken from.
+fn mount_scratch(hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
+    let context = FsContext::open(c"tmpfs")?;
+    context.set(c"size", c"64k")?;
+    context.set(c"nr_inodes", c"16")?;
+    context.set(c"mode", c"755")?;
+    let scratch = context.mount(NOSUID | NODEV | NOEXEC)?;
+    mount::attach_over_root(&scratch)?;
+    *hidden += 1;
+    Ok(scratch)
+}

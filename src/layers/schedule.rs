@@ -1,0 +1,40 @@
+//! How the workload is scheduled: `sched_setattr(2)`, `ioprio_set(2)`, `sched_setaffinity(2)`, `set_mempolicy(2)`, and its
+//! `personality(2)`. Child halves only: the plan's numbers are the kernel's.
+
+use super::{Applied, During};
+use crate::error::Step;
+use crate::plan::container::Container;
+use crate::sys::schedule;
+
+/// The names of what can fail here, by the index of a failure.
+pub const NAMES: [&str; 5] = ["scheduler", "I/O priority", "CPU affinity", "memory policy", "personality"];
+
+/// Sets all that the plan names.
+pub fn apply(container: &Container) -> Applied {
+    if let Some(planned) = container.scheduler {
+        let attributes = schedule::Attributes {
+            policy: planned.policy,
+            flags: planned.flags,
+            nice: planned.nice,
+            priority: planned.priority,
+            runtime: planned.runtime,
+            deadline: planned.deadline,
+            period: planned.period,
+            ..Default::default()
+        };
+        schedule::set(attributes).during(Step::Scheduling, 0)?;
+    }
+    if let Some((class, level)) = container.io_priority {
+        schedule::set_io_priority(class, level).during(Step::Scheduling, 1)?;
+    }
+    if let Some(cpus) = &container.cpu_affinity {
+        schedule::set_affinity(cpus).during(Step::Scheduling, 2)?;
+    }
+    if let Some((mode, nodes)) = &container.memory_policy {
+        schedule::set_memory_policy(*mode, nodes).during(Step::Scheduling, 3)?;
+    }
+    if let Some(domain) = container.personality {
+        schedule::set_personality(domain).during(Step::Scheduling, 4)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The rest of `linux`: masked and read-only paths, devices, kernel parameters, seccomp; and what is refused by name.
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Read, absolute, id, mounts, schedule, small, text, unsigned, without_nul};
+use crate::layers::seccomp::compiler::json::{At, Json};
+use crate::plan::container::{Container, Device, NamespaceKind, Sysctl};
+use crate::plan::{Bytes, Seccomp, SeccompProfile, hex};
+
+/// What goes into the plan itself.
+#[derive(Debug, Default)]
+pub struct Rest {
+    pub masked_paths: Vec<Bytes>,
+    pub readonly_paths: Vec<Bytes>,
+    pub seccomp: Option<Seccomp>,
+}
+
+/// Nodes that every container has, with their numbers.
+const USUAL: [(&str, u32, u32); 6] = [
+    ("/dev/null", 1, 3),
+    ("/dev/zero", 1, 5),
+    ("/dev/full", 1, 7),
+    ("/dev/random", 1, 8),
+    ("/dev/urandom", 1, 9),
+    ("/dev/tty", 5, 0),
+];
+
+/// Kernel parameters of an IPC namespace, `sysctl/kernel.rst`.
+const IPC: [&str; 8] = ["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"];
+
+/// Reads it.
+pub fn read(linux: &At, container: &mut Container, has_hostname: bool) -> Read<Rest> {
+    refuse_unsupported(linux)?;
+    container.devices = devices(linux)?;
+    container.sysctl = sysctl(linux, container, has_hostname)?;
+    container.personality = schedule::personality(linux)?;
+    container.memory_policy = schedule::memory_policy(linux)?;
+    if let Some(at) = linux.get("rootfsPropagation")?
+        && !at.text()?.is_empty()
+    {
+        let kind = mounts::propagation(at.text()?);
+        container.root_propagation = kind.ok_or_else(|| at.wrong("is none of private, slave, shared, unbindable"))?;
+    }
+    Ok(Rest {
+        masked_paths: paths(linux, "maskedPaths")?,
+        readonly_paths: paths(linux, "readonlyPaths")?,
+        seccomp: linux.get("seccomp")?.map(|at| seccomp(&at)).transpose()?,
+    })
+}
+
+/// A container must not run without what its configuration asks for.
+fn refuse_unsupported(linux: &At) -> Read<()> {
+    for (name, why) in [
+        ("intelRdt", "cache and bandwidth allocation is not supported"),
+        ("netDevices", "moving network devices is not supported"),
+    ] {
+        if let Some(at) = linux.get(name)?
+            && !matches!(at.json, Json::Object(entries) if entries.is_empty())
+        {
+            return Err(at.lacks(why));
+        }
+    }
+    match text(linux, "mountLabel")? {
+        Some(label) if !label.is_empty() => Err(linux.lacks("mountLabel is not supported: SELinux labels of mounts")),
+        _ => Ok(()),
+    }
+}
+
+fn paths(linux: &At, key: &str) -> Read<Vec<Bytes>> {
+    let Some(list) = linux.get(key)? else { return Ok(Vec::new()) };
+    list.items()?.map(|item| absolute(&item)).collect()
+}
+
+fn seccomp(at: &At) -> Read<Seccomp> {
+    let text = at.json.to_string();
+    let sha256 = hex(&Sha256::digest(&text));
+    Ok(Seccomp { profile: SeccompProfile::Inline(text), sha256, allow: Vec::new(), strict: false })
+}
+
+fn devices(linux: &At) -> Read<Vec<Device>> {
+    let mut devices: Vec<Device> = Vec::new();
+    if let Some(list) = linux.get("devices")? {
+        for item in list.items()? {
+            let device = device(&item)?;
+            if devices.iter().any(|other| other.path == device.path) {
+                return Err(item.lacks("is at the same path as another device"));
+            }
+            devices.push(device);
+        }
+    }
+    for (path, major, minor) in USUAL {
+        if !devices.iter().any(|device| device.path.as_bytes() == path.as_bytes()) {
+            let path = Bytes::from(path);
+            devices.push(Device { path, kind: libc::S_IFCHR, major, minor, mode: 0o666, uid: 0, gid: 0 });
+        }
+    }
+    Ok(devices)
+}
+
+fn device(at: &At) -> Read<Device> {
+    let kind = at.get("type")?.ok_or_else(|| at.lacks("type is missing"))?;
+    let path = at.get("path")?.ok_or_else(|| at.lacks("path is missing"))?;
+    let bits = match kind.text()? {
+        "c" | "u" => libc::S_IFCHR,
+        "b" => libc::S_IFBLK,
+        "p" => libc::S_IFIFO,
+        _ => return Err(kind.wrong("is none of c, u, b and p")),
+    };
+    if without_nul(&path)?.split('/').any(|part| part == "..") {
+        return Err(path.wrong("has \"..\" in it"));
+    }
+    let number = |key, most| unsigned(at, key, most).map(|number| number.unwrap_or(0) as u32);
+    Ok(Device {
+        path: absolute(&path)?,
+        kind: bits,
+        major: number("major", 0xfff)?,
+        minor: number("minor", 0xf_ffff)?,
+        mode: small(at, "fileMode")?.unwrap_or(0o666) & 0o777,
+        uid: id(at, "uid")?,
+        gid: id(at, "gid")?,
+    })
+}
+
+fn sysctl(linux: &At, container: &Container, has_hostname: bool) -> Read<Vec<Sysctl>> {
+    let Some(at) = linux.get("sysctl")? else { return Ok(Vec::new()) };
+    let own = |kind| container.new.contains(&kind) || container.joined.iter().any(|join| join.kind == kind);
+    let mut all = Vec::new();
+    for (name, value) in at.entries()? {
+        let path = path_of(name);
+        let needed = match path.split('/').collect::<Vec<_>>().as_slice() {
+            ["kernel", name] if IPC.contains(name) => NamespaceKind::Ipc,
+            ["fs", "mqueue", _] => NamespaceKind::Ipc,
+            ["kernel", "domainname"] => NamespaceKind::Uts,
+            ["kernel", "hostname"] if has_hostname => {
+                return Err(value.lacks("contradicts hostname, which says the same"));
+            }
+            ["kernel", "hostname"] => NamespaceKind::Uts,
+            ["net", _, ..] => NamespaceKind::Network,
+            _ => return Err(value.lacks("is not a kernel parameter that a namespace has of its own")),
+        };
+        if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(value.lacks("is no name of a kernel parameter"));
+        }
+        if !own(needed) {
+            let reason = format!("needs an own {} namespace, or it would be the host's", needed.name());
+            return Err(value.lacks(reason));
+        }
+        let text = without_nul(&value)?;
+        if text.len() > 4000 || text.chars().any(|c| c.is_control() && c != '\t') {
+            return Err(value.wrong("is no value of a kernel parameter"));
+        }
+        all.push(Sysctl { path, value: text.to_owned() });
+    }
+    Ok(all)
+}
+
+/// With slashes, as `sysctl(8)` reads names: the first separator says which of `.` and `/` is one.
+fn path_of(name: &str) -> String {
+    match name.find(['.', '/']) {
+        Some(at) if name.as_bytes()[at] == b'.' => name
+            .chars()
+            .map(|c| {
+                if c == '.' {
+                    '/'
+                } else if c == '/' {
+                    '.'
+                } else {
+                    c
+                }
+            })
+            .collect(),
+        _ => name.to_owned(),
+    }
+}

@@ -1,0 +1,178 @@
+//! `mounts`: options become attributes, propagation and what the file system takes itself.
+
+use std::path::Path;
+
+use super::namespaces::ranges;
+use super::{Read, without_nul};
+use crate::layers::seccomp::compiler::json::At;
+use crate::plan::container::{GivenMount, GivenSource};
+use crate::plan::{Bytes, Mount, MountKind};
+use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY};
+
+const NOATIME: u64 = libc::MOUNT_ATTR_NOATIME;
+const STRICTATIME: u64 = libc::MOUNT_ATTR_STRICTATIME;
+const NODIRATIME: u64 = libc::MOUNT_ATTR_NODIRATIME;
+const NOSYMFOLLOW: u64 = libc::MOUNT_ATTR_NOSYMFOLLOW;
+/// All bits that say which access times are kept.
+const ATIME: u64 = libc::MOUNT_ATTR__ATIME;
+
+/// Options that are attributes: name, bits to set, bits to clear. Each also with an `r` before it, for all mounts below.
+const ATTRIBUTES: [(&str, u64, u64); 16] = [
+    ("ro", RDONLY, 0),
+    ("rw", 0, RDONLY),
+    ("nosuid", NOSUID, 0),
+    ("suid", 0, NOSUID),
+    ("nodev", NODEV, 0),
+    ("dev", 0, NODEV),
+    ("noexec", NOEXEC, 0),
+    ("exec", 0, NOEXEC),
+    ("noatime", NOATIME, ATIME),
+    ("atime", 0, ATIME),
+    ("relatime", 0, ATIME),
+    ("strictatime", STRICTATIME, ATIME),
+    ("nodiratime", NODIRATIME, 0),
+    ("diratime", 0, NODIRATIME),
+    ("nosymfollow", NOSYMFOLLOW, 0),
+    ("symfollow", 0, NOSYMFOLLOW),
+];
+/// Names of the same that differ.
+const OTHER_NAMES: [(&str, u64, u64); 2] = [("norelatime", 0, ATIME), ("nostrictatime", 0, ATIME)];
+const PROPAGATION: [(&str, u64); 8] = [
+    ("private", libc::MS_PRIVATE),
+    ("rprivate", libc::MS_PRIVATE | libc::MS_REC),
+    ("slave", libc::MS_SLAVE),
+    ("rslave", libc::MS_SLAVE | libc::MS_REC),
+    ("shared", libc::MS_SHARED),
+    ("rshared", libc::MS_SHARED | libc::MS_REC),
+    ("unbindable", libc::MS_UNBINDABLE),
+    ("runbindable", libc::MS_UNBINDABLE | libc::MS_REC),
+];
+/// Options that mean nothing here, or that every mount has.
+const IGNORED: [&str; 7] = ["defaults", "remount", "async", "silent", "loud", "nomand", "noiversion"];
+
+/// The propagation that a name means.
+pub fn propagation(name: &str) -> Option<u64> {
+    PROPAGATION.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+}
+
+/// Every option that is understood here, for `features`.
+pub fn options() -> Vec<String> {
+    let recursive = ATTRIBUTES.iter().map(|(name, ..)| format!("r{name}"));
+    let mut all: Vec<String> = ATTRIBUTES.iter().chain(&OTHER_NAMES).map(|(name, ..)| (*name).to_owned()).collect();
+    all.extend(recursive);
+    all.extend(PROPAGATION.iter().map(|(name, _)| (*name).to_owned()));
+    all.extend(IGNORED.iter().map(|name| (*name).to_owned()));
+    all.extend(["bind", "rbind", "idmap", "ridmap", "tmpcopyup"].map(str::to_owned));
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// All of them, in order.
+pub fn read(root: &At, bundle: &Path) -> Read<Vec<Mount>> {
+    let Some(list) = root.get("mounts")? else { return Ok(Vec::new()) };
+    list.items()?.map(|item| mount(&item, bundle)).collect()
+}
+
+fn mount(at: &At, bundle: &Path) -> Read<Mount> {
+    let destination = at.get("destination")?.ok_or_else(|| at.lacks("destination is missing"))?;
+    let path = cleaned(&destination)?;
+    let mut given = GivenMount::default();
+    let mut data: Vec<Bytes> = Vec::new();
+    let (mut bind, mut recursive) = (false, false);
+    if let Some(options) = at.get("options")? {
+        for option in options.items()? {
+            match option_of(&option, &mut given)? {
+                Taken::Bind { below } => (bind, recursive) = (true, recursive | below),
+                Taken::Done => {}
+                Taken::Data(text) => data.push(Bytes::from(text)),
+            }
+        }
+    }
+    let kind = super::text(at, "type")?.unwrap_or_default();
+    let source = super::text(at, "source")?;
+    given.uid_map = ranges(at, "uidMappings")?;
+    given.gid_map = ranges(at, "gidMappings")?;
+    given.idmap |= !given.uid_map.is_empty() || !given.gid_map.is_empty();
+    given.what = match kind.as_str() {
+        "cgroup" | "cgroup2" if !bind => GivenSource::Cgroup,
+        _ if bind || matches!(kind.as_str(), "bind" | "rbind") => {
+            let source = source.filter(|source| !source.is_empty());
+            let source = source.ok_or_else(|| at.lacks("a bind mount needs a source"))?;
+            data.clear(); // options of the file system it comes from are its own
+            GivenSource::Bind { source: Bytes::from(&bundle.join(source)), recursive: recursive || kind == "rbind" }
+        }
+        "" | "none" => return Err(at.lacks("has neither a type nor the option bind")),
+        _ => GivenSource::FileSystem {
+            kind,
+            source: source.filter(|source| !source.is_empty()).map(|source| Bytes::from(&source)),
+            options: data,
+        },
+    };
+    if given.idmap && !matches!(given.what, GivenSource::Bind { .. }) {
+        return Err(at.lacks("only bind mounts can be idmapped"));
+    }
+    if given.copy_up && !matches!(&given.what, GivenSource::FileSystem { kind, .. } if kind == "tmpfs") {
+        return Err(at.lacks("tmpcopyup is for a tmpfs"));
+    }
+    let kind = MountKind::Given(Box::new(given));
+    Ok(Mount { destination: path, kind, read_only: false, noexec: false, optional: false })
+}
+
+enum Taken<'a> {
+    Bind {
+        below: bool,
+    },
+    Done,
+    /// For the file system itself.
+    Data(&'a str),
+}
+
+fn option_of<'a>(at: &At<'a>, given: &mut GivenMount) -> Read<Taken<'a>> {
+    let name = without_nul(at)?;
+    let find = |name: &str| ATTRIBUTES.iter().chain(&OTHER_NAMES).find(|(known, ..)| *known == name);
+    if let Some((_, set, clear)) = find(name) {
+        (given.set, given.clear) = changed((given.set, given.clear), (*set, *clear));
+    } else if let Some((_, set, clear)) = name.strip_prefix('r').and_then(find) {
+        (given.set_below, given.clear_below) = changed((given.set_below, given.clear_below), (*set, *clear));
+    } else if let Some(kind) = propagation(name) {
+        given.propagation.push(kind);
+    } else {
+        match name {
+            "bind" => return Ok(Taken::Bind { below: false }),
+            "rbind" => return Ok(Taken::Bind { below: true }),
+            "idmap" => given.idmap = true,
+            "ridmap" => (given.idmap, given.idmap_below) = (true, true),
+            "tmpcopyup" => given.copy_up = true,
+            "" => return Err(at.wrong("is empty")),
+            _ if IGNORED.contains(&name) => {}
+            _ => return Ok(Taken::Data(name)),
+        }
+    }
+    Ok(Taken::Done)
+}
+
+/// A later option takes back what an earlier one said. Access times are one number, of which all bits are cleared first.
+fn changed((set, clear): (u64, u64), (more, less): (u64, u64)) -> (u64, u64) {
+    (set & !less | more, clear & !(more & !ATIME) | less)
+}
+
+/// The destination within the root, without `.` and `..`: what leads above the root stays at it.
+fn cleaned(at: &At) -> Read<Bytes> {
+    let text = without_nul(at)?;
+    if text.len() > 4095 {
+        return Err(at.wrong("is longer than a path can be"));
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in text.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        return Err(at.wrong("is the root itself"));
+    }
+    Ok(Bytes::from(&format!("/{}", parts.join("/"))))
+}

@@ -1,0 +1,102 @@
+//! `linux.namespaces`, the id maps and the clocks.
+
+use super::{Read, no_namespaces, small};
+use crate::layers::seccomp::compiler::json::At;
+use crate::plan::container::{ClockOffset, Container, IdRange, Joined, NamespaceKind};
+use crate::plan::{Namespaces, Network};
+
+/// Most lines that the kernel takes for a map.
+const MOST_RANGES: usize = 340;
+
+/// The namespaces that are new or entered.
+pub fn read(linux: &At, container: &mut Container) -> Read<Namespaces> {
+    let mut namespaces = no_namespaces();
+    let mut seen = Vec::new();
+    if let Some(list) = linux.get("namespaces")? {
+        for item in list.items()? {
+            let kind = item.get("type")?.ok_or_else(|| item.lacks("type is missing"))?;
+            let kind: NamespaceKind = kind.text()?.parse().map_err(|()| {
+                kind.wrong("is no namespace; there are pid, network, mount, ipc, uts, user, cgroup and time")
+            })?;
+            if seen.contains(&kind) {
+                return Err(item.lacks(format!("is the second {} namespace", kind.name())));
+            }
+            seen.push(kind);
+            match item.get("path")? {
+                Some(path) if !path.text()?.is_empty() => {
+                    container.joined.push(Joined { kind, path: super::absolute(&path)? });
+                }
+                _ => container.new.push(kind),
+            }
+        }
+    }
+    let has = |kind| container.new.contains(&kind);
+    let own = |kind| seen.contains(&kind);
+    if !has(NamespaceKind::Mount) {
+        return Err(linux.lacks("namespaces must have a new mount namespace: the root cannot be changed without one"));
+    }
+    namespaces.ipc = own(NamespaceKind::Ipc);
+    namespaces.uts = own(NamespaceKind::Uts);
+    namespaces.cgroup = own(NamespaceKind::Cgroup);
+    namespaces.time = own(NamespaceKind::Time);
+    namespaces.network = if own(NamespaceKind::Network) { Network::None } else { Network::Host };
+    container.uid_map = ranges(linux, "uidMappings")?;
+    container.gid_map = ranges(linux, "gidMappings")?;
+    if has(NamespaceKind::User) {
+        for (name, map) in [("uidMappings", &container.uid_map), ("gidMappings", &container.gid_map)] {
+            if !map.iter().any(|range| range.inside == 0) {
+                return Err(linux.lacks(format!("{name} must map the container's id 0 for a new user namespace")));
+            }
+        }
+    } else if own(NamespaceKind::User) {
+        (container.uid_map, container.gid_map) = Default::default(); // as whoever made it mapped it
+    } else if !container.uid_map.is_empty() || !container.gid_map.is_empty() {
+        return Err(linux.lacks("uidMappings and gidMappings need a user namespace"));
+    }
+    container.time_offsets = offsets(linux)?;
+    if !container.time_offsets.is_empty() && !has(NamespaceKind::Time) {
+        return Err(linux.lacks("timeOffsets need a new time namespace"));
+    }
+    Ok(namespaces)
+}
+
+/// A list of id ranges, none of which overlap.
+pub fn ranges(at: &At, key: &str) -> Read<Vec<IdRange>> {
+    let Some(list) = at.get(key)? else { return Ok(Vec::new()) };
+    let mut ranges: Vec<IdRange> = Vec::new();
+    for item in list.items()? {
+        let field = |name| small(&item, name).map(Option::unwrap_or_default);
+        let range = IdRange { inside: field("containerID")?, outside: field("hostID")?, count: field("size")? };
+        let ends = |first: u32| first.checked_add(range.count);
+        if range.count == 0 || ends(range.inside).is_none() || ends(range.outside).is_none() {
+            return Err(item.lacks("size must be at least 1, and no id above 4294967295"));
+        }
+        let overlaps =
+            |a: u32, b: u32, other: &IdRange| a < b.saturating_add(other.count) && b < a.saturating_add(range.count);
+        if ranges
+            .iter()
+            .any(|other| overlaps(range.inside, other.inside, other) || overlaps(range.outside, other.outside, other))
+        {
+            return Err(item.lacks("overlaps with another range"));
+        }
+        ranges.push(range);
+    }
+    if ranges.len() > MOST_RANGES {
+        return Err(list.lacks(format!("has {} ranges; the kernel takes {MOST_RANGES}", ranges.len())));
+    }
+    Ok(ranges)
+}
+
+fn offsets(linux: &At) -> Read<Vec<ClockOffset>> {
+    let Some(at) = linux.get("timeOffsets")? else { return Ok(Vec::new()) };
+    let mut offsets = Vec::new();
+    for (clock, value) in at.entries()? {
+        if !matches!(clock, "monotonic" | "boottime") {
+            return Err(value.wrong("is no clock that has an offset; there are monotonic and boottime"));
+        }
+        let secs = super::signed(&value, "secs")?.unwrap_or(0);
+        let nanosecs = super::unsigned(&value, "nanosecs", 999_999_999)?.unwrap_or(0) as u32;
+        offsets.push(ClockOffset { clock: clock.to_owned(), secs, nanosecs });
+    }
+    Ok(offsets)
+}

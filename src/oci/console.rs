@@ -1,0 +1,56 @@
+//! A container's terminal goes to whom `--console-socket` names; its process to `--pidfd-socket`.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::Runtime;
+use crate::error::{Error, Result, Step};
+use crate::plan::Plan;
+use crate::sandbox::container::Launched;
+use crate::sys::socket;
+
+impl Runtime {
+    /// That a terminal has somewhere to go, before anything is made. `bridged`: we stay, and can bridge it ourselves.
+    pub(super) fn check_console(&self, plan: &Plan, bridged: bool) -> Result<()> {
+        let wrong = |reason: &str| Err(Error::new(Step::Terminal, "process.terminal", reason));
+        match (plan.stdio.tty, self.args.path("console-socket").is_some()) {
+            (true, false) if !bridged => wrong("is true, and there is no --console-socket to hand the terminal to"),
+            (false, true) => wrong("is false, and --console-socket was given"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands over what is to be handed over.
+    pub(super) fn hand_over(&self, launched: &mut Launched) -> Result<()> {
+        if let Some(path) = self.args.path("pidfd-socket") {
+            send(&path, b"pidfd", launched.pidfd.as_fd())?;
+        }
+        if let Some(path) = self.args.path("console-socket")
+            && let Some(terminal) = launched.terminal.take()
+        {
+            send(&path, b"/dev/pts/0", terminal.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// How many descriptors beyond the standard streams are the program's: those of socket activation, then those asked for.
+    /// To be asked before we open any ourselves, whose numbers would pass for those.
+    pub(super) fn preserved(&self) -> Result<u32> {
+        let activated = std::env::var("LISTEN_FDS").ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        let asked = self.args.number::<u32>("preserve-fds")?.unwrap_or(0);
+        let all = activated.saturating_add(asked);
+        for number in 3..3 + all.min(1024) {
+            crate::sys::inherited::duplicate(number as i32).map(drop).map_err(|errno| {
+                Error::errno(Step::Descriptors, format!("descriptor {number}"), errno)
+                    .hint("--preserve-fds counts descriptors from 3 on, each of which must be open")
+            })?;
+        }
+        Ok(all)
+    }
+}
+
+fn send(path: &Path, message: &[u8], fd: BorrowedFd<'_>) -> Result<()> {
+    let failed = |errno| Error::errno(Step::Terminal, path.display().to_string(), errno);
+    let socket: OwnedFd = socket::connect(path).map_err(failed)?;
+    socket::send(&socket, message, Some(fd)).map_err(failed)
+}

@@ -1,0 +1,230 @@
+//! `create`, `start` and `run`.
+
+use nix::errno::Errno;
+
+use super::config::{self, Config};
+use super::store::{Held, Record, Status};
+use super::{Runtime, delete, image};
+use crate::cgroup::container::{Groups, find, unit};
+use crate::error::{Error, Result, Step};
+use crate::plan::Plan;
+use crate::plan::container::Container;
+use crate::sandbox::container::foreground::Foreground;
+use crate::sandbox::container::gate::{Gate, open_gate};
+use crate::sandbox::container::{Launched, Request, exec_error, hooks, launch};
+use crate::sys::process::{self, borrow_standard};
+
+/// Makes a container, up to its program.
+pub fn create(runtime: &Runtime) -> Result<u8> {
+    let preserved = runtime.preserved()?;
+    image::protect()?;
+    let made = make(runtime, preserved, false)?;
+    drop(made);
+    Ok(0)
+}
+
+/// Makes a container and starts it; without `--detach` waits for its end and takes it away again.
+pub fn run(runtime: &Runtime) -> Result<u8> {
+    let preserved = runtime.preserved()?;
+    image::protect()?;
+    let detach = runtime.args.is_on("detach");
+    let foreground = if detach {
+        None
+    } else {
+        if !runtime.args.is_on("no-subreaper") {
+            let _ = process::adopt_orphans(true);
+        }
+        Some(Foreground::prepare()?)
+    };
+    let (held, launched) = make(runtime, preserved, !detach)?;
+    let started = start_held(&held);
+    let Some(foreground) = foreground else {
+        if started.is_err() {
+            let _ = delete::destroy(runtime, held);
+        }
+        return started.map(|()| 0);
+    };
+    let id = held.record.id.clone();
+    drop(held); // other commands may come while it runs
+    let waited = started.and_then(|()| foreground.wait(launched));
+    if !runtime.args.is_on("keep") || waited.is_err() {
+        match runtime.store.hold(&id) {
+            Ok(held) => delete::destroy(runtime, held)?,
+            Err(error) if super::store::is_missing(&error) => {} // somebody else was faster
+            Err(error) => return Err(error),
+        }
+    }
+    waited
+}
+
+/// Executes the program of a container that was created.
+pub fn start(runtime: &Runtime) -> Result<u8> {
+    runtime.args.at_most(1)?;
+    let held = runtime.store.hold(runtime.args.id()?)?;
+    start_held(&held).map(|()| 0)
+}
+
+fn start_held(held: &Held) -> Result<()> {
+    let id = held.record.id.clone();
+    match held.status() {
+        Status::Created => {}
+        Status::Stopped => return Err(Error::new(Step::State, id, "cannot start a container that has stopped")),
+        Status::Creating => return Err(Error::new(Step::State, id, "cannot start a container that is being created")),
+        Status::Running | Status::Paused => {
+            return Err(Error::new(Step::State, id, "cannot start an already running container"));
+        }
+    }
+    match open_gate(&held.directory) {
+        Ok(None) => {}
+        Ok(Some(failure)) => return Err(exec_error(&held.plan()?, failure)),
+        Err(Errno::ENXIO | Errno::ENOENT) => {
+            return Err(Error::new(Step::State, id, "cannot start a container that has stopped"));
+        }
+        Err(errno) => return Err(Error::errno(Step::State, "exec fifo", errno)),
+    }
+    let plan = held.plan()?;
+    let poststart = plan.container.as_deref().map(|container| &container.hooks.poststart[..]).unwrap_or_default();
+    if poststart.is_empty() {
+        return Ok(());
+    }
+    let state = state_text(&held.record, held.record.pid, "running");
+    hooks::run("poststart", poststart, &state)
+}
+
+/// Everything from the configuration to a container that waits at its gate. What was made is taken away again on failure.
+fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launched)> {
+    runtime.args.at_most(1)?;
+    let id = runtime.args.id()?;
+    super::store::valid_id(id)?;
+    if runtime.args.is_on("no-pivot") {
+        return Err(Error::new(
+            Step::Usage,
+            "--no-pivot",
+            "is not supported: without pivot_root(2) the old root stays reachable",
+        )
+        .hint("put the root on a file system that can be pivoted to: any but the initial ramdisk"));
+    }
+    let bundle = runtime.bundle()?;
+    let config = config::load(&bundle, id, runtime.flags())?;
+    config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
+    runtime.check_console(&config.plan, bridged)?;
+    let mut record = Record::new(id, &bundle, &config.rootfs);
+    record.oci_version = config.oci_version.clone();
+    record.annotations = config.annotations.clone();
+    let container = container_of(&config.plan)?;
+    record.places = if container.cgroup.disabled { None } else { places(container, id)? };
+    let mut held = runtime.store.create(record)?;
+    let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &config));
+    match launched {
+        Ok(launched) => Ok((held, launched)),
+        Err(error) => {
+            let _ = delete::destroy(runtime, held);
+            Err(error)
+        }
+    }
+}
+
+fn container_of(plan: &Plan) -> Result<&Container> {
+    plan.container.as_deref().ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))
+}
+
+/// Where the cgroups will be. Without privilege and without a place of one's own there are none, if nothing is limited.
+fn places(container: &Container, id: &str) -> Result<Option<crate::cgroup::container::Places>> {
+    find(&container.cgroup, id).map(Some)
+}
+
+fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
+    let container = container_of(&config.plan)?;
+    let mut placeholder = None;
+    if let Some(places) = held.record.places.as_mut().filter(|_| container.cgroup.systemd) {
+        let (real, somebody) = unit::start(&container.cgroup, &held.record.id, places)?;
+        (*places, placeholder) = (real, Some(somebody));
+    }
+    let groups = match &held.record.places {
+        Some(places) => make_groups(runtime, places, container)?,
+        None => None,
+    };
+    if groups.is_none() {
+        held.record.places = None;
+    }
+    held.write_plan(&config.plan)?;
+    let gate = Gate::make(&held.directory)?;
+    let record = held.record.clone();
+    let state = |pid: i32, status: &str| state_text(&record, pid, status);
+    let mut built = |pid: nix::unistd::Pid| {
+        let text = state(pid.as_raw(), "creating");
+        hooks::run("prestart", &container.hooks.prestart, &text)?;
+        hooks::run("createRuntime", &container.hooks.create_runtime, &text)
+    };
+    let request = Request {
+        groups: groups.as_ref(),
+        entered: None,
+        streams: [0, 1, 2].map(borrow_standard),
+        preserved,
+        gate: Some(gate),
+        state: &state,
+        built: &mut built,
+    };
+    let mut launched = launch(&config.plan, request)?;
+    drop(placeholder); // the container is in its scope now
+    launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
+    let made = (|| {
+        held.record.pid = launched.pid.as_raw();
+        held.record.started = crate::cgroup::started(launched.pid.as_raw().unsigned_abs())
+            .ok()
+            .flatten()
+            .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was made"))?;
+        runtime.hand_over(&mut launched)?;
+        held.write()?;
+        runtime.write_pid_file(held.record.pid)
+    })();
+    if let Err(error) = made {
+        let _ = process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&launched.pidfd), libc::SIGKILL);
+        let _ = process::wait4(launched.pid);
+        return Err(error);
+    }
+    Ok(launched)
+}
+
+/// `None` where an unprivileged caller has no place for cgroups, and nothing was to be limited in one.
+fn make_groups(
+    runtime: &Runtime,
+    places: &crate::cgroup::container::Places,
+    container: &Container,
+) -> Result<Option<Groups>> {
+    let resources = &container.cgroup.resources;
+    let root = nix::unistd::geteuid().is_root();
+    let limited = crate::plan::container::Resources { devices: None, ..resources.clone() } != Default::default();
+    let groups = match Groups::make(places.clone()) {
+        Err(error) if !root && !limited => {
+            runtime.log.warn(&format!("the container has no cgroup: {error}"));
+            return Ok(None);
+        }
+        made => made?,
+    };
+    if groups.is_populated() && !container.cgroup.systemd {
+        let path = groups.places().main().map(|path| path.display().to_string()).unwrap_or_default();
+        return Err(Error::new(Step::Cgroup, path, "has processes already")
+            .hint("another container may have the same cgroupsPath"));
+    }
+    groups.limit(resources)?;
+    if root {
+        groups.allow_devices(resources)?; // without root no node can be made, and those of the host have their owners
+    }
+    Ok(Some(groups))
+}
+
+/// The state as the specification has it: for hooks, and for `state`.
+pub fn state_text(record: &Record, pid: i32, status: &str) -> String {
+    let mut state = serde_json::json!({
+        "ociVersion": crate::plan::container::OCI_VERSION,
+        "id": record.id,
+        "status": status,
+        "pid": pid,
+        "bundle": record.bundle,
+    });
+    if !record.annotations.is_empty() {
+        state["annotations"] = serde_json::json!(record.annotations);
+    }
+    state.to_string()
+}

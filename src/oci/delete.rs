@@ -1,0 +1,61 @@
+//! `delete`: whatever there is of a container goes, also what another command left half-made or half-deleted.
+
+use std::os::fd::AsFd as _;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::create::state_text;
+use super::store::{Held, Status, is_missing};
+use super::{Runtime, log};
+use crate::error::{Error, Result, Step};
+use crate::sandbox::container::hooks;
+use crate::sys::process;
+
+/// How long a killed process may take to be gone.
+const PATIENCE_MS: u16 = 10_000;
+
+/// Removes a container.
+pub fn delete(runtime: &Runtime) -> Result<u8> {
+    let (id, force) = (runtime.args.id()?, runtime.args.is_on("force"));
+    let held = match runtime.store.hold(id) {
+        Err(error) if force && is_missing(&error) => return Ok(0),
+        held => held?,
+    };
+    match held.status() {
+        Status::Running | Status::Paused | Status::Creating if !force => {
+            let reason = format!("cannot delete container {id} that is not stopped: {}", held.status().name());
+            Err(Error::new(Step::State, "", reason).hint("kill it first, or use --force"))
+        }
+        _ => destroy(runtime, held).map(|()| 0),
+    }
+}
+
+/// Kills what lives, takes away what was made, tells the hooks.
+pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
+    if let Some(process) = held.record.process() {
+        let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
+        if let Some(groups) = held.record.groups()
+            && groups.is_frozen()
+        {
+            let _ = groups.set_frozen(false); // what is stopped does not die
+        }
+        let gone = PollFd::new(process.as_fd(), PollFlags::POLLIN);
+        while let Err(nix::errno::Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(PATIENCE_MS)) {}
+        if held.record.is_alive() {
+            return Err(Error::new(Step::State, held.record.id.clone(), "was killed, and does not die"));
+        }
+    }
+    if let Some(places) = &held.record.places {
+        places.remove()?;
+    }
+    let hooks = held.plan().ok().and_then(|plan| plan.container).map(|container| container.hooks.poststop);
+    let state = state_text(&held.record, 0, Status::Stopped.name());
+    held.remove()?;
+    for hook in hooks.iter().flatten() {
+        // The container is gone whatever they say.
+        if let Err(error) = hooks::run("poststop", std::slice::from_ref(hook), &state) {
+            runtime.log.warn(&log::sentence(&error));
+        }
+    }
+    Ok(())
+}

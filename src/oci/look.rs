@@ -1,0 +1,101 @@
+//! `state`, `list` and `ps`.
+
+use serde_json::{Value, json};
+
+use super::store::{Record, Status};
+use super::{Runtime, print};
+use crate::error::{Error, Result, Step};
+use crate::plan::container::OCI_VERSION;
+
+/// Says what a container is doing.
+pub fn state(runtime: &Runtime) -> Result<u8> {
+    runtime.args.at_most(1)?;
+    let (directory, record) = runtime.store.look(runtime.args.id()?)?;
+    let status = record.status(&directory);
+    let text = serde_json::to_string_pretty(&describe(&record, status)).unwrap_or_default();
+    print(&format!("{text}\n")).map(|()| 0)
+}
+
+fn describe(record: &Record, status: Status) -> Value {
+    let mut state = json!({
+        "ociVersion": OCI_VERSION,
+        "id": record.id,
+        "pid": if status == Status::Stopped { 0 } else { record.pid },
+        "status": status.name(),
+        "bundle": record.bundle,
+        "rootfs": record.rootfs,
+        "created": record.created,
+        "owner": "",
+    });
+    if !record.annotations.is_empty() {
+        state["annotations"] = json!(record.annotations);
+    }
+    state
+}
+
+/// Lists containers.
+pub fn list(runtime: &Runtime) -> Result<u8> {
+    runtime.args.at_most(0)?;
+    let ids = runtime.store.ids();
+    if runtime.args.is_on("quiet") {
+        return print(&ids.iter().map(|id| format!("{id}\n")).collect::<String>()).map(|()| 0);
+    }
+    let mut found = Vec::new();
+    for id in ids {
+        match runtime.store.look(&id) {
+            Ok((directory, record)) => found.push((record.status(&directory), record)),
+            Err(error) if super::store::is_missing(&error) => {}
+            Err(error) => runtime.log.warn(&super::log::sentence(&error)),
+        }
+    }
+    match runtime.args.text("format")? {
+        Some("json") => {
+            let all: Vec<Value> = found.iter().map(|(status, record)| describe(record, *status)).collect();
+            let text = if all.is_empty() { "null".to_owned() } else { Value::Array(all).to_string() };
+            print(&format!("{text}\n")).map(|()| 0)
+        }
+        None | Some("table") => {
+            let mut text = format!("{:<20} {:<10} {:<10} {:<30} {}\n", "ID", "PID", "STATUS", "BUNDLE", "CREATED");
+            for (status, record) in found {
+                let pid = if status == Status::Stopped { 0 } else { record.pid };
+                let bundle = record.bundle.display().to_string();
+                text.push_str(&format!(
+                    "{:<20} {pid:<10} {:<10} {bundle:<30} {}\n",
+                    record.id,
+                    status.name(),
+                    record.created
+                ));
+            }
+            print(&text).map(|()| 0)
+        }
+        Some(_) => Err(Error::new(Step::Usage, "--format", "is neither table nor json")),
+    }
+}
+
+/// Lists the processes of a container: as JSON their numbers, as a table what `ps(1)` says of them.
+pub fn ps(runtime: &Runtime) -> Result<u8> {
+    let id = runtime.args.id()?;
+    let (directory, record) = runtime.store.look(id)?;
+    if record.status(&directory) == Status::Stopped {
+        return Err(Error::new(Step::State, id, "container not running"));
+    }
+    let groups =
+        record.groups().ok_or_else(|| Error::new(Step::Cgroup, id, "the container has no cgroup to look in"))?;
+    let pids = groups.pids();
+    match runtime.args.text("format")? {
+        Some("json") => print(&format!("{}\n", json!(pids))).map(|()| 0),
+        None | Some("table") => {
+            let list = pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            let options = runtime.args.words.get(1..).filter(|words| !words.is_empty());
+            let mut command = std::process::Command::new("ps");
+            match options {
+                Some(words) => command.args(words),
+                None => command.arg("-f"),
+            };
+            let output = command.arg("-p").arg(list).output();
+            let output = output.map_err(|error| Error::new(Step::State, "ps", error.to_string()))?;
+            print(&String::from_utf8_lossy(&output.stdout)).map(|()| 0)
+        }
+        Some(_) => Err(Error::new(Step::Usage, "--format", "is neither table nor json")),
+    }
+}

@@ -1,0 +1,147 @@
+//! The OCI runtime: the command line that engines call, and what it does with a bundle.
+//!
+//! `config` turns `config.json` into a plan, which [`crate::sandbox::container`] carries out as `stockade run` does its own;
+//! `store` is what is remembered between commands. Nothing stays running.
+
+mod args;
+mod config;
+mod console;
+mod create;
+mod delete;
+mod events;
+mod exec;
+mod features;
+mod image;
+mod log;
+mod look;
+mod signal;
+mod spec;
+mod store;
+mod update;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use self::args::Args;
+use self::config::Flags;
+use self::log::Log;
+use self::store::Store;
+use crate::error::{Error, Result, Step};
+
+/// What every command has.
+#[derive(Debug)]
+struct Runtime {
+    args: Args,
+    store: Store,
+    log: Log,
+}
+
+/// The program `stockade-oci`: reads the process's arguments, does what they say, and returns its exit code.
+pub fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (args, read) = Args::read(&words);
+    if read.is_ok() && args.version {
+        return say(&version());
+    }
+    if read.is_ok() && (args.help || args.verb.is_none()) {
+        return say(&args::help(args.verb));
+    }
+    let json = args.value("log-format").is_some_and(|format| format == "json");
+    let runtime = Runtime { log: Log::new(args.path("log"), json), store: Store::new(args.path("root")), args };
+    match read.and_then(|()| runtime.dispatch()) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            runtime.log.error(&error);
+            // Engines tell a failed exec from a program's own exit code by this.
+            let is_exec = runtime.args.verb.is_some_and(|verb| verb.name == "exec");
+            ExitCode::from(if is_exec { 255 } else { 1 })
+        }
+    }
+}
+
+impl Runtime {
+    /// One line a command.
+    fn dispatch(&self) -> Result<u8> {
+        match self.args.verb.map_or("", |verb| verb.name) {
+            "create" => create::create(self),
+            "start" => create::start(self),
+            "run" => create::run(self),
+            "exec" => exec::exec(self),
+            "state" => look::state(self),
+            "list" => look::list(self),
+            "ps" => look::ps(self),
+            "kill" => signal::kill(self),
+            "pause" => signal::freeze(self, true),
+            "resume" => signal::freeze(self, false),
+            "delete" => delete::delete(self),
+            "update" => update::update(self),
+            "events" => events::events(self),
+            "features" => features::features(self),
+            "spec" => spec::spec(self),
+            verb => Err(Error::new(Step::Usage, verb, "is not supported: containers cannot be saved and restored yet")),
+        }
+    }
+
+    /// What of the command line concerns the configuration.
+    fn flags(&self) -> Flags {
+        Flags {
+            systemd_cgroup: self.args.is_on("systemd-cgroup"),
+            no_cgroup: self.args.value("cgroup-manager").is_some_and(|manager| manager == "disabled"),
+            no_new_keyring: self.args.is_on("no-new-keyring"),
+        }
+    }
+
+    /// The bundle, by its absolute path.
+    fn bundle(&self) -> Result<PathBuf> {
+        let given = self.args.path("bundle").unwrap_or_else(|| ".".into());
+        std::fs::canonicalize(&given).map_err(|error| {
+            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            Error::errno(Step::Config, format!("bundle {}", given.display()), errno)
+        })
+    }
+
+    /// Writes the pid file, all or nothing: a bare number, as engines read it.
+    fn write_pid_file(&self, pid: i32) -> Result<()> {
+        let Some(path) = self.args.path("pid-file") else { return Ok(()) };
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        let written = std::fs::write(&new, pid.to_string()).and_then(|()| std::fs::rename(&new, &path));
+        written.map_err(|error| {
+            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            Error::errno(Step::State, format!("pid file {}", path.display()), errno)
+        })
+    }
+}
+
+/// A line with "version" in it, what is before that being the name, and a commit: engines want both.
+fn version() -> String {
+    format!(
+        "stockade-oci version {}\ncommit: {}\nspec: {}\n",
+        env!("CARGO_PKG_VERSION"),
+        option_env!("STOCKADE_COMMIT").unwrap_or("unknown"),
+        crate::plan::container::OCI_VERSION
+    )
+}
+
+/// Prints what was asked for. A reader that has seen enough is no error.
+fn say(text: &str) -> ExitCode {
+    match print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            Log::default().error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            Err(Error::errno(Step::Output, "standard output", errno))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,118 @@
+//! `kill`, `pause` and `resume`.
+
+use std::os::fd::AsFd as _;
+
+use nix::errno::Errno;
+
+use super::Runtime;
+use super::store::{Status, read_plan};
+use crate::error::{Error, Result, Step};
+use crate::plan::container::NamespaceKind;
+use crate::sys::process;
+
+/// Sends a signal to a container: to its first process, or, where that is not the first of a pid namespace of its own, to
+/// all when the signal is SIGKILL.
+pub fn kill(runtime: &Runtime) -> Result<u8> {
+    runtime.args.at_most(2)?;
+    // Without the lock: whoever starts it may wait for a hook that never ends.
+    let (directory, record) = runtime.store.look(runtime.args.id()?)?;
+    let signal = match runtime.args.words.get(1) {
+        None => libc::SIGTERM,
+        Some(word) => number(&word.to_string_lossy())?,
+    };
+    let id = record.id.clone();
+    let not_running = || Error::new(Step::State, id.clone(), "container not running");
+    let own_pids = || {
+        let plan = read_plan(&directory).ok();
+        plan.and_then(|plan| plan.container).is_some_and(|container| container.new.contains(&NamespaceKind::Pid))
+    };
+    let groups = record.groups();
+    let Some(process) = record.process() else {
+        // Without a pid namespace of its own, others may live on.
+        let left = groups.filter(|_| runtime.args.is_on("all") && !own_pids());
+        return match left.filter(|groups| !groups.pids().is_empty()) {
+            Some(groups) => groups.signal_all(signal).map(|()| 0),
+            None => Err(not_running()),
+        };
+    };
+    if signal == libc::SIGKILL
+        && !own_pids()
+        && let Some(groups) = &groups
+    {
+        return groups.signal_all(signal).map(|()| 0);
+    }
+    match process::pidfd_send_signal(process.as_fd(), signal) {
+        Err(Errno::ESRCH) => return Err(not_running()),
+        sent => sent.map_err(|errno| Error::errno(Step::State, id.clone(), errno))?,
+    }
+    // What is stopped does not die: cgroup v1 has to be told.
+    if signal == libc::SIGKILL
+        && let Some(groups) = groups.filter(|groups| groups.is_frozen())
+    {
+        groups.set_frozen(false)?;
+    }
+    Ok(0)
+}
+
+/// Stops all processes of a container, or lets them go on.
+pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
+    runtime.args.at_most(1)?;
+    let held = runtime.store.hold(runtime.args.id()?)?;
+    let id = held.record.id.clone();
+    let wrong = |reason: &str| Err(Error::new(Step::State, id.clone(), reason));
+    match (held.status(), frozen) {
+        (Status::Running | Status::Created, true) | (Status::Paused, false) => {}
+        (Status::Stopped, _) => return wrong("container not running"),
+        (_, true) => return wrong("container not running or created"),
+        (_, false) => return wrong("container not paused"),
+    }
+    match held.record.groups() {
+        Some(groups) => groups.set_frozen(frozen).map(|()| 0),
+        None => wrong("the container has no cgroup to stop it by"),
+    }
+}
+
+/// A signal by its number or its name, with or without `SIG`; real-time ones as `RTMIN+2`.
+fn number(text: &str) -> Result<i32> {
+    let wrong = || Error::new(Step::Usage, text.to_owned(), "is no signal");
+    if let Ok(number) = text.parse::<i32>() {
+        return if (1..=64).contains(&number) { Ok(number) } else { Err(wrong()) };
+    }
+    let name = text.to_ascii_uppercase();
+    let name = name.strip_prefix("SIG").unwrap_or(&name);
+    if let Ok(signal) = format!("SIG{name}").parse::<nix::sys::signal::Signal>() {
+        return Ok(signal as i32);
+    }
+    let real_time = |base: i32, rest: &str| rest.parse::<i32>().ok().map(|offset| base + offset);
+    let found = match name {
+        "CLD" => Some(libc::SIGCHLD),
+        "POLL" => Some(libc::SIGIO),
+        "RTMIN" => Some(34),
+        "RTMAX" => Some(64),
+        name => match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
+            (Some(rest), _) => real_time(34, rest),
+            (_, Some(rest)) => real_time(64, rest),
+            _ => None,
+        },
+    };
+    found
+        .filter(|number| (34..=64).contains(number) || *number == libc::SIGCHLD || *number == libc::SIGIO)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for (text, expected) in
+            [("9", 9), ("KILL", 9), ("sigterm", 15), ("SIGRTMIN+3", 37), ("RTMAX-1", 63), ("CLD", 17), ("64", 64)]
+        {
+            assert_eq!(number(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "0", "65", "-9", "SIGNAL", "RTMIN+40", "KILL9"] {
+            assert!(number(text).is_err(), "{text}");
+        }
+    }
+}

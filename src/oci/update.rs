@@ -1,0 +1,78 @@
+//! `update`: other limits for a container that is there.
+
+use std::io::Read as _;
+
+use super::{Runtime, config};
+use crate::error::{Error, Result, Step};
+use crate::plan::container::Resources;
+
+/// No limits are longer.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Changes what the flags, or a file of resources, say; the rest stays.
+pub fn update(runtime: &Runtime) -> Result<u8> {
+    runtime.args.at_most(1)?;
+    let held = runtime.store.hold(runtime.args.id()?)?;
+    if !held.record.is_alive() {
+        return Err(Error::new(Step::State, held.record.id.clone(), "container not running"));
+    }
+    let groups = held.record.groups();
+    let groups = groups.ok_or_else(|| Error::new(Step::Cgroup, "update", "the container has no cgroup to limit"))?;
+    let resources = match runtime.args.value("resources") {
+        Some(file) if file == "-" => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().take(MAX_BYTES).read_to_end(&mut bytes);
+            read.map_err(|error| Error::new(Step::Config, "standard input", error.to_string()))?;
+            config::read_resources("standard input", &bytes)?
+        }
+        Some(file) => {
+            let bytes = std::fs::read(file)
+                .map_err(|error| Error::new(Step::Config, file.to_string_lossy(), error.to_string()))?;
+            config::read_resources(&file.to_string_lossy(), &bytes)?
+        }
+        None => from_flags(runtime)?,
+    };
+    groups.limit(&resources)?;
+    if resources.devices.as_ref().is_some_and(|rules| !rules.is_empty()) {
+        groups.allow_devices(&resources)?;
+    }
+    Ok(0)
+}
+
+fn from_flags(runtime: &Runtime) -> Result<Resources> {
+    let args = &runtime.args;
+    let list = |name| args.text(name).map(|text| text.map(str::to_owned));
+    Ok(Resources {
+        memory_limit: bytes(runtime, "memory")?,
+        memory_reservation: bytes(runtime, "memory-reservation")?,
+        memory_swap: bytes(runtime, "memory-swap")?,
+        memory_kernel_tcp: bytes(runtime, "kernel-memory-tcp")?,
+        cpu_shares: args.number("cpu-share")?,
+        cpu_quota: args.number("cpu-quota")?,
+        cpu_period: args.number("cpu-period")?,
+        cpu_burst: args.number("cpu-burst")?,
+        cpu_realtime_period: args.number("cpu-rt-period")?,
+        cpu_realtime_runtime: args.number("cpu-rt-runtime")?,
+        cpu_idle: args.number("cpu-idle")?,
+        cpus: list("cpuset-cpus")?,
+        mems: list("cpuset-mems")?,
+        pids: args.number("pids-limit")?,
+        block_weight: args.number("blkio-weight")?,
+        ..Resources::default()
+    })
+}
+
+/// Bytes, with `k`, `m` or `g` behind them; -1 is unlimited.
+fn bytes(runtime: &Runtime, name: &str) -> Result<Option<i64>> {
+    let Some(text) = runtime.args.text(name)? else { return Ok(None) };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return Err(Error::new(Step::Usage, format!("--{name} {text}"), "is no size")),
+    };
+    let number = digits.parse::<i64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.map(Some).ok_or_else(|| Error::new(Step::Usage, format!("--{name} {text}"), "is no size"))
+}

@@ -1,0 +1,185 @@
+//! Making the container's process: at once, or by way of a go-between that first enters the namespaces that exist.
+//!
+//! Some namespaces can only be entered by a process for its children (pid, time), and none must be entered by the runtime
+//! itself. So a child of it enters them, cannot be looked at from inside, and makes the container's process as its own
+//! sibling. It is in the container's cgroups before it enters anything.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+use super::prepare::Prepared;
+use crate::cgroup::container::Groups;
+use crate::error::{Error, Result, Step};
+use crate::layers::root;
+use crate::layers::{Applied, During};
+use crate::plan::container::{Container, NamespaceKind};
+use crate::sandbox::sync::{failure_record, parse_failure};
+use crate::sys::clone::{Cloned, SIBLING, clone3};
+use crate::sys::{namespace, process, socket};
+
+/// Which side of the clone this is.
+pub enum Side {
+    /// The container's process.
+    Child,
+    /// The runtime, with the other's id and pidfd.
+    Parent(Pid, OwnedFd),
+}
+
+/// Makes the process.
+pub fn clone(
+    prepared: &Prepared<'_>,
+    container: &Container,
+    groups: Option<&Groups>,
+    entered: Option<BorrowedFd<'_>>,
+) -> Result<Side> {
+    let time = container.new.contains(&NamespaceKind::Time);
+    if prepared.joined.is_empty() && entered.is_none() && !time {
+        let failed = |errno| Error::errno(Step::Clone, "", errno);
+        return match clone3(prepared.flags, groups.and_then(Groups::dir)).map_err(failed)? {
+            Cloned::Child => Ok(Side::Child),
+            Cloned::Parent { pid, pidfd } => Ok(Side::Parent(pid, pidfd)),
+        };
+    }
+    let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
+    let (ours, theirs) =
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
+    let (go_between, _pidfd) = match clone3(0, None).map_err(failed)? {
+        Cloned::Parent { pid, pidfd } => (pid, pidfd),
+        Cloned::Child => {
+            drop(ours);
+            return match go(prepared, container, groups, entered, &theirs) {
+                Ok(Cloned::Child) => Ok(Side::Child),
+                Ok(Cloned::Parent { pidfd, .. }) => {
+                    let sent = socket::send(&theirs, &[0; 8], Some(pidfd.as_fd()));
+                    process::exit(if sent.is_ok() { 0 } else { 125 })
+                }
+                Err(failure) => {
+                    let _ = socket::send(&theirs, &failure_record(failure), None);
+                    process::exit(125)
+                }
+            };
+        }
+    };
+    drop(theirs);
+    let result = follow(prepared, groups, go_between, &ours);
+    if result.is_err() {
+        let _ = nix::sys::signal::kill(go_between, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
+    }
+    let _ = process::wait4(go_between);
+    result
+}
+
+/// The runtime's half.
+fn follow(prepared: &Prepared<'_>, groups: Option<&Groups>, go_between: Pid, ours: &OwnedFd) -> Result<Side> {
+    if let Some(groups) = groups {
+        groups.put(go_between)?;
+    }
+    let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
+    socket::send(ours, b"g", None).map_err(failed)?;
+    let mut record = [0; 9];
+    match socket::receive(ours, &mut record, true).map_err(failed)? {
+        (8, Some(pidfd)) => {
+            let pid = process::pid_of(pidfd.as_fd()).ok_or_else(|| failed(Errno::ESRCH))?;
+            Ok(Side::Parent(Pid::from_raw(pid), pidfd))
+        }
+        (8, None) => {
+            let failure = parse_failure(&record[..8]).ok_or_else(|| failed(Errno::EBADMSG))?;
+            let kind = prepared.joined.get(usize::from(failure.index));
+            let object = kind.map_or_else(String::new, |join| format!("{} namespace {}", join.kind.name(), join.path));
+            Err(Error::errno(failure.step, object, failure.errno))
+        }
+        _ => Err(Error::new(Step::Clone, "go-between", "died on its way")),
+    }
+}
+
+/// The go-between's half.
+fn go(
+    prepared: &Prepared<'_>,
+    container: &Container,
+    groups: Option<&Groups>,
+    entered: Option<BorrowedFd<'_>>,
+    theirs: &OwnedFd,
+) -> Applied<Cloned> {
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+    if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
+        process::exit(125);
+    }
+    if container.new.contains(&NamespaceKind::Time) {
+        namespace::unshare(NamespaceKind::Time.number() as i32).during(Step::TimeNamespace, 0)?;
+        write_offsets(container).during(Step::TimeNamespace, 1)?;
+    }
+    // From here on a process inside could look at us: it must not be able to.
+    process::set_dumpable(false).during(Step::Join, 0)?;
+    if let Some(groups) = groups {
+        leave_behind(groups).during(Step::Descriptors, 0)?;
+    }
+    if let Some(pidfd) = entered {
+        enter_all(pidfd, prepared)?;
+    }
+    enter_each(prepared)?;
+    clone3(prepared.flags | SIBLING, None).during(Step::Clone, 0)
+}
+
+/// Directories of the host, which a process inside that may trace every other must not find in us.
+fn leave_behind(groups: &Groups) -> std::result::Result<(), Errno> {
+    let null = nix::fcntl::open(c"/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    for fd in groups.fds() {
+        process::replace(null.as_fd(), fd)?;
+    }
+    Ok(())
+}
+
+/// All namespaces of a process that differ from ours. One's own user namespace cannot be entered again.
+fn enter_all(pidfd: BorrowedFd<'_>, prepared: &Prepared<'_>) -> Applied {
+    let flags = prepared.entered_flags;
+    match namespace::enter(pidfd, flags) {
+        Err(Errno::EPERM) if flags as u32 & NamespaceKind::User.number() != 0 => {}
+        entered => return entered.during(Step::Join, 0),
+    }
+    // Some belong to our own user namespace, not to the container's: those first, while we have powers over them.
+    let mut left = 0;
+    left |= NamespaceKind::User.number() as i32;
+    let others = NamespaceKind::ALL.iter().filter(|kind| **kind != NamespaceKind::User);
+    for kind in others.filter(|kind| flags as u32 & kind.number() != 0) {
+        match namespace::enter(pidfd, kind.number() as i32) {
+            Err(Errno::EPERM) => left |= kind.number() as i32,
+            entered => entered.during(Step::Join, 0)?,
+        }
+    }
+    namespace::enter(pidfd, left).during(Step::Join, 0)
+}
+
+/// By path: those that do not let us yet are tried once more with the powers of the user namespace that is entered.
+fn enter_each(prepared: &Prepared<'_>) -> Applied {
+    let mut late = 0u32;
+    for (index, join) in prepared.joined.iter().enumerate().filter(|(_, join)| join.kind != NamespaceKind::User) {
+        match namespace::enter(join.fd.as_fd(), join.kind.number() as i32) {
+            Err(Errno::EPERM) => late |= 1 << index,
+            entered => entered.during(Step::Join, index)?,
+        }
+    }
+    for (index, join) in prepared.joined.iter().enumerate() {
+        if join.kind == NamespaceKind::User {
+            namespace::enter(join.fd.as_fd(), join.kind.number() as i32).during(Step::Join, index)?;
+        }
+    }
+    for (index, join) in prepared.joined.iter().enumerate().filter(|(index, _)| late >> index & 1 == 1) {
+        namespace::enter(join.fd.as_fd(), join.kind.number() as i32).during(Step::Join, index)?;
+    }
+    Ok(())
+}
+
+fn write_offsets(container: &Container) -> std::result::Result<(), Errno> {
+    if container.time_offsets.is_empty() {
+        return Ok(());
+    }
+    let proc = root::host_proc()?;
+    let file = openat(&proc, c"self/timens_offsets", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let lines = container.time_offsets.iter().map(|one| format!("{} {} {}\n", one.clock, one.secs, one.nanosecs));
+    nix::unistd::write(file, lines.collect::<String>().as_bytes()).map(drop)
+}

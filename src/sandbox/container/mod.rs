@@ -1,0 +1,240 @@
+//! A container: from a plan to a process that others wait for.
+//!
+//! # Theory of operation
+//!
+//! ```text
+//! runtime (create, run or exec)            go-between                        the container's process, pid 1
+//! ────────────────────────────────────     ──────────────────────────────    ─────────────────────────────────────
+//! prepare: open, parse, compile
+//! clone3 ──────────────────────────────► only where namespaces are entered
+//!   moves it into the cgroups              or a clock is set: setns, then
+//!                                          clone3 with CLONE_PARENT ──────► waits
+//! id maps, limits, OOM score
+//! go ────────────────────────────────────────────────────────────────────► root and mounts
+//!   hooks of the runtime   ◄──────────────────────────────────── built ───
+//! go ────────────────────────────────────────────────────────────────────► hooks of the container, pivot, ids,
+//!                                                                          capabilities, no_new_privs
+//!   state is written, ends ◄──────────────────────────────────── ready ───
+//! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp, execve
+//! ```
+//!
+//! No process of ours stays: the container's own is pid 1, and whoever adopts the runtime's orphans waits for it. It dies
+//! with the runtime until it has said that it is ready. Without a gate (`exec`, which enters every namespace of a container
+//! that is there, takes the same way) it goes on to execve at once.
+
+mod child;
+mod enter;
+pub mod foreground;
+pub mod gate;
+pub mod hooks;
+mod prepare;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+use self::gate::Gate;
+use self::prepare::Prepared;
+use super::sync::{self, Message, ParentEnds};
+use super::verify::Inhabited;
+use crate::cgroup::container::Groups;
+use crate::error::{Error, Result, Step};
+use crate::layers::{Failure, schedule, user};
+use crate::plan::Plan;
+use crate::plan::container::{Container, OCI_VERSION};
+use crate::sys::{process, socket};
+
+/// What starting a container takes beside its plan.
+pub struct Request<'a> {
+    /// Where its processes belong; `None` where they stay in the runtime's own cgroups.
+    pub groups: Option<&'a Groups>,
+    /// The container's first process, and which of its namespaces (`CLONE_NEW*`) are entered: for `exec`.
+    pub entered: Option<(BorrowedFd<'a>, i32)>,
+    /// What the standard streams become.
+    pub streams: [BorrowedFd<'a>; 3],
+    /// How many descriptors from 3 on are handed over as well.
+    pub preserved: u32,
+    /// Where it waits for `start`; `None` for none.
+    pub gate: Option<Gate>,
+    /// The state as hooks read it, for a process id and a status.
+    pub state: &'a dyn Fn(i32, &str) -> String,
+    /// Called when its root is built, before anything of the old one is gone.
+    pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
+}
+
+/// A container that is ready, or, without a gate, runs.
+#[derive(Debug)]
+pub struct Launched {
+    /// Its first process.
+    pub pid: Pid,
+    /// The same, for ever.
+    pub pidfd: OwnedFd,
+    /// The other side of its terminal, if it has one.
+    pub terminal: Option<OwnedFd>,
+    /// What could not be had and need not be.
+    pub warnings: Vec<String>,
+}
+
+/// Starts a container as far as it goes without `start`. Nothing is left of it if that fails.
+pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
+    let container = plan.container.as_deref();
+    let container = container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?;
+    let Request { groups, entered, streams, preserved, gate, state, built } = request;
+    let mut prepared =
+        prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
+    let warnings = std::mem::take(&mut prepared.warnings);
+    let (ends, child_ends) = sync::channels()?;
+    let (pid, pidfd) = match enter::clone(&prepared, container, groups, entered.map(|(pidfd, _)| pidfd))? {
+        enter::Side::Child => child::run(&prepared, container, ends, &child_ends, state),
+        enter::Side::Parent(pid, pidfd) => (pid, pidfd),
+    };
+    drop(child_ends);
+    let gated = prepared.gate.is_some();
+    let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, built, state };
+    match launch.follow(groups, gated) {
+        Ok(()) => Ok(Launched { pid, pidfd, terminal: launch.terminal, warnings }),
+        Err(error) => {
+            let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
+            let _ = process::wait4(pid);
+            Err(error)
+        }
+    }
+}
+
+struct Launch<'a> {
+    plan: &'a Plan,
+    container: &'a Container,
+    prepared: &'a Prepared<'a>,
+    ends: ParentEnds,
+    pid: Pid,
+    terminal: Option<OwnedFd>,
+    built: &'a mut dyn FnMut(Pid) -> Result<()>,
+    state: &'a dyn Fn(i32, &str) -> String,
+}
+
+impl Launch<'_> {
+    fn follow(&mut self, groups: Option<&Groups>, gated: bool) -> Result<()> {
+        if let Some(groups) = groups {
+            groups.take_in(self.pid)?;
+        }
+        let proc_pid = user::open_proc_pid(self.pid)?;
+        Inhabited::by(&proc_pid)?.expect_new(&self.prepared.new_namespaces)?;
+        self.prepared.process.raise_limits(self.pid)?;
+        if self.prepared.users.has_maps() {
+            self.prepared.users.write_maps(&proc_pid, self.pid)?;
+        }
+        self.set_oom_score(&proc_pid)?;
+        self.ends.go()?;
+        loop {
+            let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+            let mut polled = [readable(self.ends.control.as_fd()), readable(self.ends.failure.as_fd())];
+            match poll(&mut polled, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(Error::errno(Step::Supervise, "poll", errno)),
+                Ok(_) => {}
+            }
+            let [message, failure] = polled.map(|fd| fd.any().unwrap_or(true));
+            if message {
+                match self.ends.receive() {
+                    Ok(None) => {}
+                    Ok(Some(Message::Ready)) if gated => return Ok(()),
+                    Ok(Some(message)) => self.take(message)?,
+                    Err(Errno::EPIPE | Errno::ECONNRESET) => return self.ended(gated),
+                    Err(errno) => return Err(Error::errno(Step::Supervise, "message from the container", errno)),
+                }
+            } else if failure {
+                return self.ended(gated);
+            }
+        }
+    }
+
+    /// The failure pipe has closed, which is all to be heard of a program that was executed.
+    fn ended(&self, gated: bool) -> Result<()> {
+        match self.ends.failure() {
+            Some(failure) => Err(name_failure(self.plan, self.prepared, failure)),
+            None if gated => {
+                Err(Error::new(Step::Supervise, "container", "its first process died while it was set up")
+                    .hint("a memory limit too small for that is the usual cause: dmesg tells"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn take(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Built => {
+                (self.built)(self.pid)?;
+                self.ends.go()
+            }
+            Message::Terminal(master) => {
+                self.terminal = Some(master);
+                Ok(())
+            }
+            Message::Listener(listener) => self.hand_over_listener(listener),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends what listens to the container's calls to whom the profile names, with the state that the specification wants.
+    fn hand_over_listener(&self, listener: OwnedFd) -> Result<()> {
+        let Some((path, metadata)) = self.prepared.seccomp.as_ref().and_then(|seccomp| seccomp.listener()) else {
+            return Ok(());
+        };
+        let failed = |errno| Error::errno(Step::Seccomp, path, errno).hint("whoever listens must be there first");
+        let state = serde_json::json!({
+            "ociVersion": OCI_VERSION,
+            "fds": ["seccompFd"],
+            "pid": self.pid.as_raw(),
+            "metadata": metadata,
+            "state": serde_json::from_str::<serde_json::Value>(&(self.state)(self.pid.as_raw(), "creating")).unwrap_or_default(),
+        });
+        let socket = socket::connect(std::path::Path::new(path)).map_err(failed)?;
+        socket::send(&socket, state.to_string().as_bytes(), Some(listener.as_fd())).map_err(failed)
+    }
+
+    fn set_oom_score(&self, proc_pid: &OwnedFd) -> Result<()> {
+        let Some(score) = self.plan.oom_score_adj else { return Ok(()) };
+        let failed = |errno| Error::errno(Step::OomScore, score.to_string(), errno);
+        let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
+        let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
+        match nix::unistd::write(file, score.to_string().as_bytes()) {
+            // Below one's own it takes CAP_SYS_RESOURCE, which nobody without privilege has.
+            Err(Errno::EACCES) if !user::is_privileged() && !self.container.uid_map.is_empty() => Ok(()),
+            Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own takes CAP_SYS_RESOURCE")),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// The child's numbers, with the plan's names.
+fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error {
+    let index = usize::from(failure.index);
+    let root = prepared.root.as_ref();
+    let object = match failure.step {
+        Step::Exec | Step::Interpreter => return exec_error(plan, failure),
+        Step::Cwd => Some(plan.command.cwd.to_string()),
+        Step::Hostname => plan.hostname.as_ref().map(ToString::to_string),
+        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
+        Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
+        Step::Hook => plan.container.as_deref().and_then(|container| hooks::named(&container.hooks, index)),
+        step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
+    };
+    Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
+}
+
+/// What engines look for when a program cannot be executed.
+pub fn exec_error(plan: &Plan, failure: Failure) -> Error {
+    let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    let by_path = program.contains('/');
+    let reason = match (failure.step, failure.errno) {
+        (Step::Exec, Errno::ENOENT) if !by_path => "executable file not found in $PATH".to_owned(),
+        (Step::Exec, Errno::ENOENT | Errno::ENOTDIR) => format!("stat {program}: no such file or directory"),
+        (Step::Exec, Errno::EACCES) => "permission denied".to_owned(),
+        (Step::Interpreter, _) => "its interpreter: no such file or directory".to_owned(),
+        (_, errno) => errno.desc().to_lowercase(),
+    };
+    Error::new(failure.step, format!("exec: {program:?}"), reason)
+}

@@ -1,0 +1,174 @@
+//! The parent half: from a container's plan to everything its process needs.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+use super::gate::Gate;
+use crate::cgroup::container::Groups;
+use crate::error::{Error, Result, Step};
+use crate::layers::caps::Sets;
+use crate::layers::label::PreparedLabel;
+use crate::layers::process::PreparedProcess;
+use crate::layers::root::container::PreparedContainerRoot;
+use crate::layers::root::given::Surroundings;
+use crate::layers::seccomp::install::PreparedSeccomp;
+use crate::layers::user::{self, Users};
+use crate::layers::{label, process, root, seccomp};
+use crate::plan::container::{CgroupView, Container, NamespaceKind};
+use crate::plan::{Bytes, Network, Plan};
+use crate::sys::namespace;
+use crate::sys::terminal::Size;
+
+/// What the container's process needs.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// The id maps.
+    pub users: Users,
+    /// The root and all mounts; `None` where a mount namespace is entered.
+    pub root: Option<PreparedContainerRoot>,
+    /// The program and what it inherits.
+    pub process: PreparedProcess,
+    /// Its system call filter.
+    pub seccomp: Option<PreparedSeccomp>,
+    /// Its capabilities, as far as they can be had.
+    pub capabilities: Sets,
+    /// Its label.
+    pub label: PreparedLabel,
+    /// `CLONE_NEW*` of the namespaces that clone3 makes.
+    pub flags: u64,
+    /// `CLONE_NEW*` of those of a container's process that are entered.
+    pub entered_flags: i32,
+    /// Names in `/proc/PID/ns` of those that must be other than ours before anything is set up.
+    pub new_namespaces: Vec<&'static str>,
+    /// Those that are entered by path.
+    pub joined: Vec<Join>,
+    /// Whether it gets a cgroup namespace, which it makes itself once it is where it belongs.
+    pub hides_cgroup: bool,
+    /// Whether it has a new network namespace.
+    pub loopback: bool,
+    /// The size of its terminal, if it has one.
+    pub terminal: Option<Size>,
+    /// What its standard streams become.
+    pub streams: [BorrowedFd<'a>; 3],
+    /// The first descriptor that it does not inherit.
+    pub first_closed: i32,
+    /// Where it waits for `start`.
+    pub gate: Option<Gate>,
+    /// Whether hooks of the runtime's run when its root is built.
+    pub waits_for_hooks: bool,
+    /// Whether it ends up in another user namespace than the runtime's.
+    pub in_user_namespace: bool,
+    /// What could not be had and need not be.
+    pub warnings: Vec<String>,
+}
+
+/// A namespace that is entered by path.
+#[derive(Debug)]
+pub struct Join {
+    /// Its kind.
+    pub kind: NamespaceKind,
+    /// Where it was opened.
+    pub path: Bytes,
+    /// Itself.
+    pub fd: OwnedFd,
+}
+
+/// Opens, parses and compiles all.
+pub fn prepare<'a>(
+    plan: &Plan,
+    container: &Container,
+    groups: Option<&Groups>,
+    entered: i32,
+    streams: [BorrowedFd<'a>; 3],
+    preserved: u32,
+    gate: Option<Gate>,
+) -> Result<Prepared<'a>> {
+    let privileged = user::is_privileged();
+    let users = user::prepare_container(plan, container, privileged);
+    let view = CgroupView {
+        own_namespace: container.new.contains(&NamespaceKind::Cgroup),
+        ..groups.map(Groups::view).unwrap_or_default()
+    };
+    let root = root::container::prepare(
+        plan,
+        container,
+        &mut Surroundings {
+            privileged,
+            idmap: user::idmap_namespace_of,
+            maps: (&container.uid_map, &container.gid_map),
+            cgroups: &view,
+        },
+    )?;
+    let process = process::prepare(plan)?;
+    let (seccomp, _) = seccomp::install::prepare(plan)?;
+    let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
+    let wanted = Sets::of(&container.capabilities);
+    // A new user namespace gives all of them.
+    let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
+    let new_user = entered_user || container.new.contains(&NamespaceKind::User) || joins_user(container);
+    let (capabilities, lost) = if new_user { (wanted, 0) } else { wanted.possible() };
+    if lost != 0 {
+        warnings.push(format!("capabilities {lost:#x} are left out: the runtime does not have them itself"));
+    }
+    let joined = container.joined.iter().map(|join| open_join(join.kind, &join.path)).collect::<Result<Vec<_>>>()?;
+    let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
+    let made = container.new.iter().filter(|kind| !deferred.contains(kind));
+    let (rows, columns) = container.console_size.unwrap_or((24, 80));
+    Ok(Prepared {
+        users,
+        root,
+        process,
+        seccomp,
+        capabilities,
+        label: label::prepare(container)?,
+        flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
+        entered_flags: entered,
+        new_namespaces: container.new.iter().filter(|kind| !deferred.contains(kind)).map(file_name).collect(),
+        joined,
+        hides_cgroup: view.own_namespace,
+        loopback: container.new.contains(&NamespaceKind::Network) && plan.namespaces.network != Network::Host,
+        terminal: plan.stdio.tty.then_some(Size { rows, columns }),
+        streams,
+        first_closed: 3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3),
+        gate,
+        waits_for_hooks: !container.hooks.prestart.is_empty() || !container.hooks.create_runtime.is_empty(),
+        in_user_namespace: new_user,
+        warnings,
+    })
+}
+
+/// As `/proc/PID/ns` names it.
+fn file_name(kind: &NamespaceKind) -> &'static str {
+    match kind {
+        NamespaceKind::Mount => "mnt",
+        NamespaceKind::Network => "net",
+        other => other.name(),
+    }
+}
+
+fn joins_user(container: &Container) -> bool {
+    container.joined.iter().any(|join| join.kind == NamespaceKind::User)
+}
+
+fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
+    let object = || format!("{} namespace {path}", kind.name());
+    let failed = |errno| Error::errno(Step::Join, object(), errno);
+    // Not to wait for the writer of a FIFO.
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let fd = open(path.as_path(), flags, Mode::empty()).map_err(failed)?;
+    match namespace::kind(fd.as_fd()) {
+        Ok(found) if found as u32 == kind.number() => Ok(Join { kind, path: path.clone(), fd }),
+        Ok(_) => Err(Error::new(Step::Join, object(), "is a namespace of another kind")),
+        Err(_) => Err(Error::new(Step::Join, object(), "is not a namespace")),
+    }
+}
+
+impl Prepared<'_> {
+    /// Whether the filter is installed while there are privileges and somebody to hand a listener to.
+    pub fn filters_early(&self, container: &Container) -> bool {
+        let listens = self.seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
+        !container.no_new_privs || listens
+    }
+}

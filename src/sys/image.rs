@@ -1,0 +1,44 @@
+//! The file that this very program runs from, `execveat(2)`, `memfd_create(2)`.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::process::CStringArray;
+use super::{Result, check, check_fd};
+
+/// A file that exists only in memory, whose contents can be sealed.
+pub fn memory_file(name: &CStr) -> Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    const EXECUTABLE: libc::c_uint = 0x10; // MFD_EXEC, which hosts with vm.memfd_noexec want; since Linux 6.3
+    // SAFETY: the name is NUL-terminated and outlives the call.
+    match check_fd(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags | EXECUTABLE) }) {
+        // SAFETY: as above.
+        Err(Errno::EINVAL) => check_fd(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) }),
+        made => made,
+    }
+}
+
+/// Forbids every change of a memory file, for ever.
+pub fn seal(file: BorrowedFd<'_>) -> Result<()> {
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into()).map(drop)
+}
+
+/// Replaces the program of this process by the one in an open file. Returns only if that failed.
+pub fn execute(file: BorrowedFd<'_>, argv: &CStringArray, env: &CStringArray) -> Errno {
+    // SAFETY: an empty NUL-terminated path; both arrays are NULL-terminated and point into strings they own.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            argv.as_ptr(),
+            env.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    Errno::last()
+}

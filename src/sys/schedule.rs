@@ -1,0 +1,69 @@
+//! How a process is scheduled and what else it carries across execve: `sched_setattr(2)`, `ioprio_set(2)`, `personality(2)`.
+
+use super::{Result, check};
+
+/// `struct sched_attr` up to its deadline part, `sched_setattr(2)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Filled in by [`set`].
+    pub size: u32,
+    /// `SCHED_*`.
+    pub policy: u32,
+    /// `SCHED_FLAG_*`.
+    pub flags: u64,
+    /// Of `SCHED_OTHER` and `SCHED_BATCH`.
+    pub nice: i32,
+    /// Of `SCHED_FIFO` and `SCHED_RR`.
+    pub priority: u32,
+    /// Of `SCHED_DEADLINE`, nanoseconds.
+    pub runtime: u64,
+    /// Of `SCHED_DEADLINE`, nanoseconds.
+    pub deadline: u64,
+    /// Of `SCHED_DEADLINE`, nanoseconds.
+    pub period: u64,
+}
+
+/// Sets this process's scheduling policy.
+pub fn set(attributes: Attributes) -> Result<()> {
+    let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
+    // SAFETY: the structure has the size it says, and the kernel only reads it.
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) }).map(drop)
+}
+
+/// Sets this process's I/O class and level.
+pub fn set_io_priority(class: u32, level: u32) -> Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_SHIFT: u32 = 13;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, class << CLASS_SHIFT | level) }).map(drop)
+}
+
+/// Sets this process's execution domain.
+pub fn set_personality(domain: u32) -> Result<()> {
+    // SAFETY: plain number.
+    check(unsafe { libc::syscall(libc::SYS_personality, libc::c_ulong::from(domain)) }).map(drop)
+}
+
+/// Restricts this process to these CPUs.
+pub fn set_affinity(cpus: &[u32]) -> Result<()> {
+    let mut mask = [0u8; 8192];
+    for &cpu in cpus {
+        let byte = mask.get_mut(cpu as usize / 8).ok_or(nix::errno::Errno::EINVAL)?;
+        *byte |= 1 << (cpu % 8);
+    }
+    // SAFETY: the kernel reads a mask of the length given, a live local.
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) }).map(drop)
+}
+
+/// The NUMA policy of this process, `set_mempolicy(2)`: `MPOL_*` with flags, and the nodes.
+pub fn set_memory_policy(mode: libc::c_int, nodes: &[u32]) -> Result<()> {
+    let mut mask = [0u8; 128];
+    for &node in nodes {
+        let byte = mask.get_mut(node as usize / 8).ok_or(nix::errno::Errno::EINVAL)?;
+        *byte |= 1 << (node % 8);
+    }
+    let (pointer, bits) = if nodes.is_empty() { (std::ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * 8) };
+    // SAFETY: the kernel reads a mask of the length given, a live local, or none.
+    check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) }).map(drop)
+}

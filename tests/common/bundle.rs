@@ -1,0 +1,201 @@
+//! OCI bundles, and the runtimes that they are given to: ours, and runc as the control that proves the tests themselves.
+
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Caller, TempDir, host, is_root, skip, unique};
+
+/// Who runs a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// The one that is tested.
+    Ours,
+    /// The control.
+    Runc,
+}
+
+impl Runtime {
+    /// Its program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Ours => env!("CARGO_BIN_EXE_stockade-oci"),
+            Self::Runc => "/usr/sbin/runc",
+        }
+    }
+}
+
+/// Runs the body for our runtime, and for runc where it is installed.
+pub fn for_each_runtime(body: impl Fn(Runtime)) {
+    if !is_root() {
+        return skip("not root");
+    }
+    for runtime in [Runtime::Ours, Runtime::Runc] {
+        if !Path::new(runtime.program()).exists() {
+            super::skip_part("the control", "runc is not installed");
+            continue;
+        }
+        eprintln!("--- {runtime:?}");
+        body(runtime);
+    }
+}
+
+/// Runs the body for our runtime alone: what runc does differently, or not at all.
+pub fn ours(body: impl Fn(Runtime)) {
+    if is_root() { body(Runtime::Ours) } else { skip("not root") }
+}
+
+/// A bundle with a busybox root, and a container of it that goes with this.
+#[derive(Debug)]
+pub struct Bundle {
+    runtime: Runtime,
+    /// Where it is, with `rootfs` in it.
+    pub dir: TempDir,
+    /// The container's id.
+    pub id: String,
+    /// What `config.json` will hold.
+    pub config: Value,
+}
+
+impl Bundle {
+    /// Runs a script of the shell. `None` where there is no static busybox.
+    pub fn new(runtime: Runtime, script: &str) -> Option<Self> {
+        let dir = TempDir::new(Caller::Root);
+        host::busybox_rootfs(&dir)?;
+        let spec = Command::new(Runtime::Ours.program()).args(["spec", "--bundle"]).arg(dir.path()).output().unwrap();
+        assert!(spec.status.success(), "{spec:?}");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap();
+        config["ociVersion"] = json!("1.0.2"); // what the control knows
+        config["process"]["terminal"] = json!(false);
+        config["process"]["args"] = json!(["sh", "-c", script]);
+        let id = unique();
+        config["linux"]["cgroupsPath"] = json!(format!("/{id}"));
+        Some(Self { runtime, dir, id, config })
+    }
+
+    /// The root on the host.
+    pub fn rootfs(&self) -> PathBuf {
+        self.dir.join("rootfs")
+    }
+
+    /// Adds a mount.
+    pub fn mount(&mut self, destination: &str, kind: &str, source: &str, options: &[&str]) -> &mut Self {
+        let mounts = self.config["mounts"].as_array_mut().unwrap();
+        mounts.push(json!({ "destination": destination, "type": kind, "source": source, "options": options }));
+        self
+    }
+
+    /// A command of the runtime's, for this bundle.
+    pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+        std::fs::write(self.dir.join("config.json"), self.config.to_string()).unwrap();
+        let mut command = Command::new(self.runtime.program());
+        command.arg("--root").arg(self.dir.join("state")).args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// Does it to its end.
+    pub fn call<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Called {
+        Called(self.command(words).output().unwrap())
+    }
+
+    /// `run` in the foreground.
+    pub fn run(&self) -> Called {
+        self.call(["run", "--bundle", self.path(), &self.id])
+    }
+
+    /// `create`, with what it prints in a file: a container keeps its streams.
+    pub fn create(&self) -> Called {
+        let out = std::fs::File::create(self.dir.join("out")).unwrap();
+        let mut command = self.command(["create", "--bundle", self.path(), "--pid-file"]);
+        command.arg(self.dir.join("pid")).arg(&self.id).stdout(out.try_clone().unwrap()).stderr(out);
+        let mut output = command.output().unwrap();
+        output.stderr = std::fs::read(self.dir.join("out")).unwrap();
+        Called(output)
+    }
+
+    /// What the container of [`Self::create`] printed so far.
+    pub fn printed(&self) -> String {
+        std::fs::read_to_string(self.dir.join("out")).unwrap()
+    }
+
+    /// A command about the container.
+    pub fn about(&self, verb: &str) -> Called {
+        self.call([verb, &self.id])
+    }
+
+    /// Its state.
+    pub fn state(&self) -> Value {
+        serde_json::from_slice(&self.about("state").0.stdout).unwrap_or(Value::Null)
+    }
+
+    /// Waits until it has this status.
+    pub fn wait_for(&self, status: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.state()["status"] != status {
+            assert!(Instant::now() < deadline, "is not {status}: {}\n{}", self.state(), self.printed());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it has printed this.
+    pub fn wait_for_output(&self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.printed().contains(text) {
+            assert!(Instant::now() < deadline, "did not print {text:?}: {:?}", self.printed());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// `exec` of a script.
+    pub fn exec(&self, script: &str) -> Called {
+        self.call(["exec", &self.id, "sh", "-c", script])
+    }
+
+    fn path(&self) -> &str {
+        super::text(self.dir.path())
+    }
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        let _ = self.call(["delete", "--force", &self.id]);
+        // The control leaves the cgroups of a container that it could not make.
+        for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            let _ = std::fs::remove_dir(hierarchy.path().join(&self.id));
+        }
+    }
+}
+
+/// A command of a runtime that has ended.
+#[derive(Debug)]
+pub struct Called(pub Output);
+
+impl Called {
+    /// Fails unless it ended with this code.
+    pub fn expect(self, code: i32) -> Self {
+        let status = self.0.status;
+        assert!(status.code() == Some(code), "{:?} {:?}: {}{}", status.code(), status.signal(), self.out(), self.err());
+        self
+    }
+
+    /// Fails unless it failed, and said this.
+    pub fn expect_error(self, text: &str) -> Self {
+        assert!(!self.0.status.success(), "it succeeded: {}", self.out());
+        assert!(self.err().contains(text), "{text:?} is not in {:?}", self.err());
+        self
+    }
+
+    /// Standard output.
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.0.stdout).into_owned()
+    }
+
+    /// Standard error.
+    pub fn err(&self) -> String {
+        String::from_utf8_lossy(&self.0.stderr).into_owned()
+    }
+}
