@@ -41,7 +41,7 @@ use self::prepare::Prepared;
 use super::sync::{self, Message, ParentEnds};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
-use crate::error::{Error, Result, Step};
+use crate::error::{Cause, Error, Result, Step};
 use crate::layers::{Failure, schedule, user};
 use crate::plan::Plan;
 use crate::plan::container::{Container, OCI_VERSION};
@@ -121,7 +121,11 @@ impl Launch<'_> {
             groups.take_in(self.pid)?;
         }
         let proc_pid = user::open_proc_pid(self.pid)?;
-        Inhabited::by(&proc_pid)?.expect_new(&self.prepared.new_namespaces)?;
+        match Inhabited::by(&proc_pid) {
+            // Nobody without privilege may look at a process that cannot be dumped: then clone3's word has to do.
+            Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !nix::unistd::geteuid().is_root() => {}
+            inhabited => inhabited?.expect_new(&self.prepared.new_namespaces)?,
+        }
         self.prepared.process.raise_limits(self.pid)?;
         if self.prepared.users.has_maps() {
             self.prepared.users.write_maps(&proc_pid, self.pid)?;
