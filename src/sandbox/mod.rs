@@ -230,7 +230,9 @@ fn conclude(
     // Pid 1 was not killed by us and said nothing: an init that failed, unless the kernel took it for want of memory.
     let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
     let init_failed = plan.init && !outcome.killed && !oom_killed;
-    let never_ran = outcome.executed_at.is_none() && !(oom_killed && outcome.started);
+    // Where memory is shared nobody hears of a workload that has not executed its program.
+    let started = outcome.started && !plan.namespaces.time;
+    let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);
     let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
     let died_silently = (never_ran || init_failed) && unasked && outcome.error.is_none();
     let error = match &outcome.failure {

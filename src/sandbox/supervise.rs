@@ -68,7 +68,7 @@ pub struct Outcome {
     pub rusage: Option<libc::rusage>,
     /// Whether the kernel bounds the CPU time of each process.
     pub cpu_limited: bool,
-    /// Whether the workload came to executing its program, or died of that.
+    /// Whether there was a workload; where it shares its init's memory, one that has executed its program or died of that.
     pub started: bool,
     /// When the workload's execve succeeded.
     pub executed_at: Option<Instant>,
