@@ -78,6 +78,8 @@ steps! {
     TimeNamespace = "time_namespace", "setting up the time namespace";
     OomScore = "oom_score", "setting the OOM score";
     Loopback = "loopback", "bringing up the loopback interface";
+    NetDevice = "net_device", "moving a network device";
+    Rdt = "rdt", "setting up the resctrl group";
     Hostname = "hostname", "setting the host name";
     Terminal = "terminal", "opening the terminal";
     Pivot = "pivot", "changing the root";

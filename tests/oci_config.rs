@@ -421,7 +421,7 @@ fn what_is_wrong_is_named_by_file_field_and_reason() {
             ("/linux/resources/cpu", json!({ "cpus": "3-1" }), "linux.resources.cpu.cpus"),
             ("/linux/seccomp", json!({ "defaultAction": "SCMP_ACT_X" }), "linux.seccomp"),
             ("/linux/rootfsPropagation", json!("sideways"), "linux.rootfsPropagation"),
-            ("/linux/intelRdt", json!({ "closID": "x" }), "not supported"),
+            ("/linux/intelRdt", json!({ "schemata": ["L3"] }), "linux.intelRdt.schemata[0]"),
             ("/hooks", json!({ "prestart": [{ "path": "sh" }] }), "hooks.prestart[0].path"),
         ];
         for (pointer, value, said) in cases {

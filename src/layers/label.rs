@@ -27,11 +27,13 @@ pub fn prepare(container: &Container) -> Result<PreparedLabel> {
             .hint("leave process.apparmorProfile out"));
     }
     let selinux = container.selinux_label.as_ref().filter(|label| !label.is_empty());
-    if let Some(label) = selinux
-        && !std::path::Path::new("/sys/fs/selinux/enforce").exists()
-    {
+    for (field, label) in [("process.selinuxLabel", selinux), ("linux.mountLabel", container.mount_label.as_ref())] {
+        let Some(label) = label else { continue };
+        if std::path::Path::new("/sys/fs/selinux/enforce").exists() {
+            continue;
+        }
         return Err(Error::new(Step::Label, label.clone(), "SELinux is not enabled on this host")
-            .hint("leave process.selinuxLabel out"));
+            .hint(format!("leave {field} out")));
     }
     Ok(PreparedLabel {
         apparmor: apparmor.filter(|_| enabled).map(|profile| format!("exec {profile}").into_bytes()),

@@ -1,13 +1,32 @@
 //! How the workload is scheduled: `sched_setattr(2)`, `ioprio_set(2)`, `sched_setaffinity(2)`, `set_mempolicy(2)`, and its
 //! `personality(2)`. Child halves only: the plan's numbers are the kernel's.
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
 use super::{Applied, During};
 use crate::error::Step;
 use crate::plan::container::Container;
 use crate::sys::schedule;
 
 /// The names of what can fail here, by the index of a failure.
-pub const NAMES: [&str; 5] = ["scheduler", "I/O priority", "CPU affinity", "memory policy", "personality"];
+pub const NAMES: [&str; 6] =
+    ["scheduler", "I/O priority", "final CPU affinity", "memory policy", "personality", "initial CPU affinity"];
+
+/// The CPUs of a process of `exec` until it is in the container's cgroups.
+pub fn bind_initially(container: &Container) -> Applied {
+    let Some(cpus) = &container.initial_cpu_affinity else { return Ok(()) };
+    schedule::set_affinity(cpus).during(Step::Scheduling, 5)
+}
+
+/// The CPUs of a process of `exec` from then on: those that it is given, or those that the runtime had.
+pub fn bind_finally(container: &Container, own: Option<&CpuSet>) -> Applied {
+    match (&container.cpu_affinity, own) {
+        (Some(cpus), _) => schedule::set_affinity(cpus).during(Step::Scheduling, 2),
+        (None, Some(own)) => sched_setaffinity(Pid::from_raw(0), own).during(Step::Scheduling, 2),
+        (None, None) => Ok(()),
+    }
+}
 
 /// Sets all that the plan names.
 pub fn apply(container: &Container) -> Applied {
@@ -26,9 +45,6 @@ pub fn apply(container: &Container) -> Applied {
     }
     if let Some((class, level)) = container.io_priority {
         schedule::set_io_priority(class, level).during(Step::Scheduling, 1)?;
-    }
-    if let Some(cpus) = &container.cpu_affinity {
-        schedule::set_affinity(cpus).during(Step::Scheduling, 2)?;
     }
     if let Some((mode, nodes)) = &container.memory_policy {
         schedule::set_memory_policy(*mode, nodes).during(Step::Scheduling, 3)?;

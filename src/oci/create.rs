@@ -163,6 +163,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
         preserved,
         gate: Some(gate),
         state: &state,
+        notes: Some(&held.directory),
         built: &mut built,
     };
     let mut launched = launch(&config.plan, request)?;

@@ -8,6 +8,7 @@ use super::create::state_text;
 use super::store::{Held, Status, is_missing};
 use super::{Runtime, log};
 use crate::error::{Error, Result, Step};
+use crate::layers::rdt;
 use crate::sandbox::container::hooks;
 use crate::sys::process;
 
@@ -48,6 +49,7 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     if let Some(places) = &held.record.places {
         places.remove()?;
     }
+    rdt::remove(&held.directory)?;
     let hooks = held.plan().ok().and_then(|plan| plan.container).map(|container| container.hooks.poststop);
     let state = state_text(&held.record, 0, Status::Stopped.name());
     held.remove()?;

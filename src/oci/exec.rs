@@ -57,6 +57,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         preserved,
         gate: None,
         state: &state,
+        notes: None,
         built: &mut |_| Ok(()),
     };
     let mut launched = launch(&plan, request)?;
@@ -127,6 +128,7 @@ fn from_flags(runtime: &Runtime, plan: &Plan) -> Result<Process> {
         apparmor_profile: args.text("apparmor")?.map(str::to_owned).or(container.apparmor_profile),
         selinux_label: args.text("process-label")?.map(str::to_owned).or(container.selinux_label),
         cpu_affinity: container.cpu_affinity,
+        initial_cpu_affinity: container.initial_cpu_affinity,
         ..Process::default()
     };
     for variable in args.all("env") {

@@ -45,14 +45,26 @@ pub struct Container {
     pub scheduler: Option<Scheduler>,
     /// `ioprio_set(2)`: class and level.
     pub io_priority: Option<(u32, u32)>,
-    /// The CPUs it may run on once it executes its program, `sched_setaffinity(2)`.
+    /// The CPUs that what `exec` executes may run on, `sched_setaffinity(2)`; not for the container's first process.
     pub cpu_affinity: Option<Vec<u32>>,
+    /// The CPUs that `exec` itself runs on until it is in the container's cgroups.
+    #[serde(default)]
+    pub initial_cpu_affinity: Option<Vec<u32>>,
     /// `set_mempolicy(2)`: mode with its flags, and nodes.
     pub memory_policy: Option<(i32, Vec<u32>)>,
     /// AppArmor profile on execve.
     pub apparmor_profile: Option<String>,
     /// SELinux label on execve.
     pub selinux_label: Option<String>,
+    /// SELinux label of every file system that is mounted for it.
+    #[serde(default)]
+    pub mount_label: Option<String>,
+    /// Network devices that are moved into its network namespace.
+    #[serde(default)]
+    pub net_devices: Vec<NetDevice>,
+    /// Its share of caches and memory bandwidth.
+    #[serde(default)]
+    pub intel_rdt: Option<IntelRdt>,
     /// Size of its terminal in lines and columns, if it has one that the configuration sizes.
     pub console_size: Option<(u16, u16)>,
     /// Whether it gets a session keyring of its own.
@@ -160,6 +172,28 @@ pub struct Scheduler {
     pub period: u64,
 }
 
+/// A network device that is moved into a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetDevice {
+    /// Its name on the host.
+    pub host: String,
+    /// Its name inside; `%d` in it is a number that the kernel chooses.
+    pub name: String,
+}
+
+/// A group of `resctrl`, `Documentation/filesystems/resctrl.rst`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IntelRdt {
+    /// The group's name, `/` for the one that all processes are in; `None` for one of the container's own.
+    pub clos_id: Option<String>,
+    /// Lines for its `schemata` that an existing group must have already, and a new one gets.
+    pub schemas: Vec<String>,
+    /// Lines for its `schemata` that are written in any case.
+    pub schemata: Vec<String>,
+    /// Whether the container gets a monitoring group of its own in it.
+    pub monitored: bool,
+}
+
 /// A mount exactly as the configuration describes it: nothing is implied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GivenMount {
@@ -205,6 +239,11 @@ pub enum GivenSource {
         /// Its `source` option.
         source: Option<Bytes>,
         /// Its other options: `name` or `name=value`.
+        options: Vec<Bytes>,
+    },
+    /// What is mounted there already gets other attributes.
+    Remount {
+        /// Options of the file system itself that change too: `name` or `name=value`.
         options: Vec<Bytes>,
     },
     /// The container's own cgroups.

@@ -148,7 +148,13 @@ pub fn parse_failure(record: &[u8]) -> Option<Failure> {
 impl ChildEnds {
     /// Waits until the parent lets us go on; `false` when it is gone instead.
     pub fn wait(&self) -> bool {
-        matches!(socket::receive(&self.control, &mut [0; 1], true), Ok((1, _)))
+        loop {
+            // Not by recvmsg, which a filter that is in force already may refuse.
+            match nix::unistd::read(&self.control, &mut [0; 1]) {
+                Err(Errno::EINTR) => {}
+                received => return received == Ok(1),
+            }
+        }
     }
 
     /// Whether the parent still lives.
@@ -168,7 +174,7 @@ impl ChildEnds {
 
     /// Tells that a container waits to be started.
     pub fn send_ready(&self) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message(READY, 0, 0, 0), None)
+        nix::unistd::write(&self.control, &message(READY, 0, 0, 0)).map(drop) // as for waiting
     }
 
     /// Hands the terminal's master side over.

@@ -26,6 +26,7 @@ const MOVE_EMPTY_TO_PATH: libc::c_uint = 0x04;
 const FSCONFIG_SET_FLAG: libc::c_uint = 0;
 const FSCONFIG_SET_STRING: libc::c_uint = 1;
 const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
 
 /// A file system that is being configured, from `fsopen(2)`.
 #[derive(Debug)]
@@ -36,6 +37,20 @@ impl FsContext {
     pub fn open(fs_type: &CStr) -> Result<Self> {
         // SAFETY: the name is NUL-terminated and outlives the call.
         check_fd(unsafe { libc::syscall(libc::SYS_fsopen, fs_type.as_ptr(), libc::FSOPEN_CLOEXEC) }).map(Self)
+    }
+
+    /// Starts changing the options of the file system whose root this is, `fspick(2)`.
+    pub fn pick(root: impl AsFd) -> Result<Self> {
+        const FSPICK_CLOEXEC: libc::c_uint = 1;
+        const FSPICK_EMPTY_PATH: libc::c_uint = 8;
+        let flags = FSPICK_CLOEXEC | FSPICK_EMPTY_PATH;
+        // SAFETY: an open descriptor and an empty NUL-terminated path.
+        check_fd(unsafe { libc::syscall(libc::SYS_fspick, root.as_fd().as_raw_fd(), c"".as_ptr(), flags) }).map(Self)
+    }
+
+    /// Makes the changes to a file system that was picked.
+    pub fn reconfigure(self) -> Result<()> {
+        self.config(FSCONFIG_CMD_RECONFIGURE, None, None)
     }
 
     /// Sets an option to a value.
@@ -142,6 +157,18 @@ pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
         )
     })
     .map(drop)
+}
+
+/// The number by which `proc_pid_mountinfo(5)` lists the mount that a descriptor refers to.
+pub fn id_of(mount: impl AsFd) -> Result<u64> {
+    // SAFETY: all-zero is a valid statx.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let fd = mount.as_fd().as_raw_fd();
+    // SAFETY: the path is empty, and the result is written to a live local.
+    let result =
+        unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut found) };
+    check(result.into())?;
+    if found.stx_mask & libc::STATX_MNT_ID != 0 { Ok(found.stx_mnt_id) } else { Err(nix::errno::Errno::ENOSYS) }
 }
 
 /// Opens a path below `dir` with `openat2(2)`. Close-on-exec is always set.

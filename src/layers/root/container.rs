@@ -12,6 +12,7 @@ use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 use super::given::{self, Given, Surroundings};
 use super::place::{Shape, relative};
 use super::source::Source;
+use super::mountinfo::{self, Expected, FIRST_INDEX};
 use super::{BuiltRoot, proc, within};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
@@ -123,14 +124,23 @@ impl PreparedContainerRoot {
             }
             self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
         }
-        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: made.freeze })
+        let given::Made { freeze, devpts, proc, expected } = made;
+        // Where the container has none, and none of ours can be had, the one of the old root has to do.
+        let other = || mount::private_proc().or_else(|_| super::host_proc());
+        let proc = proc.map_or_else(other, Ok).during(Step::Verify, FIRST_INDEX - 1)?;
+        Ok(BuiltRoot { root, hidden, scratch, devpts, freeze, expected, proc: Some(proc) })
     }
 
-    /// Child half, after the hooks of the container and the console: covers and freezes, and makes it `/`.
+    /// Child half, after the hooks of the container and the console: covers and freezes, makes it `/`, and reads it all back.
     pub fn finish(&self, built: &BuiltRoot) -> Applied {
         let root = built.root.as_fd();
-        proc::mask(root, built.scratch.as_fd(), &self.masked)?;
-        proc::freeze(root, &self.frozen)?;
+        let mut expected = built.expected.clone();
+        let (covers, frozen) = (self.mounts.len(), self.mounts.len() + self.masked.len());
+        let cover = RDONLY | NOSUID | NODEV | NOEXEC;
+        let covered = &mut |index, fd: BorrowedFd<'_>| expect(&mut expected, fd, cover, false, covers + index);
+        proc::mask(root, built.scratch.as_fd(), &self.masked, covered)?;
+        let froze = &mut |index, fd: BorrowedFd<'_>| expect(&mut expected, fd, RDONLY, true, frozen + index);
+        proc::freeze(root, &self.frozen, froze)?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
         for mounted in &built.freeze {
             mount::set_attributes(mounted, read_only).during(Step::MountRoot, 2)?;
@@ -138,13 +148,17 @@ impl PreparedContainerRoot {
         if self.read_only {
             mount::set_attributes(&built.root, read_only).during(Step::MountRoot, 3)?;
         }
+        let set = if self.read_only { RDONLY } else { 0 };
+        expect(&mut expected, root, set, false, frozen + self.frozen.len()).during(Step::MountRoot, 3)?;
         built.pivot()?;
         if self.propagation != 0 {
             let (propagation, recursive) = (self.propagation & !libc::MS_REC, self.propagation & libc::MS_REC != 0);
             mount::set_attributes(&built.root, Attributes { propagation, recursive, ..Attributes::default() })
                 .during(Step::MountRoot, 3)?;
+            let shared = propagation & libc::MS_SHARED != 0;
+            expected.iter_mut().for_each(|one| one.shared = if recursive { shared } else { one.shared });
         }
-        Ok(())
+        mountinfo::verify(built.proc.as_ref().map(AsFd::as_fd), &expected)
     }
 
     /// Child half: the kernel parameters, on a procfs that nobody else can reach.
@@ -178,6 +192,12 @@ impl PreparedContainerRoot {
                 Some(nodes.get(index).map_or("/dev".to_owned(), |node| node.device.path.to_string()))
             }
             Step::Sysctl => self.sysctl.get(index).map(|(path, _)| format!("/proc/{}", path.to_string_lossy())),
+            Step::Verify => {
+                let mounts = plan.mounts.iter().map(|mount| &mount.destination);
+                let mut places = mounts.chain(&plan.masked_paths).chain(&plan.readonly_paths).map(ToString::to_string);
+                let index = index.checked_sub(FIRST_INDEX)?;
+                Some(format!("mount {}", places.nth(index).unwrap_or_else(|| "/".to_owned())))
+            }
             Step::MountRoot => Some(["scratch tmpfs", "/", "tmpfs", "/"].get(index)?.to_string()),
             _ => None,
         }
@@ -234,6 +254,18 @@ impl Node {
             && (stat.st_rdev == number || self.device.kind == libc::S_IFIFO);
         if same { Ok(()) } else { Err(Errno::EEXIST) }
     }
+}
+
+/// Notes what a mount has to be like. Whether it is shared is for what it is a mount of to say.
+fn expect(
+    all: &mut Vec<Expected>,
+    mounted: BorrowedFd<'_>,
+    set: u64,
+    below: bool,
+    index: usize,
+) -> std::result::Result<(), Errno> {
+    all.push(Expected { id: mount::id_of(mounted)?, set, shared: true, below, index });
+    Ok(())
 }
 
 /// Nothing that is mounted from here on reaches the host, and what hides between the roots can be detached.

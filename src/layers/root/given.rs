@@ -9,13 +9,14 @@ use nix::sys::stat::fstat;
 use nix::unistd::symlinkat;
 
 use super::copy_up;
+use super::mountinfo::{self, Expected};
 use super::mounts::make_directory;
 use super::place::{Shape, relative};
 use super::source::Source;
 use super::within;
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
-use crate::plan::Mount;
+use crate::plan::{Bytes, Mount};
 use crate::plan::container::{CgroupView, GivenMount, GivenSource, IdRange};
 use crate::sys::mount::{self, Attributes, FsContext, RDONLY};
 
@@ -27,8 +28,12 @@ pub struct Surroundings<'a> {
     pub idmap: fn(&[IdRange], &[IdRange]) -> Result<OwnedFd>,
     /// The container's own maps, which an idmapped mount without any takes.
     pub maps: (&'a [IdRange], &'a [IdRange]),
+    /// The user namespace that the container enters, which an idmapped mount takes instead of those.
+    pub users: Option<BorrowedFd<'a>>,
     /// The container's cgroups.
     pub cgroups: &'a CgroupView,
+    /// SELinux label of what is mounted.
+    pub label: Option<&'a str>,
 }
 
 /// One mount, ready to be made.
@@ -38,6 +43,8 @@ pub struct Given {
     destination: CString,
     what: What,
     set: u64,
+    /// What of `set` every mount below has to have too.
+    set_below: u64,
     propagation: Vec<u64>,
 }
 
@@ -45,6 +52,7 @@ pub struct Given {
 enum What {
     Tree { source: Source, changes: Vec<Attributes<'static>> },
     FileSystem { kind: CString, options: Vec<(CString, Option<CString>)>, strict: bool, copy_up: bool },
+    Existing { clear: u64, options: Vec<(CString, Option<CString>)> },
     CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
 }
 
@@ -55,28 +63,50 @@ const BELOW: u64 = libc::MS_REC;
 pub fn prepare(index: usize, planned: &Mount, given: &GivenMount, around: &mut Surroundings<'_>) -> Result<Given> {
     let about = || planned.destination.to_string();
     let destination = relative(planned.destination.as_path())?;
+    let text = |bytes: &[u8]| {
+        CString::new(bytes).map_err(|_| Error::new(Step::Mount, about(), "has an option with a NUL byte"))
+    };
+    let parts_of = |options: &[Bytes]| -> Result<Vec<_>> {
+        let parts = options.iter().map(|option| {
+            let mut parts = option.as_bytes().splitn(2, |byte| *byte == b'=');
+            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+            Ok((text(name)?, value.map(text).transpose()?))
+        });
+        parts.collect()
+    };
     let what = match &given.what {
         GivenSource::Bind { source, recursive } => tree(source.as_path(), *recursive, given, around)?,
         GivenSource::FileSystem { kind, source, options } => {
-            let text = |bytes: &[u8]| {
-                CString::new(bytes).map_err(|_| Error::new(Step::Mount, about(), "has an option with a NUL byte"))
-            };
             let mut all = Vec::new();
             if let Some(source) = source {
                 all.push((c"source".to_owned(), Some(text(source.as_bytes())?)));
             }
-            for option in options {
-                let mut parts = option.as_bytes().splitn(2, |byte| *byte == b'=');
-                let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-                all.push((text(name)?, value.map(text).transpose()?));
+            all.extend(parts_of(options)?);
+            if let Some(label) = around.label.filter(|_| takes_label(kind)) {
+                all.push((c"context".to_owned(), Some(text(label.as_bytes())?)));
             }
             // An image must not decide where these are: nothing but a directory at that very place will do.
             let strict = matches!(kind.as_str(), "proc" | "sysfs");
             What::FileSystem { kind: text(kind.as_bytes())?, options: all, strict, copy_up: given.copy_up }
         }
+        GivenSource::Remount { options } => {
+            What::Existing { clear: given.clear & !given.set_below | given.clear_below, options: parts_of(options)? }
+        }
         GivenSource::Cgroup => cgroup(given, around).map_err(|error| Error { object: about(), ..error })?,
     };
-    Ok(Given { index, destination, what, set: given.set, propagation: given.propagation.clone() })
+    // What is said of all mounts below is said of this one too, and last.
+    let set = given.set & !given.clear_below & !(atime(given.set_below)) | given.set_below;
+    Ok(Given { index, destination, what, set, set_below: given.set_below, propagation: given.propagation.clone() })
+}
+
+/// All bits that say which access times are kept, if one of them is set: they are one number.
+fn atime(set: u64) -> u64 {
+    if set & libc::MOUNT_ATTR__ATIME != 0 { libc::MOUNT_ATTR__ATIME } else { 0 }
+}
+
+/// File systems of the kernel's own have labels of their own.
+fn takes_label(kind: &str) -> bool {
+    !matches!(kind, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2" | "securityfs" | "debugfs" | "tracefs")
 }
 
 fn tree(path: &Path, recursive: bool, given: &GivenMount, around: &mut Surroundings<'_>) -> Result<What> {
@@ -96,9 +126,9 @@ fn tree(path: &Path, recursive: bool, given: &GivenMount, around: &mut Surroundi
         }
         let own = given.uid_map.is_empty() && given.gid_map.is_empty();
         let (uids, gids) = if own { around.maps } else { (&given.uid_map[..], &given.gid_map[..]) };
-        let namespace = (around.idmap)(uids, gids)?;
-        let change =
-            Attributes { recursive: given.idmap_below, idmap: Some(namespace.as_fd()), ..Attributes::default() };
+        let made = if own && around.users.is_some() { None } else { Some((around.idmap)(uids, gids)?) };
+        let namespace = made.as_ref().map(AsFd::as_fd).or(around.users);
+        let change = Attributes { recursive: given.idmap_below, idmap: namespace, ..Attributes::default() };
         source.set_attributes(change).map_err(|errno| {
             failed(errno)
                 .hint("its file system may not support idmapped mounts; leave idmap out, or use another file system")
@@ -141,18 +171,45 @@ pub struct Made {
     pub freeze: Vec<OwnedFd>,
     /// The devpts instance at `/dev/pts`.
     pub devpts: Option<OwnedFd>,
+    /// A procfs of the container's own.
+    pub proc: Option<OwnedFd>,
+    /// What every mount has to be like in the end.
+    pub expected: Vec<Expected>,
 }
 
 impl Given {
     /// Child half: makes the mount point if need be, and the mount on it.
     pub fn apply(&self, root: BorrowedFd<'_>, made: &mut Made) -> Applied {
         let target = self.target(root).during(Step::MountPoint, self.index)?;
-        self.mount(&target, made).and_then(|mounted| self.propagate(&mounted)).during(Step::Mount, self.index)
+        let mounted = self.mount(&target, made).during(Step::Mount, self.index)?;
+        self.propagate(&mounted).during(Step::Mount, self.index)?;
+        let last = self.propagation.last().copied().unwrap_or(0);
+        let id = mount::id_of(&mounted).during(Step::Mount, self.index)?;
+        let before = made.expected.iter().find(|other| other.id == id).map_or(0, |other| other.set);
+        let kept = if let What::Existing { clear, .. } = &self.what { before & !clear } else { 0 };
+        let expected = Expected {
+            id,
+            set: self.set | kept,
+            shared: last & libc::MS_SHARED != 0,
+            below: false,
+            index: self.index,
+        };
+        if self.set_below != 0 {
+            // At once: what later mounts lie below was not said to be like this.
+            let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
+            mountinfo::verify(made.proc.as_ref().map(AsFd::as_fd), &[below])?;
+        }
+        made.expected.retain(|other| other.id != expected.id);
+        made.expected.push(expected);
+        Ok(())
     }
 
     fn target(&self, root: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
         match &self.what {
             What::FileSystem { strict: true, .. } => within::create_directory(root, &self.destination),
+            What::Existing { .. } => {
+                mount::open_beneath(root, &self.destination, libc::O_PATH, mount::IN_ROOT | mount::NO_MAGICLINKS)
+            }
             What::Tree { source, .. } if !source.is_dir() => within::create(root, &self.destination, Shape::File),
             _ => within::create(root, &self.destination, Shape::Directory),
         }
@@ -173,10 +230,28 @@ impl Given {
                 if self.set & RDONLY != 0 && is_filled(kind) {
                     made.freeze.push(tree.try_clone().map_err(|_| Errno::EMFILE)?);
                 }
+                if kind.as_c_str() == c"proc" && self.destination.as_c_str() == c"proc" {
+                    made.proc = Some(tree.try_clone().map_err(|_| Errno::EMFILE)?);
+                }
                 if kind.as_c_str() == c"devpts" && self.destination.as_c_str() == c"dev/pts" {
                     made.devpts = Some(tree.try_clone().map_err(|_| Errno::EMFILE)?);
                 }
                 Ok(tree)
+            }
+            What::Existing { clear, options } => {
+                // Fails where nothing is mounted.
+                let change = Attributes { set: self.set, clear: *clear, ..Attributes::default() };
+                mount::set_attributes(target, change)?;
+                if self.set_below != 0 {
+                    let below = Attributes { set: self.set_below, recursive: true, ..Attributes::default() };
+                    mount::set_attributes(target, below)?;
+                }
+                if !options.is_empty() {
+                    let context = FsContext::pick(target)?;
+                    set_options(&context, options)?;
+                    context.reconfigure()?;
+                }
+                target.try_clone().map_err(|_| Errno::EMFILE)
             }
             What::CgroupV1 { hierarchies, links } => {
                 let context = FsContext::open(c"tmpfs")?;
@@ -207,12 +282,7 @@ impl Given {
         target: &OwnedFd,
     ) -> std::result::Result<OwnedFd, Errno> {
         let context = FsContext::open(kind)?;
-        for (name, value) in options {
-            match value {
-                Some(value) => context.set(name, value)?,
-                None => context.set_flag(name)?,
-            }
-        }
+        set_options(&context, options)?;
         let filled = is_filled(kind);
         if filled && !options.iter().any(|(name, _)| name.as_c_str() == c"mode") {
             // What covers a directory looks like it.
@@ -229,6 +299,13 @@ impl Given {
         }
         Ok(())
     }
+}
+
+fn set_options(context: &FsContext, options: &[(CString, Option<CString>)]) -> std::result::Result<(), Errno> {
+    options.iter().try_for_each(|(name, value)| match value {
+        Some(value) => context.set(name, value),
+        None => context.set_flag(name),
+    })
 }
 
 /// Whether something is still put into a file system of this type after it is mounted.

@@ -9,6 +9,7 @@ pub mod container;
 mod copy_up;
 mod dev;
 pub mod given;
+mod mountinfo;
 mod mounts;
 mod place;
 mod proc;
@@ -70,6 +71,9 @@ pub struct BuiltRoot {
     pub devpts: Option<OwnedFd>,
     /// Mounts that become read-only when everything is in place.
     freeze: Vec<OwnedFd>,
+    /// What a container's mounts have to be like in the end, and a procfs to read that from.
+    expected: Vec<mountinfo::Expected>,
+    proc: Option<OwnedFd>,
 }
 
 /// Parent half: opens every source and makes every text.
@@ -150,11 +154,11 @@ impl PreparedRoot {
         for ready in &self.mounts {
             ready.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
         }
-        proc::mask(root.as_fd(), scratch.as_fd(), &self.masked)?;
+        proc::mask(root.as_fd(), scratch.as_fd(), &self.masked, &mut |_, _| Ok(()))?;
         let proc = self.open_proc(made.proc)?;
         self.write_settings(proc.as_fd())?;
         let limits = proc::open_limits(proc.as_fd())?;
-        proc::freeze(root.as_fd(), &self.read_only)?;
+        proc::freeze(root.as_fd(), &self.read_only, &mut |_, _| Ok(()))?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
         if let Some(dev) = &made.dev {
             mount::set_attributes(dev, read_only).during(Step::MountRoot, 2)?;
@@ -165,7 +169,8 @@ impl PreparedRoot {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }
-        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: Vec::new() })
+        let (expected, proc) = (Vec::new(), None);
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: Vec::new(), expected, proc })
     }
 
     fn mount_scratch(&self, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {

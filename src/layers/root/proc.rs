@@ -19,14 +19,18 @@ pub fn prepare(paths: &[Bytes]) -> Result<Vec<CString>> {
     paths.iter().map(|path| relative(path.as_path())).collect()
 }
 
+/// Told of every mount that is made, by the index of its path.
+pub type Made<'a> = &'a mut dyn FnMut(usize, BorrowedFd<'_>) -> std::result::Result<(), Errno>;
+
 /// Child half: covers each path that exists with an empty read-only file or directory of ours.
-pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString]) -> Applied {
+pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString], made: Made<'_>) -> Applied {
     if paths.is_empty() {
         return Ok(());
     }
     make_covers(scratch).during(Step::Mask, 0)?;
     for (index, path) in paths.iter().enumerate() {
-        cover(root, scratch, path).during(Step::Mask, index)?;
+        let covered = cover(root, scratch, path).during(Step::Mask, index)?;
+        covered.map_or(Ok(()), |cover| made(index, cover.as_fd())).during(Step::Mask, index)?;
     }
     Ok(())
 }
@@ -39,34 +43,41 @@ fn make_covers(scratch: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
     make_directory(scratch, EMPTY_DIRECTORY, Mode::empty())
 }
 
-fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::result::Result<(), Errno> {
+fn cover(
+    root: BorrowedFd<'_>,
+    scratch: BorrowedFd<'_>,
+    path: &CStr,
+) -> std::result::Result<Option<OwnedFd>, Errno> {
     let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
-        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
         target => target?,
     };
     let is_dir = SFlag::from_bits_truncate(fstat(&target)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
     let tree = mount::clone_tree(scratch, if is_dir { EMPTY_DIRECTORY } else { EMPTY_FILE }, false)?;
     let set = RDONLY | NOSUID | NODEV | NOEXEC;
     mount::set_attributes(&tree, Attributes { set, ..Attributes::default() })?;
-    mount::attach(tree, target)
+    mount::attach(&tree, target)?;
+    Ok(Some(tree))
 }
 
 /// Child half: makes each path that exists read-only, with all below it.
-pub fn freeze(root: BorrowedFd<'_>, paths: &[CString]) -> Applied {
+pub fn freeze(root: BorrowedFd<'_>, paths: &[CString], made: Made<'_>) -> Applied {
     for (index, path) in paths.iter().enumerate() {
-        freeze_one(root, path).during(Step::ReadOnly, index)?;
+        let frozen = freeze_one(root, path).during(Step::ReadOnly, index)?;
+        frozen.map_or(Ok(()), |tree| made(index, tree.as_fd())).during(Step::ReadOnly, index)?;
     }
     Ok(())
 }
 
-fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<(), Errno> {
+fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {
     let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
-        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
         target => target?,
     };
     let tree = mount::clone_tree(target.as_fd(), c"", true)?;
     mount::set_attributes(&tree, Attributes { set: RDONLY, recursive: true, ..Attributes::default() })?;
-    mount::attach(tree, target)
+    mount::attach(&tree, target)?;
+    Ok(Some(tree))
 }
 
 /// What limits the namespaces that are made inside. Where they are forbidden, `user` alone already stops the unprivileged.

@@ -1,10 +1,10 @@
-//! The rest of `linux`: masked and read-only paths, devices, kernel parameters, seccomp; and what is refused by name.
+//! The rest of `linux`: masked and read-only paths, devices, network devices, kernel parameters, seccomp.
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Read, absolute, id, mounts, schedule, small, text, unsigned, without_nul};
-use crate::layers::seccomp::compiler::json::{At, Json};
-use crate::plan::container::{Container, Device, NamespaceKind, Sysctl};
+use super::{Read, absolute, id, mounts, rdt, schedule, small, text, unsigned, without_nul};
+use crate::layers::seccomp::compiler::json::At;
+use crate::plan::container::{Container, Device, NamespaceKind, NetDevice, Sysctl};
 use crate::plan::{Bytes, Seccomp, SeccompProfile, hex};
 
 /// What goes into the plan itself.
@@ -30,11 +30,13 @@ const IPC: [&str; 8] = ["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax",
 
 /// Reads it.
 pub fn read(linux: &At, container: &mut Container, has_hostname: bool) -> Read<Rest> {
-    refuse_unsupported(linux)?;
     container.devices = devices(linux)?;
     container.sysctl = sysctl(linux, container, has_hostname)?;
     container.personality = schedule::personality(linux)?;
     container.memory_policy = schedule::memory_policy(linux)?;
+    container.mount_label = text(linux, "mountLabel")?.filter(|label| !label.is_empty());
+    container.net_devices = net_devices(linux, container)?;
+    container.intel_rdt = linux.get("intelRdt")?.map(|at| rdt::read(&at)).transpose()?;
     if let Some(at) = linux.get("rootfsPropagation")?
         && !at.text()?.is_empty()
     {
@@ -46,24 +48,6 @@ pub fn read(linux: &At, container: &mut Container, has_hostname: bool) -> Read<R
         readonly_paths: paths(linux, "readonlyPaths")?,
         seccomp: linux.get("seccomp")?.map(|at| seccomp(&at)).transpose()?,
     })
-}
-
-/// A container must not run without what its configuration asks for.
-fn refuse_unsupported(linux: &At) -> Read<()> {
-    for (name, why) in [
-        ("intelRdt", "cache and bandwidth allocation is not supported"),
-        ("netDevices", "moving network devices is not supported"),
-    ] {
-        if let Some(at) = linux.get(name)?
-            && !matches!(at.json, Json::Object(entries) if entries.is_empty())
-        {
-            return Err(at.lacks(why));
-        }
-    }
-    match text(linux, "mountLabel")? {
-        Some(label) if !label.is_empty() => Err(linux.lacks("mountLabel is not supported: SELinux labels of mounts")),
-        _ => Ok(()),
-    }
 }
 
 fn paths(linux: &At, key: &str) -> Read<Vec<Bytes>> {
@@ -121,9 +105,40 @@ fn device(at: &At) -> Read<Device> {
     })
 }
 
+/// Names are as `dev_valid_name` of the kernel has them, with one `%d` where it may choose.
+fn net_devices(linux: &At, container: &Container) -> Read<Vec<NetDevice>> {
+    let Some(at) = linux.get("netDevices")? else { return Ok(Vec::new()) };
+    let valid = |name: &str| {
+        let odd = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+        (1..16).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(odd)
+    };
+    let mut devices: Vec<NetDevice> = Vec::new();
+    for (host, device) in at.entries()? {
+        let given = text(&device, "name")?.filter(|name| !name.is_empty());
+        let name = given.unwrap_or_else(|| host.to_owned());
+        if !valid(host) || host.contains('%') {
+            return Err(device.lacks(format!("{host:?} is no name of a network device")));
+        }
+        if !valid(&name) || name.replacen("%d", "", 1).contains('%') {
+            return Err(device.lacks(format!("name {name:?} is no name of a network device")));
+        }
+        if !name.contains('%') && devices.iter().any(|other| other.name == name) {
+            return Err(device.lacks(format!("name {name:?} is another device's too")));
+        }
+        devices.push(NetDevice { host: host.to_owned(), name });
+    }
+    if !devices.is_empty() && !has_own(container, NamespaceKind::Network) {
+        return Err(at.lacks("need an own network namespace to be moved to"));
+    }
+    Ok(devices)
+}
+
+fn has_own(container: &Container, kind: NamespaceKind) -> bool {
+    container.new.contains(&kind) || container.joined.iter().any(|join| join.kind == kind)
+}
+
 fn sysctl(linux: &At, container: &Container, has_hostname: bool) -> Read<Vec<Sysctl>> {
     let Some(at) = linux.get("sysctl")? else { return Ok(Vec::new()) };
-    let own = |kind| container.new.contains(&kind) || container.joined.iter().any(|join| join.kind == kind);
     let mut all = Vec::new();
     for (name, value) in at.entries()? {
         let path = path_of(name);
@@ -141,7 +156,7 @@ fn sysctl(linux: &At, container: &Container, has_hostname: bool) -> Read<Vec<Sys
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(value.lacks("is no name of a kernel parameter"));
         }
-        if !own(needed) {
+        if !has_own(container, needed) {
             let reason = format!("needs an own {} namespace, or it would be the host's", needed.name());
             return Err(value.lacks(reason));
         }

@@ -8,6 +8,7 @@ mod linux;
 mod mounts;
 mod namespaces;
 mod process;
+mod rdt;
 mod schedule;
 
 use std::collections::BTreeMap;

@@ -47,8 +47,10 @@ const PROPAGATION: [(&str, u64); 8] = [
     ("unbindable", libc::MS_UNBINDABLE),
     ("runbindable", libc::MS_UNBINDABLE | libc::MS_REC),
 ];
-/// Options that mean nothing here, or that every mount has.
-const IGNORED: [&str; 7] = ["defaults", "remount", "async", "silent", "loud", "nomand", "noiversion"];
+/// Options that mean nothing here, or that every mount has; mandatory locks and inode versions are no longer a choice.
+const IGNORED: [&str; 7] = ["defaults", "silent", "loud", "mand", "nomand", "iversion", "noiversion"];
+/// Options that every file system takes itself, when it is made and not where it is bound.
+const OF_ALL: [&str; 5] = ["sync", "async", "dirsync", "lazytime", "nolazytime"];
 
 /// The propagation that a name means.
 pub fn propagation(name: &str) -> Option<u64> {
@@ -62,7 +64,8 @@ pub fn options() -> Vec<String> {
     all.extend(recursive);
     all.extend(PROPAGATION.iter().map(|(name, _)| (*name).to_owned()));
     all.extend(IGNORED.iter().map(|name| (*name).to_owned()));
-    all.extend(["bind", "rbind", "idmap", "ridmap", "tmpcopyup"].map(str::to_owned));
+    all.extend(OF_ALL.iter().map(|name| (*name).to_owned()));
+    all.extend(["bind", "rbind", "remount", "idmap", "ridmap", "tmpcopyup"].map(str::to_owned));
     all.sort();
     all.dedup();
     all
@@ -71,7 +74,32 @@ pub fn options() -> Vec<String> {
 /// All of them, in order.
 pub fn read(root: &At, bundle: &Path) -> Read<Vec<Mount>> {
     let Some(list) = root.get("mounts")? else { return Ok(Vec::new()) };
-    list.items()?.map(|item| mount(&item, bundle)).collect()
+    let mut mounts: Vec<Mount> = Vec::new();
+    for item in list.items()? {
+        let mount = mount(&item, bundle)?;
+        if let MountKind::Given(given) = &mount.kind
+            && let GivenSource::Remount { options } = &given.what
+            && !options.is_empty()
+            && !is_new_at(&mounts, &mount.destination)
+        {
+            // It would change the file system for the host too.
+            return Err(item.lacks("remount has options of the file system, which none of the mounts before made there"));
+        }
+        mounts.push(mount);
+    }
+    Ok(mounts)
+}
+
+/// Whether what is mounted there is a file system of the container's own.
+fn is_new_at(mounts: &[Mount], destination: &Bytes) -> bool {
+    let there = |mount: &&Mount| match &mount.kind {
+        MountKind::Given(given) => mount.destination == *destination && !matches!(given.what, GivenSource::Remount { .. }),
+        _ => false,
+    };
+    mounts.iter().rev().find(there).is_some_and(|mount| match &mount.kind {
+        MountKind::Given(given) => matches!(given.what, GivenSource::FileSystem { .. }),
+        _ => false,
+    })
 }
 
 fn mount(at: &At, bundle: &Path) -> Read<Mount> {
@@ -79,11 +107,12 @@ fn mount(at: &At, bundle: &Path) -> Read<Mount> {
     let path = cleaned(&destination)?;
     let mut given = GivenMount::default();
     let mut data: Vec<Bytes> = Vec::new();
-    let (mut bind, mut recursive) = (false, false);
+    let (mut bind, mut recursive, mut again) = (false, false, false);
     if let Some(options) = at.get("options")? {
         for option in options.items()? {
             match option_of(&option, &mut given)? {
                 Taken::Bind { below } => (bind, recursive) = (true, recursive | below),
+                Taken::Again => again = true,
                 Taken::Done => {}
                 Taken::Data(text) => data.push(Bytes::from(text)),
             }
@@ -95,6 +124,8 @@ fn mount(at: &At, bundle: &Path) -> Read<Mount> {
     given.gid_map = ranges(at, "gidMappings")?;
     given.idmap |= !given.uid_map.is_empty() || !given.gid_map.is_empty();
     given.what = match kind.as_str() {
+        _ if again && bind => GivenSource::Remount { options: Vec::new() },
+        _ if again => GivenSource::Remount { options: data },
         "cgroup" | "cgroup2" if !bind => GivenSource::Cgroup,
         _ if bind || matches!(kind.as_str(), "bind" | "rbind") => {
             let source = source.filter(|source| !source.is_empty());
@@ -110,7 +141,7 @@ fn mount(at: &At, bundle: &Path) -> Read<Mount> {
         },
     };
     if given.idmap && !matches!(given.what, GivenSource::Bind { .. }) {
-        return Err(at.lacks("only bind mounts can be idmapped"));
+        return Err(at.lacks("only bind mounts that are made here can be idmapped"));
     }
     if given.copy_up && !matches!(&given.what, GivenSource::FileSystem { kind, .. } if kind == "tmpfs") {
         return Err(at.lacks("tmpcopyup is for a tmpfs"));
@@ -123,6 +154,8 @@ enum Taken<'a> {
     Bind {
         below: bool,
     },
+    /// What is there already changes.
+    Again,
     Done,
     /// For the file system itself.
     Data(&'a str),
@@ -141,6 +174,7 @@ fn option_of<'a>(at: &At<'a>, given: &mut GivenMount) -> Read<Taken<'a>> {
         match name {
             "bind" => return Ok(Taken::Bind { below: false }),
             "rbind" => return Ok(Taken::Bind { below: true }),
+            "remount" => return Ok(Taken::Again),
             "idmap" => given.idmap = true,
             "ridmap" => (given.idmap, given.idmap_below) = (true, true),
             "tmpcopyup" => given.copy_up = true,

@@ -32,8 +32,8 @@ pub fn read(linux: &At, container: &mut Container) -> Read<Namespaces> {
     }
     let has = |kind| container.new.contains(&kind);
     let own = |kind| seen.contains(&kind);
-    if !has(NamespaceKind::Mount) {
-        return Err(linux.lacks("namespaces must have a new mount namespace: the root cannot be changed without one"));
+    if !own(NamespaceKind::Mount) {
+        return Err(linux.lacks("namespaces must have a mount namespace: the root cannot be changed without one"));
     }
     namespaces.ipc = own(NamespaceKind::Ipc);
     namespaces.uts = own(NamespaceKind::Uts);

@@ -30,6 +30,7 @@ pub struct Process {
     pub scheduler: Option<Scheduler>,
     pub io_priority: Option<(u32, u32)>,
     pub cpu_affinity: Option<Vec<u32>>,
+    pub initial_cpu_affinity: Option<Vec<u32>>,
 }
 
 /// Reads one.
@@ -65,6 +66,7 @@ pub fn read(at: &At, warnings: &mut Vec<String>) -> Read<Process> {
         }
         score => score.map(|score| score as i16),
     };
+    let (initial_cpu_affinity, cpu_affinity) = schedule::affinity(at)?;
     Ok(Process {
         argv,
         env: strings(at, "env")?,
@@ -83,7 +85,8 @@ pub fn read(at: &At, warnings: &mut Vec<String>) -> Read<Process> {
         selinux_label: text(at, "selinuxLabel")?.filter(|text| !text.is_empty()),
         scheduler: schedule::scheduler(at)?,
         io_priority: schedule::io_priority(at)?,
-        cpu_affinity: schedule::affinity(at)?,
+        cpu_affinity,
+        initial_cpu_affinity,
     })
 }
 
@@ -176,6 +179,7 @@ pub fn apply_process(plan: &mut Plan, process: Process) {
         container.scheduler = process.scheduler;
         container.io_priority = process.io_priority;
         container.cpu_affinity = process.cpu_affinity;
+        container.initial_cpu_affinity = process.initial_cpu_affinity;
     }
     add_home(plan);
 }

@@ -79,11 +79,16 @@ pub fn io_priority(process: &At) -> Read<Option<(u32, u32)>> {
     Ok(Some((named(&class, &CLASSES)?, level)))
 }
 
-/// The CPUs of the program once it runs; those of the time before are of no use to a process that is set up in a millisecond.
-pub fn affinity(process: &At) -> Read<Option<Vec<u32>>> {
-    let Some(at) = process.get("execCPUAffinity")? else { return Ok(None) };
-    let last = at.get("final")?.or(at.get("initial")?);
-    last.map(|list| numbers(&list)).transpose()
+/// CPUs before and after the process is in the container's cgroups.
+pub fn affinity(process: &At) -> Read<(Option<Vec<u32>>, Option<Vec<u32>>)> {
+    let Some(at) = process.get("execCPUAffinity")? else { return Ok((None, None)) };
+    let list = |key| -> Read<Option<Vec<u32>>> {
+        match at.get(key)? {
+            Some(list) if !list.text()?.is_empty() => numbers(&list).map(Some),
+            _ => Ok(None),
+        }
+    };
+    Ok((list("initial")?, list("final")?))
 }
 
 /// The numbers of a list such as `0-3,7`.

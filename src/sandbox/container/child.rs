@@ -90,9 +90,14 @@ fn start(
     prepared.process.take_streams(streams, terminal.is_some())?;
     confine(prepared, container, ends)?;
     let program = prepared.process.find_executable()?;
-    if let Some(gate) = &prepared.gate {
+    if prepared.gate.is_some() {
         process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
-        ends.send_ready().during(Step::Fork, 0)?;
+    }
+    ends.send_ready().during(Step::Fork, 0)?;
+    if prepared.gate.is_none() && !ends.wait() {
+        process::exit(125); // the runtime did not like what it saw, or is gone
+    }
+    if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
         let first = container.hooks.create_container.len();
         run_hooks(&container.hooks.start_container, first, state, "created")?;

@@ -15,8 +15,7 @@ use nix::unistd::Pid;
 use super::prepare::Prepared;
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
-use crate::layers::root;
-use crate::layers::{Applied, During};
+use crate::layers::{Applied, During, root, schedule};
 use crate::plan::container::{Container, NamespaceKind};
 use crate::sandbox::sync::{failure_record, parse_failure};
 use crate::sys::clone::{Cloned, SIBLING, clone3};
@@ -89,8 +88,12 @@ fn follow(prepared: &Prepared<'_>, groups: Option<&Groups>, go_between: Pid, our
         }
         (8, None) => {
             let failure = parse_failure(&record[..8]).ok_or_else(|| failed(Errno::EBADMSG))?;
-            let kind = prepared.joined.get(usize::from(failure.index));
-            let object = kind.map_or_else(String::new, |join| format!("{} namespace {}", join.kind.name(), join.path));
+            let index = usize::from(failure.index);
+            let object = match (failure.step, prepared.joined.get(index)) {
+                (Step::Scheduling, _) => schedule::NAMES.get(index).copied().unwrap_or_default().to_owned(),
+                (_, Some(join)) => format!("{} namespace {}", join.kind.name(), join.path),
+                (_, None) => String::new(),
+            };
             Err(Error::errno(failure.step, object, failure.errno))
         }
         _ => Err(Error::new(Step::Clone, "go-between", "died on its way")),
@@ -106,8 +109,14 @@ fn go(
     theirs: &OwnedFd,
 ) -> Applied<Cloned> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+    if entered.is_some() {
+        schedule::bind_initially(container)?;
+    }
     if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
         process::exit(125);
+    }
+    if entered.is_some() {
+        schedule::bind_finally(container, prepared.own_affinity.as_ref())?;
     }
     if container.new.contains(&NamespaceKind::Time) {
         namespace::unshare(NamespaceKind::Time.number() as i32).during(Step::TimeNamespace, 0)?;

@@ -14,7 +14,7 @@
 //!   hooks of the runtime   ◄──────────────────────────────────── built ───
 //! go ────────────────────────────────────────────────────────────────────► hooks of the container, pivot, ids,
 //!                                                                          capabilities, no_new_privs
-//!   state is written, ends ◄──────────────────────────────────── ready ───
+//!   looks at it, writes the state, ends ◄─────────────────────── ready ───
 //! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp, execve
 //! ```
 //!
@@ -23,6 +23,7 @@
 //! that is there, takes the same way) it goes on to execve at once.
 
 mod child;
+mod confined;
 mod enter;
 pub mod foreground;
 pub mod gate;
@@ -42,7 +43,7 @@ use super::sync::{self, Message, ParentEnds};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
 use crate::error::{Cause, Error, Result, Step};
-use crate::layers::{Failure, schedule, user};
+use crate::layers::{Failure, net_devices, rdt, schedule, user};
 use crate::plan::Plan;
 use crate::plan::container::{Container, OCI_VERSION};
 use crate::sys::{process, socket};
@@ -61,6 +62,8 @@ pub struct Request<'a> {
     pub gate: Option<Gate>,
     /// The state as hooks read it, for a process id and a status.
     pub state: &'a dyn Fn(i32, &str) -> String,
+    /// Its state directory: where things that outlive it on the host are noted. `None` for `exec`.
+    pub notes: Option<&'a std::path::Path>,
     /// Called when its root is built, before anything of the old one is gone.
     pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
 }
@@ -82,7 +85,7 @@ pub struct Launched {
 pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     let container = plan.container.as_deref();
     let container = container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?;
-    let Request { groups, entered, streams, preserved, gate, state, built } = request;
+    let Request { groups, entered, streams, preserved, gate, state, notes, built } = request;
     let mut prepared =
         prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
@@ -93,7 +96,7 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     };
     drop(child_ends);
     let gated = prepared.gate.is_some();
-    let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, built, state };
+    let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, notes, built, state };
     match launch.follow(groups, gated) {
         Ok(()) => Ok(Launched { pid, pidfd, terminal: launch.terminal, warnings }),
         Err(error) => {
@@ -111,6 +114,7 @@ struct Launch<'a> {
     ends: ParentEnds,
     pid: Pid,
     terminal: Option<OwnedFd>,
+    notes: Option<&'a std::path::Path>,
     built: &'a mut dyn FnMut(Pid) -> Result<()>,
     state: &'a dyn Fn(i32, &str) -> String,
 }
@@ -131,6 +135,9 @@ impl Launch<'_> {
             self.prepared.users.write_maps(&proc_pid, self.pid)?;
         }
         self.set_oom_score(&proc_pid)?;
+        if let Some(notes) = self.notes {
+            self.provide(&proc_pid, notes)?;
+        }
         self.ends.go()?;
         loop {
             let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
@@ -144,7 +151,13 @@ impl Launch<'_> {
             if message {
                 match self.ends.receive() {
                     Ok(None) => {}
-                    Ok(Some(Message::Ready)) if gated => return Ok(()),
+                    Ok(Some(Message::Ready)) => {
+                        confined::verify(&proc_pid, self.container, self.prepared)?;
+                        if gated {
+                            return Ok(());
+                        }
+                        self.ends.go()?;
+                    }
                     Ok(Some(message)) => self.take(message)?,
                     Err(Errno::EPIPE | Errno::ECONNRESET) => return self.ended(gated),
                     Err(errno) => return Err(Error::errno(Step::Supervise, "message from the container", errno)),
@@ -153,6 +166,17 @@ impl Launch<'_> {
                 return self.ended(gated);
             }
         }
+    }
+
+    /// What the host hands over to a new container: network devices, shares of caches.
+    fn provide(&self, proc_pid: &OwnedFd, notes: &std::path::Path) -> Result<()> {
+        if !self.container.net_devices.is_empty() {
+            let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
+            let network = nix::fcntl::openat(proc_pid, "ns/net", flags, Mode::empty())
+                .map_err(|errno| Error::errno(Step::NetDevice, "network namespace", errno))?;
+            net_devices::attach(&self.container.net_devices, network)?;
+        }
+        self.container.intel_rdt.as_ref().map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.id, self.pid, notes))
     }
 
     /// The failure pipe has closed, which is all to be heard of a program that was executed.
@@ -226,6 +250,10 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
         Step::Hook => plan.container.as_deref().and_then(|container| hooks::named(&container.hooks, index)),
         step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
     };
+    if let (Step::Verify, Some(object)) = (failure.step, &object) {
+        return Error::new(failure.step, object, "is not there as it was made")
+            .hint("a createContainer hook, or somebody who shares the mount namespace, may have changed it");
+    }
     Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
 }
 

@@ -42,6 +42,8 @@ pub struct Prepared<'a> {
     pub entered_flags: i32,
     /// Names in `/proc/PID/ns` of those that must be other than ours before anything is set up.
     pub new_namespaces: Vec<&'static str>,
+    /// CPUs that the runtime may run on, to which a process of `exec` returns that was bound to others for a while.
+    pub own_affinity: Option<nix::sched::CpuSet>,
     /// Those that are entered by path.
     pub joined: Vec<Join>,
     /// Whether it gets a cgroup namespace, which it makes itself once it is where it belongs.
@@ -91,6 +93,8 @@ pub fn prepare<'a>(
         own_namespace: container.new.contains(&NamespaceKind::Cgroup),
         ..groups.map(Groups::view).unwrap_or_default()
     };
+    let joined = container.joined.iter().map(|join| open_join(join.kind, &join.path)).collect::<Result<Vec<_>>>()?;
+    let label = label::prepare(container)?;
     let root = root::container::prepare(
         plan,
         container,
@@ -98,7 +102,9 @@ pub fn prepare<'a>(
             privileged,
             idmap: user::idmap_namespace_of,
             maps: (&container.uid_map, &container.gid_map),
+            users: joined.iter().find(|join| join.kind == NamespaceKind::User).map(|join| join.fd.as_fd()),
             cgroups: &view,
+            label: container.mount_label.as_deref(),
         },
     )?;
     let process = process::prepare(plan)?;
@@ -112,7 +118,6 @@ pub fn prepare<'a>(
     if lost != 0 {
         warnings.push(format!("capabilities {lost:#x} are left out: the runtime does not have them itself"));
     }
-    let joined = container.joined.iter().map(|join| open_join(join.kind, &join.path)).collect::<Result<Vec<_>>>()?;
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = container.new.iter().filter(|kind| !deferred.contains(kind));
     let (rows, columns) = container.console_size.unwrap_or((24, 80));
@@ -122,10 +127,14 @@ pub fn prepare<'a>(
         process,
         seccomp,
         capabilities,
-        label: label::prepare(container)?,
+        label,
         flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
         entered_flags: entered,
         new_namespaces: container.new.iter().filter(|kind| !deferred.contains(kind)).map(file_name).collect(),
+        own_affinity: match container.initial_cpu_affinity {
+            Some(_) if entered != 0 => nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok(),
+            _ => None,
+        },
         joined,
         hides_cgroup: view.own_namespace,
         loopback: container.new.contains(&NamespaceKind::Network) && plan.namespaces.network != Network::Host,

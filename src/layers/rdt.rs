@@ -1,0 +1,166 @@
+//! Shares of caches and memory bandwidth: the container's group in `resctrl`, `Documentation/filesystems/resctrl.rst`.
+//!
+//! Parent half only. Whatever directory is made for a container is noted in its state directory before it exists.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::error::{Error, Result, Step};
+use crate::plan::container::IntelRdt;
+
+/// `RDTGROUP_SUPER_MAGIC`.
+const MAGIC: i64 = 0x0765_5821;
+
+/// In a container's state directory: the groups that were made for it, one a line, the innermost first.
+const NOTES: &str = "resctrl";
+
+/// Puts the process into its groups, which are made and filled first. `id` is the container's, `notes` its state directory.
+pub fn enter(wanted: &IntelRdt, id: &str, pid: Pid, notes: &Path) -> Result<()> {
+    let root = find()?;
+    let group = match wanted.clos_id.as_deref() {
+        Some("/") => root,
+        name => root.join(name.unwrap_or(id)),
+    };
+    let existed = group.is_dir();
+    let has_lines = !wanted.schemas.is_empty() || !wanted.schemata.is_empty();
+    if !existed && wanted.clos_id.is_some() && !has_lines {
+        return Err(Error::new(Step::Rdt, shown(&group), "is not there, and nothing says what it should allow")
+            .hint("make it first, or give linux.intelRdt.schemata"));
+    }
+    let monitored = wanted.monitored.then(|| group.join("mon_groups").join(id));
+    let made = monitored.iter().chain((!existed).then_some(&group));
+    let text: String = made.map(|path| format!("{}\n", shown(path))).collect();
+    if !text.is_empty() {
+        fs::write(notes.join(NOTES), text).map_err(|error| failed(&notes.join(NOTES), &error))?;
+    }
+    let schemata = group.join("schemata");
+    if existed {
+        let current = fs::read_to_string(&schemata).map_err(|error| failed(&schemata, &error))?;
+        if let Some(line) = wanted.schemas.iter().find(|line| !agrees(&current, line)) {
+            let reason = format!("an existing group has other values than {line:?}");
+            return Err(Error::new(Step::Rdt, shown(&schemata), reason));
+        }
+    } else {
+        fs::create_dir(&group).map_err(|error| failed(&group, &error))?;
+        write_lines(&schemata, &wanted.schemas)?;
+    }
+    write_lines(&schemata, &wanted.schemata)?;
+    add(&group, pid)?;
+    if let Some(monitored) = monitored {
+        match fs::create_dir(&monitored) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(&monitored, &error)),
+            _ => {}
+        }
+        add(&monitored, pid)?;
+    }
+    Ok(())
+}
+
+/// Takes away what was made for a container, if anything was.
+pub fn remove(notes: &Path) -> Result<()> {
+    let Ok(text) = fs::read_to_string(notes.join(NOTES)) else { return Ok(()) };
+    for path in text.lines().map(Path::new) {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(path, &error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where it is mounted.
+fn find() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let place = mounts.lines().find_map(|line| {
+        let (mount, file_system) = line.split_once(" - ")?;
+        file_system.starts_with("resctrl ").then(|| mount.split(' ').nth(4))?
+    });
+    let missing = || {
+        Error::new(Step::Rdt, "linux.intelRdt", "no resctrl file system is mounted on this host").hint(
+            "leave linux.intelRdt out, or mount one where the CPU has it: mount -t resctrl resctrl /sys/fs/resctrl",
+        )
+    };
+    let place = PathBuf::from(place.ok_or_else(missing)?);
+    let kind = nix::sys::statfs::statfs(&place).map(|found| found.filesystem_type().0 as i64);
+    if kind == Ok(MAGIC) { Ok(place) } else { Err(missing()) }
+}
+
+fn write_lines(schemata: &Path, lines: &[String]) -> Result<()> {
+    for line in lines {
+        // One write a line: the kernel takes all of a write or nothing, and says in last_cmd_status why.
+        let written = fs::OpenOptions::new().write(true).open(schemata).and_then(|mut file| writeln!(file, "{line}"));
+        written.map_err(|error| failed(schemata, &error).hint("info/last_cmd_status of resctrl says why"))?;
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let current = fs::read_to_string(schemata).map_err(|error| failed(schemata, &error))?;
+    match lines.iter().find(|line| !agrees(&current, line)) {
+        None => Ok(()),
+        Some(line) => Err(Error::new(Step::Rdt, shown(schemata), format!("does not say {line:?} after it was written"))),
+    }
+}
+
+/// Whether a `schemata` file has what a line asks for: the domains that it names, with these values.
+fn agrees(current: &str, line: &str) -> bool {
+    let Some((resource, wanted)) = parts(line) else { return false };
+    let rows: Vec<_> = current.lines().filter_map(parts).filter(|(name, _)| *name == resource).collect();
+    wanted.iter().all(|pair| rows.iter().any(|(_, domains)| domains.contains(pair)))
+}
+
+/// The resource of a line, and its domains with their values, which are hexadecimal masks but for bandwidth.
+fn parts(line: &str) -> Option<(&str, Vec<(u64, u64)>)> {
+    let (resource, domains) = line.trim().split_once(':')?;
+    let radix = if resource.starts_with("MB") || resource.starts_with("SMBA") { 10 } else { 16 };
+    let pair = |domain: &str| {
+        let (id, value) = domain.split_once('=')?;
+        Some((id.trim().parse().ok()?, u64::from_str_radix(value.trim().trim_start_matches("0x"), radix).ok()?))
+    };
+    Some((resource.trim(), domains.split(';').map(pair).collect::<Option<_>>()?))
+}
+
+fn add(group: &Path, pid: Pid) -> Result<()> {
+    let tasks = group.join("tasks");
+    fs::write(&tasks, pid.to_string()).map_err(|error| failed(&tasks, &error))
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::errno(Step::Rdt, shown(path), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_existing_group_agrees_with_what_it_says_already() {
+        let current = "    MB:0=100;1= 70\n    L3:0=ff;1=0f\n";
+        for line in ["L3:0=ff", "L3:1=f", "L3:0=0xff;1=f", "MB:1=70", "MB:0=100;1=70"] {
+            assert!(agrees(current, line), "{line}");
+        }
+        for line in ["L3:0=f", "L3:2=ff", "L2:0=ff", "MB:0=70", "L3", "L3:0=x", "MB:0=ff"] {
+            assert!(!agrees(current, line), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_removed_that_was_not_noted() {
+        let directory = std::env::temp_dir().join(format!("stockade-rdt-{}", std::process::id()));
+        fs::create_dir_all(directory.join("made")).unwrap();
+        remove(&directory).unwrap();
+        assert!(directory.join("made").is_dir());
+        fs::write(directory.join(NOTES), format!("{}\n", directory.join("made").display())).unwrap();
+        remove(&directory).unwrap();
+        assert!(!directory.join("made").exists());
+        remove(&directory).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,149 @@
+//! What the kernel says of the mounts that were made: read back, and held against what they had to be like.
+//!
+//! That a call succeeded is not that its effect lasts: hooks run in between, and others may be sharing the mounts.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+
+use crate::error::Step;
+use crate::layers::{Applied, During};
+use crate::sys::mount::{self, NODEV, NOEXEC, NOSUID, RDONLY};
+
+/// Indexes of [`Step::Verify`] from here on are those of mounts, in the order of the plan.
+pub const FIRST_INDEX: usize = 16;
+
+/// What a mount has to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Its number.
+    pub id: u64,
+    /// Attributes that it has to have, `MOUNT_ATTR_*`.
+    pub set: u64,
+    /// Whether mount events may leave it.
+    pub shared: bool,
+    /// Whether all that is mounted below has to have them too.
+    pub below: bool,
+    /// Which it is.
+    pub index: usize,
+}
+
+/// A line of `proc_pid_mountinfo(5)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mount {
+    parent: u64,
+    attributes: u64,
+    shared: bool,
+}
+
+/// Fails unless every mount of these is there, and as it has to be. Read by way of this procfs, which is our own, or one
+/// that nobody else can reach.
+pub fn verify(proc: Option<BorrowedFd<'_>>, expected: &[Expected]) -> Applied {
+    let private = match proc {
+        Some(_) => None,
+        None => Some(mount::private_proc().or_else(|_| super::host_proc()).during(Step::Verify, FIRST_INDEX - 1)?),
+    };
+    let proc = proc.or(private.as_ref().map(AsFd::as_fd)).ok_or(Errno::ENOENT).during(Step::Verify, FIRST_INDEX - 1)?;
+    let mounts = parse(&read(proc).during(Step::Verify, FIRST_INDEX - 1)?);
+    match expected.iter().find(|expected| !is_met(expected, &mounts)) {
+        None => Ok(()),
+        Some(failed) => Err(Errno::EPERM).during(Step::Verify, FIRST_INDEX + failed.index),
+    }
+}
+
+fn read(proc: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    // Whatever was mounted over it is not what we mean.
+    let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_XDEV | libc::RESOLVE_NO_MAGICLINKS;
+    let file = mount::open_beneath(proc, c"self/mountinfo", libc::O_RDONLY, resolve)?;
+    let (mut text, mut filled) = (vec![0; 16 << 10], 0);
+    loop {
+        match nix::unistd::read(&file, &mut text[filled..])? {
+            0 => break,
+            length => filled += length,
+        }
+        if filled == text.len() {
+            text.resize(text.len() * 2, 0);
+        }
+    }
+    text.truncate(filled);
+    Ok(text)
+}
+
+fn parse(text: &[u8]) -> HashMap<u64, Mount> {
+    text.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?)).collect()
+}
+
+/// `ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG…] - TYPE SOURCE OPTIONS`; spaces within a field are escaped.
+fn parse_line(line: &str) -> Option<(u64, Mount)> {
+    let mut fields = line.split(' ');
+    let (id, parent) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let options = fields.nth(3)?;
+    let tags = fields.by_ref().take_while(|field| *field != "-");
+    let shared = tags.filter(|tag| tag.starts_with("shared:")).count() > 0; // all of them, to get to what follows
+    // Read-only is also what is on a read-only file system.
+    let whole = if fields.nth(2)?.split(',').any(|option| option == "ro") { RDONLY } else { 0 };
+    let attributes = options.split(',').fold(whole, |attributes, option| attributes | attribute(option));
+    Some((id, Mount { parent, attributes, shared }))
+}
+
+fn attribute(option: &str) -> u64 {
+    match option {
+        "ro" => RDONLY,
+        "nosuid" => NOSUID,
+        "nodev" => NODEV,
+        "noexec" => NOEXEC,
+        "noatime" => libc::MOUNT_ATTR_NOATIME,
+        "nodiratime" => libc::MOUNT_ATTR_NODIRATIME,
+        "nosymfollow" => libc::MOUNT_ATTR_NOSYMFOLLOW,
+        _ => 0,
+    }
+}
+
+fn is_met(expected: &Expected, mounts: &HashMap<u64, Mount>) -> bool {
+    // Strict access times are the absence of an option.
+    let set = expected.set & !libc::MOUNT_ATTR_STRICTATIME;
+    let as_set = |mount: &Mount| mount.attributes & set == set && (expected.shared || !mount.shared);
+    let is_below = |mut id: u64| {
+        // A path up to the root is no longer than there are mounts.
+        (0..=mounts.len()).any(|_| {
+            let parent = mounts.get(&id).map_or(id, |mount| mount.parent);
+            let found = parent == expected.id;
+            id = parent;
+            found
+        })
+    };
+    let itself = mounts.get(&expected.id).is_some_and(as_set);
+    itself && (!expected.below || mounts.iter().filter(|(id, _)| is_below(**id)).all(|(_, mount)| as_set(mount)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "20 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n\
+        21 20 0:5 / /a\\040b ro,nosuid,nodev,noexec,noatime shared:7 master:1 - tmpfs tmpfs rw,size=64k\n\
+        22 21 0:6 / /a\\040b/c rw,nosuid,nosymfollow - tmpfs - rw\n\
+        23 22 0:7 / /a\\040b/c/d rw - ext4 /dev/vdb ro\njunk\n24 x y\n";
+
+    fn met(id: u64, set: u64, shared: bool, below: bool) -> bool {
+        is_met(&Expected { id, set, shared, below, index: 0 }, &parse(TABLE.as_bytes()))
+    }
+
+    #[test]
+    fn a_mount_is_as_it_has_to_be_or_not() {
+        assert_eq!(parse(TABLE.as_bytes()).len(), 4);
+        assert!(met(21, RDONLY | NOSUID | NODEV | NOEXEC | libc::MOUNT_ATTR_NOATIME, true, false));
+        assert!(!met(21, RDONLY, false, false), "shared");
+        assert!(!met(22, NOSUID | NODEV, true, false), "an attribute is missing");
+        assert!(!met(99, 0, true, false), "it is not there");
+        assert!(met(23, RDONLY, false, false), "its file system is read-only");
+    }
+
+    #[test]
+    fn so_is_what_lies_below() {
+        assert!(met(22, 0, true, true) && met(21, 0, true, true));
+        assert!(!met(21, NOSUID, true, true), "two below it, one has not");
+        assert!(!met(20, RDONLY, true, true));
+    }
+}

@@ -1,0 +1,211 @@
+//! What really confines a container's process before it executes its program, read from outside by the runtime's own handle
+//! of its `/proc` directory. That the child set and checked it is its word; this is the kernel's.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::prepare::Prepared;
+use crate::error::{Error, Result, Step};
+use crate::layers::caps::Sets;
+use crate::plan::container::Container;
+
+/// `Seccomp:` of a process with a filter.
+const SECCOMP_MODE_FILTER: u64 = 2;
+
+/// Most that is read of a file; a process may have 65536 groups.
+const LONGEST: usize = 1 << 20;
+
+/// What the process has to be.
+#[derive(Clone, Debug)]
+struct Expected {
+    /// User and group, as the reader sees them; `None` for one that the reader's maps do not have.
+    ids: (Option<u32>, Option<u32>),
+    /// Supplementary groups, if they were set.
+    groups: Option<Vec<Option<u32>>>,
+    capabilities: Sets,
+    no_new_privs: bool,
+    /// How many filters it has at least, if it has one by now.
+    filters: Option<u64>,
+}
+
+/// Fails unless the process has exactly the ids, groups and capabilities that it should, and is as restricted.
+pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>) -> Result<()> {
+    let text = |name: &str| read(proc_pid, name);
+    let maps = match prepared.in_user_namespace {
+        true => (parse_map(&text("uid_map")?), parse_map(&text("gid_map")?)),
+        false => (Vec::new(), Vec::new()),
+    };
+    let outside = |map: &[[u32; 3]], id: u32| match prepared.in_user_namespace {
+        true => map
+            .iter()
+            .find(|[inside, _, count]| id.wrapping_sub(*inside) < *count)
+            .map(|[inside, outside, _]| id - inside + outside),
+        false => Some(id),
+    };
+    let (uid, gid) = prepared.users.inside();
+    let forbidden = prepared.in_user_namespace && text("setgroups").is_ok_and(|text| text.trim() == "deny");
+    let set_groups = prepared.users.can_clear_groups() && !(forbidden && container.groups.is_empty());
+    let own_filters = || {
+        let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Status::parse(&own).number("Seccomp_filters").unwrap_or(0)
+    };
+    let expected = Expected {
+        ids: (outside(&maps.0, uid), outside(&maps.1, gid)),
+        groups: set_groups.then(|| container.groups.iter().map(|group| outside(&maps.1, *group)).collect()),
+        capabilities: prepared.capabilities,
+        no_new_privs: container.no_new_privs,
+        filters: (prepared.seccomp.is_some() && prepared.filters_early(container)).then(|| own_filters() + 1),
+    };
+    let status = text("status")?;
+    match Status::parse(&status).differs(&expected) {
+        None => Ok(()),
+        Some((what, is)) => Err(Error::new(Step::Verify, what, format!("the container's process has {is}"))),
+    }
+}
+
+fn read(proc_pid: &OwnedFd, name: &str) -> Result<String> {
+    let failed = |errno| Error::errno(Step::Verify, format!("/proc/PID/{name}"), errno);
+    let file = openat(proc_pid, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut std::io::Read::take(std::fs::File::from(file), LONGEST as u64), &mut text)
+        .map_err(|error| failed(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
+    Ok(text)
+}
+
+/// First id inside, first outside, and how many, a line.
+fn parse_map(text: &str) -> Vec<[u32; 3]> {
+    let line = |line: &str| {
+        let numbers: Option<Vec<u32>> = line.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+        numbers?.try_into().ok()
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// The fields of `proc_pid_status(5)`.
+struct Status<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Status<'a> {
+    fn parse(text: &'a str) -> Self {
+        Self(text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key, value.trim())).collect())
+    }
+
+    fn text(&self, key: &str) -> &'a str {
+        self.0.get(key).copied().unwrap_or("nothing that can be read")
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        self.0.get(key)?.parse().ok()
+    }
+
+    fn numbers(&self, key: &str) -> Option<Vec<u32>> {
+        self.0.get(key)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
+    }
+
+    fn mask(&self, key: &str) -> Option<u64> {
+        u64::from_str_radix(self.0.get(key)?, 16).ok()
+    }
+
+    /// What is not as expected, and how it is.
+    fn differs(&self, expected: &Expected) -> Option<(&'static str, String)> {
+        let shown = |what, key: &str| Some((what, format!("{key} {}", self.text(key))));
+        for (what, key, id) in [("user", "Uid", expected.ids.0), ("group", "Gid", expected.ids.1)] {
+            if id.is_some_and(|id| self.numbers(key) != Some(vec![id; 4])) {
+                return shown(what, key);
+            }
+        }
+        if let Some(groups) = &expected.groups {
+            let mut wanted: Vec<u32> = groups.iter().flatten().copied().collect();
+            let mut found = self.numbers("Groups").unwrap_or_else(|| vec![u32::MAX]);
+            for list in [&mut wanted, &mut found] {
+                list.sort_unstable();
+                list.dedup();
+            }
+            if groups.iter().all(Option::is_some) && wanted != found {
+                return shown("supplementary groups", "Groups");
+            }
+        }
+        let Sets { bounding, effective, inheritable, permitted, ambient } = expected.capabilities;
+        for (key, set) in [("CapInh", inheritable), ("CapPrm", permitted), ("CapEff", effective), ("CapAmb", ambient)] {
+            if self.mask(key) != Some(set) {
+                return shown("capabilities", key);
+            }
+        }
+        // The runtime may have lacked some of these itself.
+        if self.mask("CapBnd").is_none_or(|found| found & !bounding != 0) {
+            return shown("capabilities", "CapBnd");
+        }
+        if expected.no_new_privs && self.number("NoNewPrivs") != Some(1) {
+            return shown("no_new_privs", "NoNewPrivs");
+        }
+        if let Some(filters) = expected.filters {
+            // Before Linux 5.9 their number is not to be had.
+            let number = self.number("Seccomp_filters").unwrap_or(filters);
+            if self.number("Seccomp") != Some(SECCOMP_MODE_FILTER) || number < filters {
+                return shown("seccomp filters", "Seccomp");
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Name:\tsh\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t9 4 \nCapInh:\t0000000000000001\n\
+        CapPrm:\t0000000000000003\nCapEff:\t0000000000000002\nCapBnd:\t0000000000000007\nCapAmb:\t0000000000000001\n\
+        NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t2\n";
+
+    fn expected() -> Expected {
+        Expected {
+            ids: (Some(7), Some(8)),
+            groups: Some(vec![Some(4), Some(9), Some(4)]),
+            capabilities: Sets { bounding: 0xf, effective: 2, inheritable: 1, permitted: 3, ambient: 1 },
+            no_new_privs: true,
+            filters: Some(2),
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_as_it_should_be_passes() {
+        assert_eq!(Status::parse(TEXT).differs(&expected()), None);
+        let without = TEXT.replace("Seccomp_filters:\t2\n", "");
+        assert_eq!(Status::parse(&without).differs(&expected()), None);
+        let filterless = TEXT.replace("Seccomp:\t2", "Seccomp:\t0");
+        assert_eq!(Status::parse(&filterless).differs(&Expected { filters: None, ..expected() }), None);
+    }
+
+    #[test]
+    fn anything_else_does_not() {
+        for (from, to) in [
+            ("Uid:\t7\t7\t7\t7", "Uid:\t7\t7\t0\t7"),
+            ("Uid:\t7\t7\t7\t7\n", ""),
+            ("Gid:\t8\t8\t8\t8", "Gid:\t8\t8\t8\t0"),
+            ("Groups:\t9 4 ", "Groups:\t9 4 0"),
+            ("Groups:\t9 4 ", "Groups:\t9"),
+            ("Groups:\t9 4 ", "Groups:\tjunk"),
+            ("CapInh:\t0000000000000001", "CapInh:\t0000000000000000"),
+            ("CapPrm:\t0000000000000003", "CapPrm:\t0000000000000007"),
+            ("CapEff:\t0000000000000002", "CapEff:\t0000000000000003"),
+            ("CapAmb:\t0000000000000001", "CapAmb:\t0000000000000003"),
+            ("CapBnd:\t0000000000000007", "CapBnd:\t0000000000000017"),
+            ("CapBnd:\t0000000000000007", "CapBnd:\tjunk"),
+            ("NoNewPrivs:\t1", "NoNewPrivs:\t0"),
+            ("Seccomp:\t2", "Seccomp:\t0"),
+            ("Seccomp_filters:\t2", "Seccomp_filters:\t1"),
+        ] {
+            let text = TEXT.replace(from, to);
+            assert_ne!(text, TEXT);
+            assert!(Status::parse(&text).differs(&expected()).is_some(), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_map_is_read_line_by_line() {
+        assert_eq!(parse_map("         0     200000       1000\n 1000 300000 5\njunk\n1 2\n").len(), 2);
+    }
+}
