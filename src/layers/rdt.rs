@@ -101,7 +101,9 @@ fn write_lines(schemata: &Path, lines: &[String]) -> Result<()> {
     let current = fs::read_to_string(schemata).map_err(|error| failed(schemata, &error))?;
     match lines.iter().find(|line| !agrees(&current, line)) {
         None => Ok(()),
-        Some(line) => Err(Error::new(Step::Rdt, shown(schemata), format!("does not say {line:?} after it was written"))),
+        Some(line) => {
+            Err(Error::new(Step::Rdt, shown(schemata), format!("does not say {line:?} after it was written")))
+        }
     }
 }
 

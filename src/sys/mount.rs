@@ -165,8 +165,7 @@ pub fn id_of(mount: impl AsFd) -> Result<u64> {
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     let fd = mount.as_fd().as_raw_fd();
     // SAFETY: the path is empty, and the result is written to a live local.
-    let result =
-        unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut found) };
+    let result = unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut found) };
     check(result.into())?;
     if found.stx_mask & libc::STATX_MNT_ID != 0 { Ok(found.stx_mnt_id) } else { Err(nix::errno::Errno::ENOSYS) }
 }

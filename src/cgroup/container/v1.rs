@@ -57,6 +57,11 @@ pub fn limit(groups: &Groups, resources: &Resources) -> Result<()> {
             resources.block_weight.filter(|weight| *weight != 0).map(|weight| weight.to_string()),
         ),
         (
+            "blkio",
+            "blkio.leaf_weight",
+            resources.block_leaf_weight.filter(|weight| *weight != 0).map(|weight| weight.to_string()),
+        ),
+        (
             "net_cls",
             "net_cls.classid",
             resources.network_class.filter(|class| *class != 0).map(|class| class.to_string()),
@@ -71,9 +76,11 @@ pub fn limit(groups: &Groups, resources: &Resources) -> Result<()> {
 }
 
 fn several(groups: &Groups, resources: &Resources) -> Result<()> {
-    for (device, weight, _) in &resources.block_weights {
-        if let Some(weight) = weight {
-            set_line(groups, "blkio", "blkio.weight_device", &format!("{device} {weight}"))?;
+    for (device, weight, leaf_weight) in &resources.block_weights {
+        for (file, weight) in [("blkio.weight_device", weight), ("blkio.leaf_weight_device", leaf_weight)] {
+            if let Some(weight) = weight {
+                set_line(groups, "blkio", file, &format!("{device} {weight}"))?;
+            }
         }
     }
     for (key, device, rate) in &resources.block_throttles {

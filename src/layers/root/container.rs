@@ -10,9 +10,9 @@ use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mkn
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
 use super::given::{self, Given, Surroundings};
+use super::mountinfo::{self, Expected, FIRST_INDEX};
 use super::place::{Shape, relative};
 use super::source::Source;
-use super::mountinfo::{self, Expected, FIRST_INDEX};
 use super::{BuiltRoot, proc, within};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
@@ -203,9 +203,15 @@ impl PreparedContainerRoot {
         }
     }
 
+    /// The root is mounted where its directory is on the host, so that hooks find it there; or on top of the old root, if
+    /// the mount namespace is one in which that directory is not to be found.
     fn mount_base(&self) -> std::result::Result<OwnedFd, Errno> {
+        let place = self.source.find();
         self.source.changed(&[SLAVE], |tree| {
-            mount::attach_over_root(tree)?;
+            match &place {
+                Ok(place) => mount::attach(tree, place)?,
+                Err(_) => mount::attach_over_root(tree)?,
+            }
             tree.try_clone().map_err(|_| Errno::EMFILE)
         })
     }

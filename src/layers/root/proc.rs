@@ -43,11 +43,7 @@ fn make_covers(scratch: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
     make_directory(scratch, EMPTY_DIRECTORY, Mode::empty())
 }
 
-fn cover(
-    root: BorrowedFd<'_>,
-    scratch: BorrowedFd<'_>,
-    path: &CStr,
-) -> std::result::Result<Option<OwnedFd>, Errno> {
+fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {
     let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
         target => target?,

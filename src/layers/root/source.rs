@@ -67,6 +67,15 @@ impl Source {
         self.tree.as_ref().map_or(Ok(()), |tree| mount::set_attributes(tree, change))
     }
 
+    /// Child half: opens it again by its path, if that still leads to the very same file.
+    pub fn find(&self) -> Result<OwnedFd, Errno> {
+        let opened = openat(AT_FDCWD, self.path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let now = fstat(&opened)?;
+        let same = (now.st_dev, now.st_ino, now.st_mode, now.st_rdev)
+            == (self.stat.st_dev, self.stat.st_ino, self.stat.st_mode, self.stat.st_rdev);
+        if same { Ok(opened) } else { Err(Errno::ESTALE) }
+    }
+
     /// Child half: attaches it at `target` with these attributes.
     pub fn attach(&self, attributes: u64, target: impl AsFd) -> Result<(), Errno> {
         self.detached(attributes, |tree| mount::attach(tree, target))
@@ -86,13 +95,7 @@ impl Source {
         if let Some(tree) = &self.tree {
             return then(tree); // its attributes were set by the parent
         }
-        let opened = openat(AT_FDCWD, self.path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        let now = fstat(&opened)?;
-        if (now.st_dev, now.st_ino, now.st_mode, now.st_rdev)
-            != (self.stat.st_dev, self.stat.st_ino, self.stat.st_mode, self.stat.st_rdev)
-        {
-            return Err(Errno::ESTALE);
-        }
+        let opened = self.find()?;
         let tree = mount::clone_tree(opened.as_fd(), c"", self.recursive)?;
         for change in changes {
             mount::set_attributes(&tree, *change)?;

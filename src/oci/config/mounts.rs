@@ -59,7 +59,7 @@ pub fn propagation(name: &str) -> Option<u64> {
 
 /// Every option that is understood here, for `features`.
 pub fn options() -> Vec<String> {
-    let recursive = ATTRIBUTES.iter().map(|(name, ..)| format!("r{name}"));
+    let recursive = ATTRIBUTES.iter().chain(&OTHER_NAMES).map(|(name, ..)| format!("r{name}"));
     let mut all: Vec<String> = ATTRIBUTES.iter().chain(&OTHER_NAMES).map(|(name, ..)| (*name).to_owned()).collect();
     all.extend(recursive);
     all.extend(PROPAGATION.iter().map(|(name, _)| (*name).to_owned()));
@@ -83,7 +83,9 @@ pub fn read(root: &At, bundle: &Path) -> Read<Vec<Mount>> {
             && !is_new_at(&mounts, &mount.destination)
         {
             // It would change the file system for the host too.
-            return Err(item.lacks("remount has options of the file system, which none of the mounts before made there"));
+            return Err(
+                item.lacks("remount has options of the file system, which none of the mounts before made there")
+            );
         }
         mounts.push(mount);
     }
@@ -93,7 +95,9 @@ pub fn read(root: &At, bundle: &Path) -> Read<Vec<Mount>> {
 /// Whether what is mounted there is a file system of the container's own.
 fn is_new_at(mounts: &[Mount], destination: &Bytes) -> bool {
     let there = |mount: &&Mount| match &mount.kind {
-        MountKind::Given(given) => mount.destination == *destination && !matches!(given.what, GivenSource::Remount { .. }),
+        MountKind::Given(given) => {
+            mount.destination == *destination && !matches!(given.what, GivenSource::Remount { .. })
+        }
         _ => false,
     };
     mounts.iter().rev().find(there).is_some_and(|mount| match &mount.kind {

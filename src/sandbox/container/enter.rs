@@ -109,12 +109,11 @@ fn go(
     theirs: &OwnedFd,
 ) -> Applied<Cloned> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
-    if entered.is_some() {
-        schedule::bind_initially(container)?;
-    }
+    let bound = if entered.is_some() { schedule::bind_initially(container) } else { Ok(()) };
     if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
         process::exit(125);
     }
+    bound?; // now that the runtime listens
     if entered.is_some() {
         schedule::bind_finally(container, prepared.own_affinity.as_ref())?;
     }
