@@ -6,6 +6,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs, statfs};
 use nix::unistd::symlinkat;
 
 use super::copy_up;
@@ -96,7 +97,22 @@ pub fn prepare(index: usize, planned: &Mount, given: &GivenMount, around: &mut S
     };
     // What is said of all mounts below is said of this one too, and last.
     let set = given.set & !given.clear_below & !(atime(given.set_below)) | given.set_below;
+    if destination.as_bytes() == b"proc" && !is_proc(&what) {
+        return Err(Error::new(Step::Mount, about(), "only a procfs can be mounted there"));
+    }
     Ok(Given { index, destination, what, set, set_below: given.set_below, propagation: given.propagation.clone() })
+}
+
+/// Whether it is a procfs, new or bound: everything that is written and read there later relies on that.
+fn is_proc(what: &What) -> bool {
+    match what {
+        What::FileSystem { kind, .. } => kind.as_c_str() == c"proc",
+        What::Tree { source, .. } => {
+            statfs(source.path()).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
+        }
+        What::Existing { .. } => true,
+        What::CgroupV1 { .. } => false,
+    }
 }
 
 /// All bits that say which access times are kept, if one of them is set: they are one number.
@@ -200,6 +216,16 @@ impl Given {
     }
 
     fn target(&self, root: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
+        let target = self.find_target(root)?;
+        // By whatever links it was reached: most of what procfs says is for the kernel to say alone.
+        let covers = !matches!(self.what, What::Existing { .. }) && !may_be_covered(self.destination.to_bytes());
+        if covers && fstatfs(&target)?.filesystem_type() == PROC_SUPER_MAGIC {
+            return Err(Errno::EPERM);
+        }
+        Ok(target)
+    }
+
+    fn find_target(&self, root: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
         match &self.what {
             What::FileSystem { strict: true, .. } => within::create_directory(root, &self.destination),
             What::Existing { .. } => {
@@ -301,6 +327,26 @@ fn set_options(context: &FsContext, options: &[(CString, Option<CString>)]) -> s
         Some(value) => context.set(name, value),
         None => context.set_flag(name),
     })
+}
+
+/// Whether a place may be covered even in procfs: the whole of it by another, and what tools for showing a container its
+/// own size cover.
+fn may_be_covered(path: &[u8]) -> bool {
+    const SIZES: [&[u8]; 12] = [
+        b"cpuinfo",
+        b"diskstats",
+        b"loadavg",
+        b"meminfo",
+        b"net/dev",
+        b"pressure",
+        b"slabinfo",
+        b"stat",
+        b"swaps",
+        b"uptime",
+        b"sys/crypto/fips_enabled",
+        b"sys/kernel/ns_last_pid",
+    ];
+    path == b"proc" || path.strip_prefix(b"proc/").is_some_and(|path| SIZES.contains(&path))
 }
 
 /// Whether something is still put into a file system of this type after it is mounted.

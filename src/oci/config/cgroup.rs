@@ -38,7 +38,9 @@ pub fn resources(at: &At) -> Read<Resources> {
         all.memory_reservation = limit("reservation")?;
         all.memory_swap = limit("swap")?;
         all.memory_kernel_tcp = limit("kernelTCP")?;
-        all.memory_swappiness = unsigned(&memory, "swappiness", u64::MAX)?.filter(|value| *value <= 200);
+        // The largest number is how some engines say that they do not care.
+        let unset = memory.get("swappiness")?.is_some_and(|at| matches!(at.number(u64::MAX), Ok(u64::MAX)));
+        all.memory_swappiness = if unset { None } else { unsigned(&memory, "swappiness", 200)? };
         all.disable_oom_killer = flag(&memory, "disableOOMKiller")?;
         all.check_before_update = flag(&memory, "checkBeforeUpdate")?;
     }
