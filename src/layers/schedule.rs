@@ -1,5 +1,5 @@
 //! How the workload is scheduled: `sched_setattr(2)`, `ioprio_set(2)`, `sched_setaffinity(2)`, `set_mempolicy(2)`, and its
-//! `personality(2)`. Child halves only: the plan's numbers are the kernel's.
+//! `personality(2)`. The plan's numbers are the kernel's.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -28,21 +28,24 @@ pub fn bind_finally(container: &Container, own: Option<&CpuSet>) -> Applied {
     }
 }
 
-/// Sets all that the plan names.
+/// Sets the policy of a process; 0 is this one. Some cannot be handed on to a child.
+pub fn set_policy(container: &Container, pid: i32) -> Applied {
+    let Some(planned) = container.scheduler else { return Ok(()) };
+    let attributes = schedule::Attributes {
+        policy: planned.policy,
+        flags: planned.flags,
+        nice: planned.nice,
+        priority: planned.priority,
+        runtime: planned.runtime,
+        deadline: planned.deadline,
+        period: planned.period,
+        ..Default::default()
+    };
+    schedule::set(pid, attributes).during(Step::Scheduling, 0)
+}
+
+/// Sets all else that the plan names, which a child inherits.
 pub fn apply(container: &Container) -> Applied {
-    if let Some(planned) = container.scheduler {
-        let attributes = schedule::Attributes {
-            policy: planned.policy,
-            flags: planned.flags,
-            nice: planned.nice,
-            priority: planned.priority,
-            runtime: planned.runtime,
-            deadline: planned.deadline,
-            period: planned.period,
-            ..Default::default()
-        };
-        schedule::set(attributes).during(Step::Scheduling, 0)?;
-    }
     if let Some((class, level)) = container.io_priority {
         schedule::set_io_priority(class, level).during(Step::Scheduling, 1)?;
     }

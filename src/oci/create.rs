@@ -17,7 +17,7 @@ use crate::sys::process::{self, borrow_standard};
 /// Makes a container, up to its program.
 pub fn create(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect()?;
+    image::protect(preserved)?;
     let made = make(runtime, preserved, false)?;
     drop(made);
     Ok(0)
@@ -26,7 +26,7 @@ pub fn create(runtime: &Runtime) -> Result<u8> {
 /// Makes a container and starts it; without `--detach` waits for its end and takes it away again.
 pub fn run(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect()?;
+    image::protect(preserved)?;
     let detach = runtime.args.is_on("detach");
     let foreground = if detach {
         None

@@ -16,7 +16,7 @@ use crate::sys::process::{self, borrow_standard};
 /// Runs another program in a container.
 pub fn exec(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect()?;
+    image::protect(preserved)?;
     let id = runtime.args.id()?;
     let held = runtime.store.hold(id)?;
     match held.status() {
@@ -138,7 +138,8 @@ fn from_flags(runtime: &Runtime, plan: &Plan) -> Result<Process> {
         process.env.push(variable);
     }
     let id = |text: &str| {
-        let number = text.parse::<u32>().ok().filter(|id| *id != u32::MAX);
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse::<u32>().ok().filter(|id| digits && *id != u32::MAX);
         number.ok_or_else(|| Error::new(Step::Usage, text.to_owned(), "is no user or group id"))
     };
     if let Some(user) = args.text("user")? {

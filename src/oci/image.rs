@@ -15,23 +15,28 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::image;
+use crate::sys::process;
 use crate::sys::mount::{self, Attributes, RDONLY};
 
 /// Says that we have done it: if the program can be written to all the same, it never will be otherwise.
 const MARK: &str = "_STOCKADE_OCI_PROTECTED";
 
-/// Makes sure that this process runs from a program that nobody can change: executes it once more if it does not.
-pub fn protect() -> Result<()> {
+/// Makes sure that this process runs from a program that nobody can change, and has nothing open but the standard streams and
+/// so many descriptors more: executes it once more if that is not known.
+pub fn protect(preserved: u32) -> Result<()> {
     let failed = |errno| Error::errno(Step::Host, "/proc/self/exe", errno);
     let own = File::open("/proc/self/exe").map_err(|error| failed(errno_of(&error)))?;
-    if is_protected(&own) {
+    let (protected, marked) = (is_protected(&own), std::env::var_os(MARK).is_some());
+    if protected && marked {
         // Whoever had it in mind to lie to us gains nothing: this was looked at, not believed.
         return Ok(());
     }
-    if std::env::var_os(MARK).is_some() {
+    if marked {
         return Err(Error::new(Step::Host, "/proc/self/exe", "could be changed from inside a container"));
     }
-    let safe = detached(&own).or_else(|_| sealed(&own)).map_err(failed)?;
+    let safe = if protected { own.into() } else { detached(&own).or_else(|_| sealed(&own)).map_err(failed)? };
+    // What our caller left open by mistake, a container that may trace us could take from us.
+    process::cloexec_from(3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3)).map_err(failed)?;
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| failed(Errno::EINVAL));
     let argv = std::env::args_os().map(|word| c_string(word.into_vec())).collect::<Result<Vec<_>>>()?;
     let mut env = std::env::vars_os()

@@ -24,11 +24,11 @@ pub struct Attributes {
     pub period: u64,
 }
 
-/// Sets this process's scheduling policy.
-pub fn set(attributes: Attributes) -> Result<()> {
+/// Sets the scheduling policy of a process; 0 is this one.
+pub fn set(pid: libc::pid_t, attributes: Attributes) -> Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
     // SAFETY: the structure has the size it says, and the kernel only reads it.
-    check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, pid, &raw const attributes, 0) }).map(drop)
 }
 
 /// Sets this process's I/O class and level.

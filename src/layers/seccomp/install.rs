@@ -11,13 +11,14 @@ use crate::report;
 use crate::sys;
 
 use super::builtin::{self, Builtin, Group, Guard};
+use super::compiler::action::Action;
 use super::compiler::bpf::Instruction;
-use super::compiler::model::Listener;
+use super::compiler::model::{Call, Listener};
 use super::compiler::names::Arch;
 use super::compiler::oci::Context;
 use super::listen::Judge;
 use super::program::Program;
-use super::{Request, Source};
+use super::{Request, Source, interpret};
 
 /// A filter in the kernel's own types, ready to be installed.
 #[derive(Debug)]
@@ -138,6 +139,16 @@ impl PreparedSeccomp {
             result => result,
         };
         listener.during(Step::Seccomp, 0).map(Some)
+    }
+
+    /// Whether it lets a call through without asking anybody.
+    pub fn lets_through(&self, number: libc::c_long, first: u64) -> bool {
+        let call = Call { arch: Arch::NATIVE.audit(), number: number as u32, args: [first, 0, 0, 0, 0, 0] };
+        [&self.guard, &self.filter].into_iter().flatten().all(|filter| {
+            let program: Vec<_> =
+                filter.iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect();
+            matches!(interpret::run(&program, &call).0, Action::Allow | Action::Log)
+        })
     }
 
     /// Where what listens to calls is to be sent: a socket's path, and data for whoever is there.

@@ -15,8 +15,14 @@ pub fn read(linux: &At, annotations: &BTreeMap<String, String>, flags: Flags) ->
     let properties = annotations
         .iter()
         .filter_map(|(name, value)| Some((name.strip_prefix(SYSTEMD_PROPERTY)?.to_owned(), value.clone())));
+    let path = text(linux, "cgroupsPath")?.unwrap_or_default();
+    if let Some(at) = linux.get("cgroupsPath")?
+        && (path.len() > 4095 || path.split('/').any(|part| part.len() > 255))
+    {
+        return Err(at.wrong("is longer than a path can be"));
+    }
     Ok(ContainerCgroup {
-        path: text(linux, "cgroupsPath")?.unwrap_or_default(),
+        path,
         systemd: flags.systemd_cgroup,
         systemd_properties: properties.collect(),
         disabled: flags.no_cgroup,

@@ -5,8 +5,9 @@ use crate::layers::seccomp::compiler::json::At;
 use crate::plan::container::{ClockOffset, Container, IdRange, Joined, NamespaceKind};
 use crate::plan::{Namespaces, Network};
 
-/// Most lines that the kernel takes for a map.
+/// Most lines that the kernel takes for a map, and their length as text: less than a page.
 const MOST_RANGES: usize = 340;
+const LONGEST_MAP: usize = 4095;
 
 /// The namespaces that are new or entered.
 pub fn read(linux: &At, container: &mut Container) -> Read<Namespaces> {
@@ -83,6 +84,11 @@ pub fn ranges(at: &At, key: &str) -> Read<Vec<IdRange>> {
     }
     if ranges.len() > MOST_RANGES {
         return Err(list.lacks(format!("has {} ranges; the kernel takes {MOST_RANGES}", ranges.len())));
+    }
+    let line = |range: &IdRange| format!("{} {} {}\n", range.inside, range.outside, range.count).len();
+    let length: usize = ranges.iter().map(line).sum();
+    if length > LONGEST_MAP {
+        return Err(list.lacks(format!("is a map of {length} bytes; the kernel takes {LONGEST_MAP}")));
     }
     Ok(ranges)
 }

@@ -21,17 +21,27 @@ use crate::plan::container::{Container, Hook};
 use crate::sandbox::sync::{ChildEnds, ParentEnds, failure_record};
 use crate::sys::{mount, namespace, process, terminal};
 
+/// What the go-between of a process that is confined before it joins hands on.
+#[derive(Debug)]
+pub struct Confined {
+    terminal: Option<OwnedFd>,
+}
+
 /// Becomes the container. Never returns to the code that cloned it.
 pub fn run(
     prepared: &Prepared<'_>,
     container: &Container,
+    confined: Option<Confined>,
     parent: ParentEnds,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
 ) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
     if ends.wait() {
-        let Err(failure) = start(prepared, container, ends, state);
+        let Err(failure) = match confined {
+            Some(confined) => join(prepared, confined, ends),
+            None => start(prepared, container, ends, state),
+        };
         // Once it waited for its start, nobody but whoever started it listens.
         if let Some(gate) = &prepared.gate {
             let _ = nix::unistd::write(gate.answer(), &failure_record(failure));
@@ -86,8 +96,8 @@ fn start(
             open_terminal(prepared, devpts.as_ref(), ends)?
         }
     };
-    let streams = prepared.streams.map(|stream| terminal.as_ref().map_or(stream, |terminal| terminal.as_fd()));
-    prepared.process.take_streams(streams, terminal.is_some())?;
+    take_streams(prepared, terminal.as_ref())?;
+    prepared.process.settle_but(prepared.first_closed)?;
     confine(prepared, container, ends)?;
     let program = prepared.process.find_executable()?;
     if prepared.gate.is_some() {
@@ -102,12 +112,51 @@ fn start(
         let first = container.hooks.create_container.len();
         run_hooks(&container.hooks.start_container, first, state, "created")?;
     }
-    if !prepared.filters_early(container)
+    execute(prepared, program)
+}
+
+/// In the go-between of a process that joins a container, where none of the container's can see it yet: all that takes
+/// privilege. What then appears among them has no more than they have.
+pub fn confine_first(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> Applied<Confined> {
+    process::ignore_broken_pipes();
+    nix::sys::stat::umask(Mode::empty());
+    let devpts = prepared.terminal.map(|_| devpts()).transpose().during(Step::Terminal, 0)?;
+    set_up(prepared, container, None)?;
+    let terminal = open_terminal(prepared, devpts.as_ref(), ends)?;
+    confine(prepared, container, ends)?;
+    Ok(Confined { terminal })
+}
+
+/// The rest of such a process, in the container's pid namespace.
+fn join(prepared: &Prepared<'_>, confined: Confined, ends: &ChildEnds) -> Applied<Infallible> {
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+    if !ends.parent_lives() {
+        process::exit(125);
+    }
+    take_streams(prepared, confined.terminal.as_ref())?;
+    prepared.process.settle_but(prepared.first_closed)?;
+    let program = prepared.process.find_executable()?;
+    ends.send_ready().during(Step::Fork, 0)?;
+    if !ends.wait() {
+        process::exit(125);
+    }
+    process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
+    execute(prepared, program)
+}
+
+/// The filter, if it is not in force yet, and the program.
+fn execute(prepared: &Prepared<'_>, program: usize) -> Applied<Infallible> {
+    if !prepared.filters_early
         && let Some(seccomp) = &prepared.seccomp
     {
         seccomp.apply()?;
     }
     prepared.process.exec(program)
+}
+
+fn take_streams(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>) -> Applied {
+    let streams = prepared.streams.map(|stream| terminal.map_or(stream, |terminal| terminal.as_fd()));
+    prepared.process.take_streams(streams, terminal.is_some())
 }
 
 /// What takes privilege, and the old root: host name, kernel parameters, keyring, label, scheduling; then the new root.
@@ -131,6 +180,9 @@ fn set_up(prepared: &Prepared<'_>, container: &Container, built: Option<&BuiltRo
             joined => joined.during(Step::Keyring, 0)?,
         }
     }
+    if !prepared.confines_first {
+        schedule::set_policy(container, 0)?; // the runtime does it otherwise
+    }
     schedule::apply(container)
 }
 
@@ -148,13 +200,12 @@ fn private_proc(step: Step) -> Applied<OwnedFd> {
 
 /// Limits, ids, capabilities, no_new_privs, working directory; each read back where that can be done.
 fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> Applied {
-    prepared.process.settle_but(prepared.first_closed)?;
     process::ignore_broken_pipes(); // settled signals are the program's; until then a pipe may break
     if container.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
     // Without no_new_privs a filter takes CAP_SYS_ADMIN, and a listener must be handed over while somebody is there.
-    if prepared.filters_early(container)
+    if prepared.filters_early
         && let Some(seccomp) = &prepared.seccomp
         && let Some(listener) = seccomp.apply()?
     {

@@ -58,7 +58,7 @@ pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>
         groups: set_groups.then(|| container.groups.iter().map(|group| outside(&maps.1, *group)).collect()),
         capabilities: prepared.capabilities,
         no_new_privs: container.no_new_privs,
-        filters: (prepared.seccomp.is_some() && prepared.filters_early(container)).then(|| own_filters() + 1),
+        filters: (prepared.seccomp.is_some() && prepared.filters_early).then(|| own_filters() + 1),
     };
     let status = text("status")?;
     match Status::parse(&status).differs(&expected) {

@@ -2,7 +2,8 @@
 //!
 //! Some namespaces can only be entered by a process for its children (pid, time), and none must be entered by the runtime
 //! itself. So a child of it enters them, cannot be looked at from inside, and makes the container's process as its own
-//! sibling. It is in the container's cgroups before it enters anything.
+//! sibling. It is in the container's cgroups before it enters anything, and confines itself before it makes one that the
+//! container can see.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,35 +13,38 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+use super::child::{self, Confined};
 use super::prepare::Prepared;
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During, root, schedule};
+use crate::plan::Plan;
 use crate::plan::container::{Container, NamespaceKind};
-use crate::sandbox::sync::{failure_record, parse_failure};
-use crate::sys::clone::{Cloned, SIBLING, clone3};
+use crate::sandbox::sync::{ChildEnds, failure_record, parse_failure};
+use crate::sys::clone::{Cloned, SIBLING, clone3, sibling};
 use crate::sys::{namespace, process, socket};
 
 /// Which side of the clone this is.
 pub enum Side {
-    /// The container's process.
-    Child,
+    /// The container's process, with what its go-between did for it.
+    Child(Option<Confined>),
     /// The runtime, with the other's id and pidfd.
     Parent(Pid, OwnedFd),
 }
 
 /// Makes the process.
 pub fn clone(
-    prepared: &Prepared<'_>,
+    (plan, prepared): (&Plan, &Prepared<'_>),
     container: &Container,
     groups: Option<&Groups>,
     entered: Option<BorrowedFd<'_>>,
+    ends: &ChildEnds,
 ) -> Result<Side> {
     let time = container.new.contains(&NamespaceKind::Time);
     if prepared.joined.is_empty() && entered.is_none() && !time {
         let failed = |errno| Error::errno(Step::Clone, "", errno);
         return match clone3(prepared.flags, groups.and_then(Groups::dir)).map_err(failed)? {
-            Cloned::Child => Ok(Side::Child),
+            Cloned::Child => Ok(Side::Child(None)),
             Cloned::Parent { pid, pidfd } => Ok(Side::Parent(pid, pidfd)),
         };
     }
@@ -51,9 +55,9 @@ pub fn clone(
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
-            return match go(prepared, container, groups, entered, &theirs) {
-                Ok(Cloned::Child) => Ok(Side::Child),
-                Ok(Cloned::Parent { pidfd, .. }) => {
+            return match go(prepared, container, groups, entered, (&theirs, ends)) {
+                Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // which drops our socket
+                Ok((Cloned::Parent { pidfd, .. }, _)) => {
                     let sent = socket::send(&theirs, &[0; 8], Some(pidfd.as_fd()));
                     process::exit(if sent.is_ok() { 0 } else { 125 })
                 }
@@ -65,7 +69,7 @@ pub fn clone(
         }
     };
     drop(theirs);
-    let result = follow(prepared, groups, go_between, &ours);
+    let result = follow(plan, prepared, groups, go_between, &ours);
     if result.is_err() {
         let _ = nix::sys::signal::kill(go_between, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
     }
@@ -74,7 +78,13 @@ pub fn clone(
 }
 
 /// The runtime's half.
-fn follow(prepared: &Prepared<'_>, groups: Option<&Groups>, go_between: Pid, ours: &OwnedFd) -> Result<Side> {
+fn follow(
+    plan: &Plan,
+    prepared: &Prepared<'_>,
+    groups: Option<&Groups>,
+    go_between: Pid,
+    ours: &OwnedFd,
+) -> Result<Side> {
     if let Some(groups) = groups {
         groups.put(go_between)?;
     }
@@ -88,13 +98,13 @@ fn follow(prepared: &Prepared<'_>, groups: Option<&Groups>, go_between: Pid, our
         }
         (8, None) => {
             let failure = parse_failure(&record[..8]).ok_or_else(|| failed(Errno::EBADMSG))?;
-            let index = usize::from(failure.index);
-            let object = match (failure.step, prepared.joined.get(index)) {
-                (Step::Scheduling, _) => schedule::NAMES.get(index).copied().unwrap_or_default().to_owned(),
-                (_, Some(join)) => format!("{} namespace {}", join.kind.name(), join.path),
-                (_, None) => String::new(),
-            };
-            Err(Error::errno(failure.step, object, failure.errno))
+            match (failure.step, prepared.joined.get(usize::from(failure.index))) {
+                (Step::Join, Some(join)) => {
+                    let object = format!("{} namespace {}", join.kind.name(), join.path);
+                    Err(Error::errno(failure.step, object, failure.errno))
+                }
+                _ => Err(super::name_failure(plan, prepared, failure)),
+            }
         }
         _ => Err(Error::new(Step::Clone, "go-between", "died on its way")),
     }
@@ -106,8 +116,8 @@ fn go(
     container: &Container,
     groups: Option<&Groups>,
     entered: Option<BorrowedFd<'_>>,
-    theirs: &OwnedFd,
-) -> Applied<Cloned> {
+    (theirs, ends): (&OwnedFd, &ChildEnds),
+) -> Applied<(Cloned, Option<Confined>)> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
     let bound = if entered.is_some() { schedule::bind_initially(container) } else { Ok(()) };
     if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
@@ -130,7 +140,11 @@ fn go(
         enter_all(pidfd, prepared)?;
     }
     enter_each(prepared)?;
-    clone3(prepared.flags | SIBLING, None).during(Step::Clone, 0)
+    if !prepared.confines_first {
+        return Ok((clone3(prepared.flags | SIBLING, None).during(Step::Clone, 0)?, None));
+    }
+    let confined = child::confine_first(prepared, container, ends)?;
+    Ok((sibling().during(Step::Clone, 0)?, Some(confined)))
 }
 
 /// Directories of the host, which a process inside that may trace every other must not find in us.

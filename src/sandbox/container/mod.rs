@@ -90,8 +90,9 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
         prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let (ends, child_ends) = sync::channels()?;
-    let (pid, pidfd) = match enter::clone(&prepared, container, groups, entered.map(|(pidfd, _)| pidfd))? {
-        enter::Side::Child => child::run(&prepared, container, ends, &child_ends, state),
+    let first = entered.map(|(pidfd, _)| pidfd);
+    let (pid, pidfd) = match enter::clone((plan, &prepared), container, groups, first, &child_ends)? {
+        enter::Side::Child(confined) => child::run(&prepared, container, confined, ends, &child_ends, state),
         enter::Side::Parent(pid, pidfd) => (pid, pidfd),
     };
     drop(child_ends);
@@ -152,6 +153,10 @@ impl Launch<'_> {
                 match self.ends.receive() {
                     Ok(None) => {}
                     Ok(Some(Message::Ready)) => {
+                        if self.prepared.confines_first {
+                            schedule::set_policy(self.container, self.pid.as_raw())
+                                .map_err(|failure| name_failure(self.plan, self.prepared, failure))?;
+                        }
                         confined::verify(&proc_pid, self.container, self.prepared)?;
                         if gated {
                             return Ok(());
@@ -257,9 +262,16 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
     Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
 }
 
+/// Most of a program's name that an error repeats.
+const MOST_SHOWN: usize = 1000;
+
 /// What engines look for when a program cannot be executed.
 pub fn exec_error(plan: &Plan, failure: Failure) -> Error {
-    let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    let mut program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    if let Some((end, _)) = program.char_indices().nth(MOST_SHOWN) {
+        program.truncate(end);
+        program.push('…');
+    }
     let by_path = program.contains('/');
     let reason = match (failure.step, failure.errno) {
         (Step::Exec, Errno::ENOENT) if !by_path => "executable file not found in $PATH".to_owned(),

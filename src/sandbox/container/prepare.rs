@@ -18,6 +18,7 @@ use crate::layers::user::{self, Users};
 use crate::layers::{label, process, root, seccomp};
 use crate::plan::container::{CgroupView, Container, NamespaceKind};
 use crate::plan::{Bytes, Network, Plan};
+use crate::sys::clone::SIBLING_FLAGS;
 use crate::sys::namespace;
 use crate::sys::terminal::Size;
 
@@ -62,6 +63,10 @@ pub struct Prepared<'a> {
     pub waits_for_hooks: bool,
     /// Whether it ends up in another user namespace than the runtime's.
     pub in_user_namespace: bool,
+    /// Whether the filter is installed while there are privileges and somebody to hand a listener to.
+    pub filters_early: bool,
+    /// Whether a process of `exec` is confined by its go-between, before it is one of the container's.
+    pub confines_first: bool,
     /// What could not be had and need not be.
     pub warnings: Vec<String>,
 }
@@ -110,6 +115,8 @@ pub fn prepare<'a>(
     let process = process::prepare(plan)?;
     let (seccomp, _) = seccomp::install::prepare(plan)?;
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
+    let listens = seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
+    let filters_early = !container.no_new_privs || listens;
     let wanted = Sets::of(&container.capabilities);
     // A new user namespace gives all of them.
     let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
@@ -120,6 +127,10 @@ pub fn prepare<'a>(
     }
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = container.new.iter().filter(|kind| !deferred.contains(kind));
+    // Who is root of a user namespace of the container's own has no power over a process that comes from outside of it.
+    let confines_first = entered as u32 & NamespaceKind::Pid.number() != 0
+        && !new_user
+        && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));
     let (rows, columns) = container.console_size.unwrap_or((24, 80));
     Ok(Prepared {
         users,
@@ -144,6 +155,8 @@ pub fn prepare<'a>(
         gate,
         waits_for_hooks: !container.hooks.prestart.is_empty() || !container.hooks.create_runtime.is_empty(),
         in_user_namespace: new_user,
+        filters_early,
+        confines_first,
         warnings,
     })
 }
@@ -155,6 +168,32 @@ fn file_name(kind: &NamespaceKind) -> &'static str {
         NamespaceKind::Network => "net",
         other => other.name(),
     }
+}
+
+/// Whether what is left to do can be done under this filter, by the go-between and by the process that it makes.
+fn lets_fork(seccomp: &PreparedSeccomp) -> bool {
+    let calls = [
+        libc::SYS_sendmsg,
+        libc::SYS_recvmsg,
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_close,
+        libc::SYS_exit_group,
+        libc::SYS_prctl,
+        libc::SYS_setsid,
+        libc::SYS_dup3,
+        libc::SYS_fcntl,
+        libc::SYS_ioctl,
+        libc::SYS_umask,
+        libc::SYS_prlimit64,
+        libc::SYS_close_range,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_newfstatat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2,
+    ];
+    seccomp.lets_through(libc::SYS_clone, SIBLING_FLAGS) && calls.iter().all(|call| seccomp.lets_through(*call, 0))
 }
 
 fn joins_user(container: &Container) -> bool {
@@ -171,13 +210,5 @@ fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
         Ok(found) if found as u32 == kind.number() => Ok(Join { kind, path: path.clone(), fd }),
         Ok(_) => Err(Error::new(Step::Join, object(), "is a namespace of another kind")),
         Err(_) => Err(Error::new(Step::Join, object(), "is not a namespace")),
-    }
-}
-
-impl Prepared<'_> {
-    /// Whether the filter is installed while there are privileges and somebody to hand a listener to.
-    pub fn filters_early(&self, container: &Container) -> bool {
-        let listens = self.seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
-        !container.no_new_privs || listens
     }
 }
