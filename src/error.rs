@@ -150,10 +150,19 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// The text with control characters escaped, so that it cannot drive the terminal it is shown on.
+/// Whether a character does something to the line it is shown in instead of being seen: control characters, line
+/// separators, and those that turn the direction of the text around or are invisible.
+pub fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The text with deceptive characters escaped, so that it cannot drive the terminal it is shown on, or lie about itself.
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        if c.is_control() && c != '\n' {
+        if is_deceptive(c) && c != '\n' {
             out.extend(c.escape_default())
         } else {
             out.push(c)

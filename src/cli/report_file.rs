@@ -50,9 +50,10 @@ impl ReportFile {
     /// Makes sure that a report can be written to `FILE` or `fd:N`. Nothing is visible yet.
     pub fn open(target: &OsStr) -> Result<Self> {
         let shown = Bytes::from(target).to_string();
-        let target = match target.as_bytes().strip_prefix(b"fd:") {
-            Some(number) => descriptor(number),
-            None => file(target),
+        let target = match (target.as_bytes(), target.as_bytes().strip_prefix(b"fd:")) {
+            (_, Some(number)) => descriptor(number),
+            (b"-", _) => Err(reason("standard output is the workload's").hint("fd:2, or ./- for a file of that name")),
+            _ => file(target),
         };
         let refused = |error: Error| Error { step: Step::Report, object: shown.clone(), ..error };
         target.map_err(refused).map(|target| Self { shown, lines: false, target })

@@ -62,7 +62,7 @@ use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
 /// Signals that the supervisor takes itself: most are passed on to the workload.
-const TAKEN: [Signal; 8] = [
+const TAKEN: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -71,6 +71,7 @@ const TAKEN: [Signal; 8] = [
     Signal::SIGUSR2,
     Signal::SIGALRM,
     Signal::SIGWINCH,
+    Signal::SIGTSTP, // stopped, we would let deadlines pass
 ];
 
 /// Runs a plan to its end. Whatever happens, there is a report, and nothing is left of the run.
