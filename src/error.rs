@@ -170,3 +170,16 @@ pub fn printable(text: &str) -> String {
         out
     })
 }
+
+/// The same JSON, with deceptive characters in its strings as `\\u` escapes: a report may be read on a terminal too.
+pub fn printable_json(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len() + 1), |mut out, c| {
+        if is_deceptive(c) && c != '\n' {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+        out
+    })
+}

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, printable_json};
 use crate::plan::Bytes;
 use crate::report::Report;
 use crate::sys::inherited;
@@ -61,9 +61,9 @@ impl ReportFile {
 
     /// Writes the report.
     pub fn write(self, report: &Report) -> Result<()> {
-        let json = if self.lines { serde_json::to_vec(report) } else { serde_json::to_vec_pretty(report) };
-        let mut json = json.map_err(|error| self.failed(error.to_string()))?;
-        json.push(b'\n');
+        let json = if self.lines { serde_json::to_string(report) } else { serde_json::to_string_pretty(report) };
+        let json = json.map_err(|error| self.failed(error.to_string()))?;
+        let json = (printable_json(&json) + "\n").into_bytes();
         let shown = self.shown;
         put(self.target, &json).map_err(|errno| match errno {
             Errno::ESTALE => Error::new(Step::Report, shown, "is in a directory that was moved away during the run")

@@ -27,10 +27,10 @@
 //! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
 //! Without init the workload is pid 1 itself.
 
-mod audit;
+pub(crate) mod audit;
 mod child;
 pub mod container;
-mod cpu;
+pub(crate) mod cpu;
 mod denials;
 mod hint;
 mod init;
@@ -39,7 +39,7 @@ mod output;
 mod prepare;
 mod program;
 mod supervise;
-mod sync;
+pub(crate) mod sync;
 mod terminal;
 mod verify;
 
