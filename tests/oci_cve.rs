@@ -386,11 +386,7 @@ fn cve_2021_43784_long_configurations_change_no_other_field() {
             assert!(!called.0.status.success() && called.out().is_empty(), "{length}");
         }
         bundle.config = whole;
-        let map: Vec<_> =
-            (0..340u32).map(|n| json!({ "containerID": n * 3, "hostID": 200_000 + n * 3, "size": 2 })).collect();
-        for name in ["rootfs", "rootfs/bin", "rootfs/etc"] {
-            std::os::unix::fs::chown(bundle.dir.join(name), Some(200_000), Some(200_000)).unwrap();
-        }
+        let map: Vec<_> = (0..340u32).map(|n| json!({ "containerID": n * 2, "hostID": n * 2, "size": 1 })).collect();
         let linux = &mut bundle.config["linux"];
         linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
         (linux["uidMappings"], linux["gidMappings"]) = (json!(map), json!(map));
@@ -582,7 +578,8 @@ fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
             let traced = said.lines().filter(|line| *line == "TRACED").count();
             eprintln!("no_new_privs {forbidden}, filter {filtered}: seen {seen} times, traced {traced} times");
             for bad in ["WRITABLE", "DIRECTORY", "OUTSIDE", "FILE"] {
-                assert!(!said.contains(bad), "{bad}: {said}");
+                let found: Vec<_> = said.lines().filter(|line| line.starts_with(bad)).take(5).collect();
+                assert!(found.is_empty(), "{found:?}");
             }
             // CAP_KILL, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE: what the container itself has.
             let own = 1u64 << 5 | 1 << 2 | 1 << 19;

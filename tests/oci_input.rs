@@ -339,7 +339,11 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
         ("/linux/cgroupsPath", json!(format!("/{}", "x/".repeat(2100))), "linux.cgroupsPath"),
         (
             "/linux",
-            user(json!((0..300u32).map(|n| json!({ "containerID": n * 3, "hostID": 100_000 + n, "size": 1 })).collect::<Vec<_>>())),
+            user(json!(
+                (0..300u32)
+                    .map(|n| json!({ "containerID": n * 3, "hostID": 100_000 + n, "size": 1 }))
+                    .collect::<Vec<_>>()
+            )),
             "uidMappings: is a map of",
         ),
         ("/linux/cgroupsPath", json!("/a\0b"), "linux.cgroupsPath"),

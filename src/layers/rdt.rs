@@ -7,13 +7,14 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::sys::statfs::FsType;
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step};
 use crate::plan::container::IntelRdt;
 
 /// `RDTGROUP_SUPER_MAGIC`.
-const MAGIC: i64 = 0x0765_5821;
+const MAGIC: FsType = FsType(0x0765_5821);
 
 /// In a container's state directory: the groups that were made for it, one a line, the innermost first.
 const NOTES: &str = "resctrl";
@@ -85,7 +86,7 @@ fn find() -> Result<PathBuf> {
         )
     };
     let place = PathBuf::from(place.ok_or_else(missing)?);
-    let kind = nix::sys::statfs::statfs(&place).map(|found| found.filesystem_type().0 as i64);
+    let kind = nix::sys::statfs::statfs(&place).map(|found| found.filesystem_type());
     if kind == Ok(MAGIC) { Ok(place) } else { Err(missing()) }
 }
 

@@ -15,8 +15,8 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::image;
-use crate::sys::process;
 use crate::sys::mount::{self, Attributes, RDONLY};
+use crate::sys::process;
 
 /// Says that we have done it: if the program can be written to all the same, it never will be otherwise.
 const MARK: &str = "_STOCKADE_OCI_PROTECTED";

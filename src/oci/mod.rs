@@ -4,7 +4,7 @@
 //! `store` is what is remembered between commands. Nothing stays running.
 
 mod args;
-mod config;
+pub(crate) mod config;
 mod console;
 mod create;
 mod delete;
@@ -16,7 +16,7 @@ mod log;
 mod look;
 mod signal;
 mod spec;
-mod store;
+pub(crate) mod store;
 mod update;
 
 use std::ffi::OsString;

@@ -318,14 +318,18 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
         }
         read => read.map_err(|error| io(&path, &error))?,
     };
-    let wrong = |reason: String| Error::new(Step::State, path.display().to_string(), reason);
+    parse(&bytes).map_err(|reason| Error::new(Step::State, path.display().to_string(), reason))
+}
+
+/// Reads a record's text; the error is the reason why it is none.
+pub fn parse(bytes: &[u8]) -> std::result::Result<Record, String> {
     if bytes.len() > MAX_BYTES {
-        return Err(wrong("is longer than any state is".to_owned()));
+        return Err("is longer than any state is".to_owned());
     }
-    let record: Record = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match record.version {
         VERSION => Ok(record),
-        other => Err(wrong(format!("is of version {other}; this program knows {VERSION}"))),
+        other => Err(format!("is of version {other}; this program knows {VERSION}")),
     }
 }
 

@@ -11,10 +11,10 @@ mod dev;
 pub mod given;
 mod mountinfo;
 mod mounts;
-mod place;
+pub mod place;
 mod proc;
 mod source;
-mod within;
+pub mod within;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

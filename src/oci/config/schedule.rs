@@ -79,10 +79,13 @@ pub fn io_priority(process: &At) -> Read<Option<(u32, u32)>> {
     Ok(Some((named(&class, &CLASSES)?, level)))
 }
 
+/// CPUs, if any are said.
+type Cpus = Option<Vec<u32>>;
+
 /// CPUs before and after the process is in the container's cgroups.
-pub fn affinity(process: &At) -> Read<(Option<Vec<u32>>, Option<Vec<u32>>)> {
+pub fn affinity(process: &At) -> Read<(Cpus, Cpus)> {
     let Some(at) = process.get("execCPUAffinity")? else { return Ok((None, None)) };
-    let list = |key| -> Read<Option<Vec<u32>>> {
+    let list = |key| -> Read<Cpus> {
         match at.get(key)? {
             Some(list) if !list.text()?.is_empty() => numbers(&list).map(Some),
             _ => Ok(None),
