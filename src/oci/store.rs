@@ -100,17 +100,10 @@ pub struct Held {
     _lock: Flock<File>,
 }
 
-/// Whether this process is root, and not only in a user namespace as engines without privilege start runtimes in
-/// (`user_namespaces(7)`): to such a root `/run` is a stranger's.
-fn is_hosts_root() -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    geteuid().is_root() && (map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"]))
-}
-
 impl Store {
     /// In this directory, or where the caller's kind of user has it.
     pub fn new(root: Option<PathBuf>) -> Self {
-        let root = root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !is_hosts_root()) {
+        let root = root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !process::is_hosts_root()) {
             Some(runtime) => PathBuf::from(runtime).join("stockade-oci"),
             None => "/run/stockade-oci".into(),
         });

@@ -17,6 +17,8 @@ apparmor_profile = ""
 default_ulimits = []
 [engine]
 runtime_supports_json = ["runc", "stockade"]
+# Spelled both ways by podman: without the s up to 4.
+runtime_supports_nocgroup = ["stockade"]
 runtime_supports_nocgroups = ["stockade"]
 [engine.runtimes]
 runc = ["{control}"]
