@@ -79,6 +79,14 @@ def remove_cgroups(paths):
     return left
 
 
+def open_tun(directory):
+    """A tun device that everybody may open, as distributions have it."""
+    if os.path.exists("/dev/net/tun"):
+        os.mknod(f"{directory}/tun", 0o20666, os.makedev(10, 200))
+        os.chmod(f"{directory}/tun", 0o666)
+        mount("--bind", f"{directory}/tun", "/dev/net/tun")
+
+
 def mount(*words):
     """mount(8)."""
     subprocess.run(["mount", *words], check=True)

@@ -45,7 +45,8 @@ def run(argv, status=0, says=None, lacks=None, stdin=None, timeout=60, env=None,
 
     `status` may be None (any) or a tuple of statuses; `says` one text or a tuple of them, all of which must be there."""
     shown = " ".join(str(word) for word in argv)
-    shown = shown if len(shown) < 300 else shown[:300] + "…"
+    # The end is what the scenario is about; engines take long words before it.
+    shown = shown if len(shown) < 200 else "… " + shown[-200:]
     try:
         done = subprocess.run(
             [str(word) for word in argv], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
