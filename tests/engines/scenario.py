@@ -95,10 +95,10 @@ def on_terminal(argv, dialogue, status, timeout=30, env=None):
     pid, terminal = pty.fork()
     if pid == 0:
         try:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
             os.execvpe(argv[0], [str(word) for word in argv], env or os.environ)
         finally:
             os._exit(127)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
     said, seen = b"", 0
     deadline = time.monotonic() + timeout * PATIENCE
     left = list(dialogue)
