@@ -41,7 +41,7 @@ class Engine(podman.Engine):
 
     def use(self, runtime, program):
         # What the user must be able to run must lie where the user can come.
-        if os.path.exists(program):
+        if os.path.exists(program) and not program.startswith(self.house.work):
             reachable = f"{self.house.room('bin')}/{os.path.basename(program)}"
             shutil.copy(program, reachable)
             os.chmod(reachable, 0o755)
