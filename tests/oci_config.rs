@@ -386,6 +386,18 @@ fn a_hook_that_fails_or_hangs_ends_the_container() {
 }
 
 #[test]
+fn ambient_capabilities_that_no_kernel_would_grant_are_left_out() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "grep -E '^Cap(Amb|Eff)' /proc/self/status") else { return };
+        bundle.config["process"]["capabilities"] = json!({
+            "bounding": ["CAP_KILL", "CAP_CHOWN"], "permitted": ["CAP_KILL", "CAP_CHOWN"],
+            "effective": ["CAP_KILL", "CAP_CHOWN"], "ambient": ["CAP_KILL", "CAP_CHOWN"],
+        });
+        assert_eq!(printed(&bundle), "CapEff:\t0000000000000021\nCapAmb:\t0000000000000000\n");
+    });
+}
+
+#[test]
 fn unknown_capabilities_and_keys_do_no_harm() {
     for_each_runtime(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };

@@ -59,14 +59,15 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Of a container's plan.
+    /// Of a container's plan. An ambient capability must be permitted and inheritable too; engines (buildah) ask for others
+    /// all the same, which no kernel grants, and mean nothing by it.
     pub fn of(planned: &CapabilitySets) -> Self {
         Self {
             bounding: mask(&planned.bounding),
             effective: mask(&planned.effective),
             inheritable: mask(&planned.inheritable),
             permitted: mask(&planned.permitted),
-            ambient: mask(&planned.ambient),
+            ambient: mask(&planned.ambient) & mask(&planned.permitted) & mask(&planned.inheritable),
         }
     }
 

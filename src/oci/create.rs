@@ -194,7 +194,7 @@ fn make_groups(
     container: &Container,
 ) -> Result<Option<Groups>> {
     let resources = &container.cgroup.resources;
-    let root = nix::unistd::geteuid().is_root();
+    let root = process::is_hosts_root();
     let limited = crate::plan::container::Resources { devices: None, ..resources.clone() } != Default::default();
     let groups = match Groups::make(places.clone()) {
         Err(error) if !root && !limited => {

@@ -8,6 +8,13 @@ use nix::unistd::Pid;
 
 use super::{Result, check};
 
+/// Whether this process is the host's root, and not only that of a user namespace, as engines without privilege start
+/// runtimes: then `/run`, cgroups and devices are somebody else's, `user_namespaces(7)`.
+pub fn is_hosts_root() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    nix::unistd::geteuid().is_root() && (map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"]))
+}
+
 /// Refers to a process, which the caller knows to be that one, `pidfd_open(2)`.
 pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
     // SAFETY: plain numbers.

@@ -161,8 +161,8 @@ fn tree(path: &Path, recursive: bool, given: &GivenMount, around: &mut Surroundi
 fn cgroup(given: &GivenMount, around: &mut Surroundings<'_>) -> Result<What> {
     let v2 = |name: &str| name.is_empty();
     match around.cgroups.directories.as_slice() {
-        [] => Err(Error::new(Step::Mount, "", "the container has no cgroup to show")
-            .hint("leave the mount out, or let the container have a cgroup")),
+        // Engines ask for the mount also where there can be no cgroup: an empty directory is all that may be seen then.
+        [] => Ok(What::CgroupV1 { hierarchies: Vec::new(), links: Vec::new() }),
         [(name, _)] if v2(name) && around.cgroups.own_namespace => {
             Ok(What::FileSystem { kind: c"cgroup2".to_owned(), options: Vec::new(), strict: false, copy_up: false })
         }
@@ -288,7 +288,7 @@ impl Given {
                 for (name, target) in links {
                     symlinkat(target.as_c_str(), &directory, name.as_c_str())?;
                 }
-                if self.set & RDONLY != 0 {
+                if self.set & RDONLY != 0 || hierarchies.is_empty() {
                     mount::set_attributes(&top, Attributes { set: RDONLY, ..Attributes::default() })?;
                 }
                 Ok(top)

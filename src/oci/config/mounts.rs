@@ -182,7 +182,7 @@ fn option_of<'a>(at: &At<'a>, given: &mut GivenMount) -> Read<Taken<'a>> {
             "idmap" => given.idmap = true,
             "ridmap" => (given.idmap, given.idmap_below) = (true, true),
             "tmpcopyup" => given.copy_up = true,
-            "" => return Err(at.wrong("is empty")),
+            "" => {} // buildah passes some
             _ if IGNORED.contains(&name) => {}
             _ => return Ok(Taken::Data(name)),
         }

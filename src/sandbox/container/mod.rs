@@ -128,7 +128,7 @@ impl Launch<'_> {
         let proc_pid = user::open_proc_pid(self.pid)?;
         match Inhabited::by(&proc_pid) {
             // Nobody without privilege may look at a process that cannot be dumped: then clone3's word has to do.
-            Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !nix::unistd::geteuid().is_root() => {}
+            Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !process::is_hosts_root() => {}
             inhabited => inhabited?.expect_new(&self.prepared.new_namespaces)?,
         }
         self.prepared.process.raise_limits(self.pid)?;
