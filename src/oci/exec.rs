@@ -57,6 +57,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         preserved,
         gate: None,
         state: &state,
+        cloned: &mut |_| Ok(()),
         built: &mut |_| Ok(()),
     };
     let mut launched = launch(&plan, request)?;

@@ -61,6 +61,8 @@ pub struct Request<'a> {
     pub gate: Option<Gate>,
     /// The state as hooks read it, for a process id and a status.
     pub state: &'a dyn Fn(i32, &str) -> String,
+    /// Called while it builds its root.
+    pub cloned: &'a mut dyn FnMut(Pid) -> Result<()>,
     /// Called when its root is built, before anything of the old one is gone.
     pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
 }
@@ -82,7 +84,7 @@ pub struct Launched {
 pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     let container = plan.container.as_deref();
     let container = container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?;
-    let Request { groups, entered, streams, preserved, gate, state, built } = request;
+    let Request { groups, entered, streams, preserved, gate, state, cloned, built } = request;
     let mut prepared =
         prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
@@ -94,7 +96,7 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     drop(child_ends);
     let gated = prepared.gate.is_some();
     let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, built, state };
-    match launch.follow(groups, gated) {
+    match launch.admit(groups).and_then(|()| cloned(pid)).and_then(|()| launch.follow(gated)) {
         Ok(()) => Ok(Launched { pid, pidfd, terminal: launch.terminal, warnings }),
         Err(error) => {
             let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
@@ -116,7 +118,8 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn follow(&mut self, groups: Option<&Groups>, gated: bool) -> Result<()> {
+    /// What it waits for before it does anything.
+    fn admit(&mut self, groups: Option<&Groups>) -> Result<()> {
         if let Some(groups) = groups {
             groups.take_in(self.pid)?;
         }
@@ -131,7 +134,10 @@ impl Launch<'_> {
             self.prepared.users.write_maps(&proc_pid, self.pid)?;
         }
         self.set_oom_score(&proc_pid)?;
-        self.ends.go()?;
+        self.ends.go()
+    }
+
+    fn follow(&mut self, gated: bool) -> Result<()> {
         loop {
             let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
             let mut polled = [readable(self.ends.control.as_fd()), readable(self.ends.failure.as_fd())];
