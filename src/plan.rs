@@ -11,6 +11,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::is_deceptive;
 
@@ -193,11 +194,24 @@ pub struct Plan {
     pub hash_program: bool,
     /// Facilities that may be missing on this host without the run being refused.
     pub allow_degraded: Vec<Facility>,
-    /// SHA-256 of the resolved policy (every setting but the command), hexadecimal.
+    /// SHA-256 of the resolved policy, [`Self::policy_hash`]; empty in a plan that is run before it is known.
     pub policy_sha256: String,
     /// What only the configuration of a container says; `None` for a direct run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Box<container::Container>>,
+}
+
+impl Plan {
+    /// SHA-256 of the plan's JSON without id, argv, hash, and whether its program is hashed: equal for equal policies, whatever
+    /// they run and whoever records it. Hexadecimal. A start does not wait for it: it is taken while the sandbox is built.
+    pub fn policy_hash(&self) -> String {
+        let mut policy = self.clone();
+        policy.id.clear();
+        policy.command.argv.clear();
+        policy.policy_sha256.clear();
+        policy.hash_program = false;
+        hex(&Sha256::digest(serde_json::to_vec(&policy).unwrap_or_default()))
+    }
 }
 
 /// The program and its surroundings.

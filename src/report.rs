@@ -85,7 +85,10 @@ impl Report {
             denials: None,
             denials_unheard: None,
             enforced: None,
-            policy_sha256: plan.map(|plan| plan.policy_sha256.clone()),
+            policy_sha256: plan.map(|plan| match plan.policy_sha256.as_str() {
+                "" => plan.policy_hash(),
+                known => known.to_owned(),
+            }),
             runtime: Runtime::this(),
         }
     }

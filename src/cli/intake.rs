@@ -11,7 +11,9 @@ use crate::policy::{self, Caller, Loaded, Resolved, trust};
 
 /// The plan of these words, read in this process's directory and environment.
 pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
-    resolve(words, id, load(words)?)
+    let mut resolved = resolve(words, id, load(words)?)?;
+    resolved.plan.policy_sha256 = resolved.plan.policy_hash();
+    Ok(resolved)
 }
 
 /// The policy of these words.

@@ -82,6 +82,9 @@ fn start_held(held: &Held) -> Result<()> {
         }
         Err(errno) => return Err(Error::errno(Step::State, "exec fifo", errno)),
     }
+    if !held.record.later_hooks {
+        return Ok(());
+    }
     let plan = held.plan()?;
     let poststart = plan.container.as_deref().map(|container| &container.hooks.poststart[..]).unwrap_or_default();
     if poststart.is_empty() {
@@ -112,6 +115,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
     let container = container_of(&config.plan)?;
+    record.later_hooks = !container.hooks.poststart.is_empty() || !container.hooks.poststop.is_empty();
     record.places = if container.cgroup.disabled { None } else { places(container, id)? };
     let mut held = runtime.store.create(record)?;
     let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &config));
@@ -151,10 +155,20 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
     let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
     let state = |pid: i32, status: &str| state_text(&record, pid, status);
+    let directory = held.directory.clone();
     let mut built = |pid: nix::unistd::Pid| {
         let text = state(pid.as_raw(), "creating");
         hooks::run("prestart", &container.hooks.prestart, &text)?;
         hooks::run("createRuntime", &container.hooks.create_runtime, &text)
+    };
+    // While it builds its root; a record with a process in it says that it is ready, so nobody sees it yet.
+    let mut cloned = |pid: nix::unistd::Pid| {
+        held.record.pid = pid.as_raw();
+        held.record.started = crate::cgroup::started(pid.as_raw().unsigned_abs())
+            .ok()
+            .flatten()
+            .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was made"))?;
+        held.write_aside()
     };
     let request = Request {
         groups: groups.as_ref(),
@@ -163,22 +177,17 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
         preserved,
         gate: Some(gate),
         state: &state,
-        notes: Some(&held.directory),
+        notes: Some(&directory),
+        cloned: &mut cloned,
         built: &mut built,
     };
     let mut launched = launch(&config.plan, request)?;
     drop(placeholder); // the container is in its scope now
     launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
-    let made = (|| {
-        held.record.pid = launched.pid.as_raw();
-        held.record.started = crate::cgroup::started(launched.pid.as_raw().unsigned_abs())
-            .ok()
-            .flatten()
-            .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was made"))?;
-        runtime.hand_over(&mut launched)?;
-        held.write()?;
-        runtime.write_pid_file(held.record.pid)
-    })();
+    let made = runtime
+        .hand_over(&mut launched)
+        .and_then(|()| held.put_in_place())
+        .and_then(|()| runtime.write_pid_file(held.record.pid));
     if let Err(error) = made {
         let _ = process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&launched.pidfd), libc::SIGKILL);
         let _ = process::wait4(launched.pid);

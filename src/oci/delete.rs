@@ -50,7 +50,8 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
         places.remove()?;
     }
     rdt::remove(&held.directory)?;
-    let hooks = held.plan().ok().and_then(|plan| plan.container).map(|container| container.hooks.poststop);
+    let plan = if held.record.later_hooks { held.plan().ok() } else { None };
+    let hooks = plan.and_then(|plan| plan.container).map(|container| container.hooks.poststop);
     let state = state_text(&held.record, 0, Status::Stopped.name());
     held.remove()?;
     for hook in hooks.iter().flatten() {

@@ -58,6 +58,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         gate: None,
         state: &state,
         notes: None,
+        cloned: &mut |_| Ok(()),
         built: &mut |_| Ok(()),
     };
     let mut launched = launch(&plan, request)?;

@@ -52,6 +52,9 @@ pub struct Record {
     pub annotations: BTreeMap<String, String>,
     /// Where its cgroups are, or will be.
     pub places: Option<Places>,
+    /// Whether its plan has hooks for after its start or its end; records of before this was written may.
+    #[serde(default = "unknown")]
+    pub later_hooks: bool,
     /// Its first process, once that is ready; 0 before.
     pub pid: i32,
     /// When that was started, in clock ticks since the boot.
@@ -103,10 +106,11 @@ pub struct Held {
 impl Store {
     /// In this directory, or where the caller's kind of user has it.
     pub fn new(root: Option<PathBuf>) -> Self {
-        let root = root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !process::is_hosts_root()) {
-            Some(runtime) => PathBuf::from(runtime).join("stockade-oci"),
-            None => "/run/stockade-oci".into(),
-        });
+        let root =
+            root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !process::is_hosts_root()) {
+                Some(runtime) => PathBuf::from(runtime).join("stockade-oci"),
+                None => "/run/stockade-oci".into(),
+            });
         Self { root }
     }
 
@@ -187,14 +191,30 @@ impl Store {
 }
 
 impl Held {
-    /// Writes the record, all or nothing, to the disk.
+    /// Writes the record, all or nothing, and its name, to the disk: before anything is made.
     pub fn write(&self) -> Result<()> {
-        write(&self.directory, RECORD, &serde_json::to_vec(&self.record).unwrap_or_default())
+        self.write_aside()?;
+        self.put_in_place()?;
+        let synced = File::open(&self.directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| io(&self.directory, &error))
     }
 
-    /// Writes the plan, for `exec` and for naming what fails at the start.
+    /// Writes the record to the disk, where nobody looks for it yet.
+    pub fn write_aside(&self) -> Result<()> {
+        write_aside(&self.directory, RECORD, &serde_json::to_vec(&self.record).unwrap_or_default(), true)
+    }
+
+    /// Puts what [`Self::write_aside`] wrote in the place of the record. After a power failure it may be the old one again,
+    /// and is as right: nothing of a container outlives its boot.
+    pub fn put_in_place(&self) -> Result<()> {
+        put_in_place(&self.directory, RECORD)
+    }
+
+    /// Writes the plan, for `exec` and for naming what fails at the start. Only its later hooks matter after this boot.
     pub fn write_plan(&self, plan: &Plan) -> Result<()> {
-        write(&self.directory, PLAN, &serde_json::to_vec(plan).unwrap_or_default())
+        let bytes = serde_json::to_vec(plan).unwrap_or_default();
+        write_aside(&self.directory, PLAN, &bytes, self.record.later_hooks)?;
+        put_in_place(&self.directory, PLAN)
     }
 
     /// What it is doing.
@@ -235,6 +255,7 @@ impl Record {
             created: humantime::format_rfc3339_nanos(std::time::SystemTime::now()).to_string(),
             annotations: BTreeMap::new(),
             places: None,
+            later_hooks: true,
             pid: 0,
             started: 0,
             owner: geteuid().as_raw(),
@@ -297,16 +318,27 @@ fn lock(directory: &Path) -> Result<Flock<File>> {
     }
 }
 
-fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
-    let (path, new) = (directory.join(name), directory.join(format!(".{name}.new")));
+fn unknown() -> bool {
+    true
+}
+
+fn aside(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!(".{name}.new"))
+}
+
+fn write_aside(directory: &Path, name: &str, bytes: &[u8], synced: bool) -> Result<()> {
+    let new = aside(directory, name);
     let written = (|| {
         let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, &path)?;
-        File::open(directory)?.sync_all()
+        if synced { file.sync_all() } else { Ok(()) }
     })();
-    written.map_err(|error| io(&path, &error))
+    written.map_err(|error| io(&new, &error))
+}
+
+fn put_in_place(directory: &Path, name: &str) -> Result<()> {
+    let path = directory.join(name);
+    std::fs::rename(aside(directory, name), &path).map_err(|error| io(&path, &error))
 }
 
 fn read_record(directory: &Path, id: &str) -> Result<Record> {

@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use sha2::{Digest as _, Sha256};
-
 use super::confinement;
 use super::environment::{self, MAX_STRING};
 use super::mount::{self, MountRequest, RequestKind, WORKSPACE};
@@ -14,7 +12,7 @@ use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
     Bytes, Capability, Command, Deadlines, Facility, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network,
-    OutputLimit, Plan, Root, ScratchLimit, Stdio, hex,
+    OutputLimit, Plan, Root, ScratchLimit, Stdio,
 };
 
 /// What is taken from the caller.
@@ -104,8 +102,8 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     }
     allow_degraded.sort();
     allow_degraded.dedup();
-    let mut plan = Plan {
-        id: String::new(),
+    let plan = Plan {
+        id: caller.id.clone(),
         command,
         namespaces: Namespaces {
             ipc: true,
@@ -144,17 +142,12 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             kill_after_us: settings.deadlines.kill_after.map_or(2_000_000, |time| time.get()),
         },
         explain_denials: settings.explain_denials.unwrap_or(false),
-        hash_program: false,
+        hash_program: settings.audit.is_some(),
         identity,
         allow_degraded,
         policy_sha256: String::new(),
         container: None,
     };
-    let argv = std::mem::take(&mut plan.command.argv);
-    plan.policy_sha256 = policy_hash(&plan)?;
-    plan.command.argv = argv;
-    plan.id.clone_from(&caller.id);
-    plan.hash_program = settings.audit.is_some(); // after the hash: being recorded does not change what is allowed
     Ok(Resolved { plan, warnings })
 }
 
@@ -192,12 +185,6 @@ fn wide_binds(root: &Root, mounts: &[Mount], warnings: &mut Vec<String>) {
             warnings.push(format!("bind of {source}: it shows {shows}"));
         }
     }
-}
-
-/// SHA-256 of the plan's JSON while it has no id, no argv and no hash: equal for equal policies, whatever they run.
-fn policy_hash(plan: &Plan) -> Result<String> {
-    let json = serde_json::to_vec(plan).map_err(|error| Error::new(Step::Plan, "", error.to_string()))?;
-    Ok(hex(&Sha256::digest(json)))
 }
 
 /// Whether this can name a sandbox: it becomes a file name, a cgroup's name and an argument.

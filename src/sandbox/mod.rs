@@ -121,6 +121,7 @@ fn start(
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
+    let blank = Report::blank(&plan.id, Some(plan), begun.time); // hashes are taken while the child builds its root
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {
@@ -136,7 +137,7 @@ fn start(
         enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
         Ok(true)
     });
-    Ok(conclude(plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
+    Ok(conclude(blank, plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
 
 fn namespace_flags(plan: &Plan) -> u64 {
@@ -201,7 +202,9 @@ fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn conclude(
+    blank: Report,
     plan: &Plan,
     begun: Beginning,
     cloned_at: Instant,
@@ -241,7 +244,7 @@ fn conclude(
         None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
         None => outcome.error.clone(),
     };
-    let mut report = outcome::finished(plan, begun, outcome, findings, error.as_ref());
+    let mut report = outcome::finished(blank, plan, begun, outcome, findings, error.as_ref());
     if let (Some(command), Some(program)) =
         (&mut report.command, outcome.program.as_ref().filter(|_| outcome.executed_at.is_some()))
     {

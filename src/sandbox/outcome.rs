@@ -37,9 +37,16 @@ pub struct Findings {
     pub output: Option<Output>,
 }
 
-/// The report of a run that was started. `error` is what the outcome's failure or error amounts to.
-pub fn finished(plan: &Plan, begun: Beginning, outcome: &Outcome, findings: Findings, error: Option<&Error>) -> Report {
-    let mut report = Report::blank(&plan.id, Some(plan), begun.time);
+/// The report of a run that was started, from a blank one. `error` is what the outcome's failure or error amounts to.
+pub fn finished(
+    mut report: Report,
+    plan: &Plan,
+    begun: Beginning,
+    outcome: &Outcome,
+    findings: Findings,
+    error: Option<&Error>,
+) -> Report {
+    report.finished_at = report::timestamp(SystemTime::now());
     let between = |from: Option<Instant>, to: Option<Instant>| Some(micros(to?.saturating_duration_since(from?)));
     report.timings_us = Timings {
         setup: between(Some(begun.instant), Some(findings.cloned_at)),

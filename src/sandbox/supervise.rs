@@ -244,6 +244,7 @@ impl<'a> Supervisor<'a> {
             // A workload that is over before it was looked at stays a zombie until then.
             if !self.ending && !self.starting && (self.outcome.scratch.is_some() || self.outcome.failure.is_some()) {
                 self.ending = true;
+                self.listening = false; // nothing is said after that, and its end is not worth waking up for
                 self.kill(); // the workload is over: so is everything it left
             }
         }

@@ -110,14 +110,19 @@ pub fn attach(mount: impl AsFd, target: impl AsFd) -> Result<()> {
 
 /// Attaches a detached mount on top of this process's `/`.
 pub fn attach_over_root(mount: impl AsFd) -> Result<()> {
-    // SAFETY: constant NUL-terminated paths and an open descriptor.
+    move_onto(mount, c"/")
+}
+
+/// Moves a mount, detached or of this namespace, with all that is mounted on it, onto a directory of this process's root.
+pub fn move_onto(mount: impl AsFd, path: &CStr) -> Result<()> {
+    // SAFETY: NUL-terminated paths that outlive the call, and an open descriptor.
     check(unsafe {
         libc::syscall(
             libc::SYS_move_mount,
             mount.as_fd().as_raw_fd(),
             c"".as_ptr(),
             libc::AT_FDCWD,
-            c"/".as_ptr(),
+            path.as_ptr(),
             MOVE_EMPTY_TO_PATH,
         )
     })

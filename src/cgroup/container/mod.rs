@@ -31,26 +31,29 @@ pub struct Groups {
     places: Places,
     /// In the order of [`Places::directories`].
     dirs: Vec<Dir>,
+    /// Whether all of them were made just now.
+    fresh: bool,
 }
 
 impl Groups {
     /// Makes what is not there yet, with what v2 needs above it.
     pub fn make(places: Places) -> Result<Self> {
+        let mut fresh = !places.is_v2();
         for one in &places.directories {
             if places.is_v2() {
                 v2::make(&places.mount, &one.path)?;
             } else {
-                v1::make(&one.path, &one.controllers)?;
+                fresh &= v1::make(&one.path, &one.controllers)?;
             }
         }
-        Self::open(places)
+        Ok(Self { fresh, ..Self::open(places)? })
     }
 
     /// Opens what is there.
     pub fn open(places: Places) -> Result<Self> {
         let open = |path: &Path| Dir::open(path).map_err(|errno| failed(path, errno));
         let dirs = places.directories.iter().map(|one| open(&one.path)).collect::<Result<_>>()?;
-        Ok(Self { places, dirs })
+        Ok(Self { places, dirs, fresh: false })
     }
 
     /// Below these: for `exec` into a cgroup of the container's own.
@@ -78,7 +81,7 @@ impl Groups {
 
     /// Whether somebody is in it already.
     pub fn is_populated(&self) -> bool {
-        self.dirs.iter().any(|dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty()))
+        !self.fresh && self.dirs.iter().any(|dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty()))
     }
 
     /// Puts limits in force; what is left out stays as it is. What could not be had and need not be is said.
@@ -186,6 +189,9 @@ impl Places {
             if self.is_v2() {
                 result = result.and(leaf::remove(&one.path));
             } else {
+                if matches!(leaf::rmdir(&one.path), Ok(()) | Err(Errno::ENOENT)) {
+                    continue; // as nearly always: everything in it is dead
+                }
                 // Depth first: a container may have made some below its own.
                 let mut all = Vec::new();
                 below(&one.path, &mut all);

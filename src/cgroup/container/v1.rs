@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::sys::stat::Mode;
 
 use super::super::budget::{Limit, has_swap, members};
 use super::super::failed;
@@ -11,10 +12,19 @@ use super::{Groups, make_directory, no_controller};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 
-/// Makes a cgroup and what is above it. A new cpuset is empty, and takes no process until it is filled from the one above.
-pub fn make(path: &Path, controllers: &[String]) -> Result<()> {
+/// Makes a cgroup and what is above it; whether it was not there. A new cpuset is empty, and takes no process until it is
+/// filled from the one above.
+pub fn make(path: &Path, controllers: &[String]) -> Result<bool> {
+    if !controllers.iter().any(|name| name == "cpuset") {
+        match nix::unistd::mkdir(path, Mode::from_bits_truncate(0o755)) {
+            Ok(()) => return Ok(true),
+            Err(Errno::EEXIST) => return Ok(false),
+            Err(_) => {} // something above it, then
+        }
+    }
     let missing: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
     let cpuset = controllers.iter().any(|name| name == "cpuset");
+    let made = !missing.is_empty();
     for path in missing.into_iter().rev() {
         make_directory(path)?;
         let Some(above) = path.parent().filter(|_| cpuset) else { continue };
@@ -24,7 +34,7 @@ pub fn make(path: &Path, controllers: &[String]) -> Result<()> {
             dir.write(file, text.trim()).map_err(|errno| failed(&path.join(file), errno))?;
         }
     }
-    Ok(())
+    Ok(made)
 }
 
 /// Puts them in force, each read back.

@@ -248,9 +248,12 @@ impl BuiltRoot {
     /// Child half: makes it `/` and lets go of the old root.
     pub fn pivot(&self) -> Applied {
         nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
+        // Every umount2(2) waits for all CPUs, so what lies between the roots is moved, with the new root on it, to where it
+        // goes with the old one: onto a directory that every old root has, and in which nothing is looked up any more.
+        let moved = self.hidden == 1 && mount::move_onto(&self.scratch, c"/proc").is_ok();
         mount::pivot_to_cwd().during(Step::Pivot, 0)?;
         // The old root now lies on top of the new one, and what was stacked on it on top of that.
-        for _ in 0..=self.hidden {
+        for _ in usize::from(moved)..=self.hidden {
             umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
         }
         nix::unistd::chdir(c"/").during(Step::Pivot, 2)?;

@@ -64,6 +64,8 @@ pub struct Request<'a> {
     pub state: &'a dyn Fn(i32, &str) -> String,
     /// Its state directory: where things that outlive it on the host are noted. `None` for `exec`.
     pub notes: Option<&'a std::path::Path>,
+    /// Called while it builds its root.
+    pub cloned: &'a mut dyn FnMut(Pid) -> Result<()>,
     /// Called when its root is built, before anything of the old one is gone.
     pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
 }
@@ -85,7 +87,7 @@ pub struct Launched {
 pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     let container = plan.container.as_deref();
     let container = container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?;
-    let Request { groups, entered, streams, preserved, gate, state, notes, built } = request;
+    let Request { groups, entered, streams, preserved, gate, state, notes, cloned, built } = request;
     let mut prepared =
         prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
@@ -98,7 +100,8 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     drop(child_ends);
     let gated = prepared.gate.is_some();
     let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, notes, built, state };
-    match launch.follow(groups, gated) {
+    let admitted = launch.admit(groups).and_then(|proc_pid| cloned(pid).map(|()| proc_pid));
+    match admitted.and_then(|proc_pid| launch.follow(&proc_pid, gated)) {
         Ok(()) => Ok(Launched { pid, pidfd, terminal: launch.terminal, warnings }),
         Err(error) => {
             let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
@@ -121,7 +124,8 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn follow(&mut self, groups: Option<&Groups>, gated: bool) -> Result<()> {
+    /// What it waits for before it does anything. Gives its directory in `/proc`.
+    fn admit(&mut self, groups: Option<&Groups>) -> Result<OwnedFd> {
         if let Some(groups) = groups {
             groups.take_in(self.pid)?;
         }
@@ -140,6 +144,10 @@ impl Launch<'_> {
             self.provide(&proc_pid, notes)?;
         }
         self.ends.go()?;
+        Ok(proc_pid)
+    }
+
+    fn follow(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<()> {
         loop {
             let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
             let mut polled = [readable(self.ends.control.as_fd()), readable(self.ends.failure.as_fd())];
@@ -157,7 +165,7 @@ impl Launch<'_> {
                             schedule::set_policy(self.container, self.pid.as_raw())
                                 .map_err(|failure| name_failure(self.plan, self.prepared, failure))?;
                         }
-                        confined::verify(&proc_pid, self.container, self.prepared)?;
+                        confined::verify(proc_pid, self.container, self.prepared)?;
                         if gated {
                             return Ok(());
                         }

@@ -1,0 +1,118 @@
+//! That a contestant applies what it claims, seen from inside: the wrong flags would make it fast.
+
+use std::collections::BTreeMap;
+
+use super::contest::{Claim, Contestant};
+use super::measure;
+
+/// What came of the look.
+pub enum Checked {
+    /// It is as it says.
+    Fine(Observed),
+    /// It does not take part.
+    Missing(String),
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// How many kinds of namespaces are its own.
+    pub namespaces: usize,
+    /// Of those, whether the network's is.
+    pub network: bool,
+    /// `Seccomp:`, 2 is a filter.
+    pub seccomp: u64,
+    /// `NoNewPrivs:`.
+    pub no_new_privs: bool,
+    /// `CapEff:`.
+    pub capabilities: u64,
+    /// How many mounts there are.
+    pub mounts: usize,
+    /// Of those, how many cover or freeze something in `/proc`.
+    pub masks: usize,
+    /// Whether `/` is mounted read-only.
+    pub read_only_root: bool,
+}
+
+/// Looks, and compares.
+pub fn check(contestant: &Contestant) -> Checked {
+    if let Some(why) = &contestant.missing {
+        return Checked::Missing(why.clone());
+    }
+    let Some(probe) = &contestant.probe else {
+        // The same program with the same configuration as another row, which was looked at.
+        return match measure::once(contestant) {
+            Some(_) => Checked::Fine(Observed::default()),
+            None => Checked::Missing("does not run here".into()),
+        };
+    };
+    let output = match measure::command(probe, measure::number()).output() {
+        Ok(output) => output,
+        Err(error) => return Checked::Missing(error.to_string()),
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("says nothing");
+        return Checked::Missing(format!("does not run here: {last}"));
+    }
+    let observed = observe(&String::from_utf8_lossy(&output.stdout));
+    match differs(&observed, &contestant.claim, &String::from_utf8_lossy(&output.stdout)) {
+        None => Checked::Fine(observed),
+        Some(what) => Checked::Missing(format!("does not apply what it claims: {what}")),
+    }
+}
+
+const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+
+fn own(text: &str) -> Vec<&'static str> {
+    let inside: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("ns ")).collect();
+    let outside =
+        |kind: &str| std::fs::read_link(format!("/proc/self/ns/{kind}")).map(|link| link.display().to_string());
+    KINDS
+        .into_iter()
+        .zip(inside)
+        .filter(|(kind, inside)| outside(kind).is_ok_and(|outside| outside != *inside))
+        .map(|(kind, _)| kind)
+        .collect()
+}
+
+fn observe(text: &str) -> Observed {
+    let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(":\t")).collect();
+    let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
+    // mountinfo: id, parent, device, root, mount point, options, …
+    let mounts: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .filter(|words| words.len() > 8 && words.contains(&"-"))
+        .collect();
+    let at = |words: &[&str]| words[4].to_owned();
+    let own = own(text);
+    Observed {
+        namespaces: own.len(),
+        network: own.contains(&"net"),
+        seccomp: field("Seccomp").parse().unwrap_or_default(),
+        no_new_privs: field("NoNewPrivs") == "1",
+        capabilities: u64::from_str_radix(field("CapEff"), 16).unwrap_or(u64::MAX),
+        mounts: mounts.len(),
+        masks: mounts.iter().filter(|words| at(words).starts_with("/proc/")).count(),
+        read_only_root: mounts
+            .iter()
+            .rfind(|words| at(words) == "/")
+            .is_some_and(|words| words[5].split(',').any(|option| option == "ro")),
+    }
+}
+
+/// What is claimed and not there.
+fn differs(observed: &Observed, claim: &Claim, text: &str) -> Option<String> {
+    let own = own(text);
+    if let Some(kind) = claim.namespaces.iter().find(|kind| !own.contains(kind)) {
+        return Some(format!("its {kind} namespace is the host's"));
+    }
+    let wrong = [
+        (claim.filter && observed.seccomp != 2, "no filter of system calls"),
+        (claim.no_new_privs && !observed.no_new_privs, "no no_new_privs"),
+        (claim.no_capabilities && observed.capabilities != 0, "it has capabilities"),
+        (claim.read_only_root && !observed.read_only_root, "its root can be written to"),
+    ];
+    wrong.into_iter().find(|(wrong, _)| *wrong).map(|(_, what)| what.to_owned())
+}

@@ -1,0 +1,251 @@
+//! Who takes part: what each runs, and what it claims to apply.
+
+use std::path::{Path, PathBuf};
+
+use super::bundle::{Work, is_root};
+
+/// The command that is measured first of all.
+pub const STOCKADE: &str = env!("CARGO_BIN_EXE_stockade");
+/// The runtime.
+pub const STOCKADE_OCI: &str = env!("CARGO_BIN_EXE_stockade-oci");
+
+/// A command with the place where its container's number goes.
+pub type Words = Vec<String>;
+
+/// One that takes part.
+pub struct Contestant {
+    /// As in the tables.
+    pub name: &'static str,
+    /// Commands that make up a start, one after the other; `{}` is a new number for each start.
+    pub steps: Vec<Words>,
+    /// The same with `cat /proc/self/status` and more, from inside; none where the check is that of another row.
+    pub probe: Option<Words>,
+    /// The same with a program that stays.
+    pub stay: Option<Words>,
+    /// Programs whose pages are forgotten for a cold start.
+    pub files: Vec<PathBuf>,
+    /// What it says it applies.
+    pub claim: Claim,
+    /// Whether it takes so long that it gets fewer rounds.
+    pub engine: bool,
+    /// Why it does not take part.
+    pub missing: Option<String>,
+}
+
+/// What must be true inside.
+#[derive(Clone, Copy, Default)]
+pub struct Claim {
+    /// Names in `/proc/self/ns` that must be other than outside.
+    pub namespaces: &'static [&'static str],
+    /// A filter of system calls.
+    pub filter: bool,
+    /// `no_new_privs`.
+    pub no_new_privs: bool,
+    /// No capability at all.
+    pub no_capabilities: bool,
+    /// A root that cannot be written to.
+    pub read_only_root: bool,
+}
+
+const ALL: &[&str] = &["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+const HOST_NETWORK: &[&str] = &["user", "mnt", "pid", "ipc", "uts", "cgroup"];
+const CONTAINER: &[&str] = &["mnt", "pid", "net", "ipc", "uts"];
+const SANDBOX: Claim =
+    Claim { namespaces: ALL, filter: true, no_new_privs: true, no_capabilities: true, read_only_root: true };
+
+/// What runs inside for a look.
+pub const PROBE: &str = "cat /proc/self/status /proc/self/mountinfo; \
+    for n in user mnt pid net ipc uts cgroup; do echo \"ns $(readlink /proc/self/ns/$n)\"; done";
+
+/// What stays, and how it is known again.
+pub const STAY: [&str; 2] = ["sleep", "61.07"];
+
+impl Contestant {
+    fn new(name: &'static str, program: &str) -> Self {
+        Self {
+            name,
+            steps: Vec::new(),
+            probe: None,
+            stay: None,
+            files: vec![program.into()],
+            claim: Claim::default(),
+            engine: false,
+            missing: None,
+        }
+    }
+
+    /// One command before a program of busybox's.
+    fn before(name: &'static str, prefix: &[&str], busybox: &str, claim: Claim) -> Self {
+        let with = |words: &[&str]| prefix.iter().chain(words).map(|word| word.to_string()).collect::<Words>();
+        let program = prefix.first().copied().unwrap_or(busybox);
+        Self {
+            steps: vec![with(&[busybox, "true"])],
+            probe: Some(with(&[busybox, "sh", "-c", PROBE])),
+            stay: Some(with(&[busybox, STAY[0], STAY[1]])),
+            claim,
+            missing: (!Path::new(program).exists()).then(|| "not installed".to_owned()),
+            ..Self::new(name, program)
+        }
+    }
+
+    /// Leaves it out, and says why.
+    pub fn without(name: &'static str, why: impl Into<String>) -> Self {
+        Self { missing: Some(why.into()), ..Self::new(name, "") }
+    }
+
+    /// An engine's command, likewise.
+    pub fn engine(name: &'static str, prefix: &[&str], image: &[&str], claim: Claim) -> Self {
+        let prefix: Vec<&str> = prefix.iter().chain(image).copied().collect();
+        Self { engine: true, ..Self::before(name, &prefix, "/bin/busybox", claim) }
+    }
+}
+
+/// Everybody but the engines.
+pub fn all(work: &Work) -> Vec<Contestant> {
+    let Some(busybox) = work.busybox.as_ref().map(|path| path.display().to_string()) else {
+        return vec![Contestant::without("everything", "busybox-static is not installed")];
+    };
+    let floor = work.floor.as_ref().map(|path| path.display().to_string());
+    let filter = work.dir.join("filter").display().to_string();
+    let mut all = vec![
+        Contestant::before("bare exec", &[], &busybox, Claim::default()),
+        match &floor {
+            Some(floor) if is_root() => {
+                Contestant::before("floor (C)", &[floor, &filter, "1990901509"], &busybox, SANDBOX)
+            }
+            Some(_) => Contestant::without("floor (C)", "takes root"),
+            None => Contestant::without("floor (C)", "no C compiler, or no static C library"),
+        },
+        Contestant::before("stockade run", &[STOCKADE, "run", "--"], &busybox, SANDBOX),
+        Contestant::before(
+            "stockade run, no budget",
+            &[STOCKADE, "run", "-m", "unlimited", "--pids-limit", "-1", "--"],
+            &busybox,
+            SANDBOX,
+        ),
+        Contestant::before(
+            "stockade run, host network",
+            &[STOCKADE, "run", "--network", "host", "--"],
+            &busybox,
+            Claim { namespaces: HOST_NETWORK, ..SANDBOX },
+        ),
+        bubblewrap(work, &busybox),
+        nsjail(&busybox),
+    ];
+    for (name, program) in RUNTIMES {
+        all.push(oci_run(work, name, program));
+    }
+    for (name, program) in LIFECYCLES {
+        all.push(lifecycle(work, name, program));
+    }
+    all
+}
+
+/// Bubblewrap with the same view: no masks on /proc, no filter, no Landlock, no limits, no supervisor that reports.
+fn bubblewrap(work: &Work, busybox: &str) -> Contestant {
+    let program = find("bwrap").unwrap_or_default();
+    let mut words: Vec<String> =
+        [&program, "--unshare-all", "--new-session", "--die-with-parent", "--hostname", "sandbox", "--ro-bind", "/usr"]
+            .map(str::to_owned)
+            .to_vec();
+    let view = "/usr --cap-drop ALL --proc /proc --dev /dev --tmpfs /tmp --tmpfs /home/sandbox --tmpfs /dev/shm --clearenv \
+        --setenv PATH /usr/bin:/bin --chdir /home/sandbox";
+    words.extend(view.split_whitespace().map(str::to_owned));
+    for path in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
+        match std::fs::read_link(path) {
+            Ok(target) => words.extend(["--symlink".into(), target.display().to_string(), path.into()]),
+            Err(_) if Path::new(path).exists() => words.extend(["--ro-bind".into(), path.into(), path.into()]),
+            Err(_) => {}
+        }
+    }
+    let java = "/etc/java-17-openjdk";
+    for path in ["/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", java] {
+        if Path::new(path).exists() {
+            words.extend(["--ro-bind".into(), path.into(), path.into()]);
+        }
+    }
+    for name in ["passwd", "group", "hostname", "nsswitch.conf", "hosts", "resolv.conf"] {
+        let file = work.file(&format!("etc/{name}"), name).display().to_string();
+        words.extend(["--ro-bind".into(), file, format!("/etc/{name}")]);
+    }
+    words.extend(["--remount-ro", "/"].map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let claim = Claim { filter: false, ..SANDBOX };
+    Contestant::before("bwrap", &words, busybox, claim)
+}
+
+fn nsjail(busybox: &str) -> Contestant {
+    let Some(program) = find("nsjail") else { return Contestant::without("nsjail", "not installed") };
+    let words = [&program, "-Mo", "-Q", "-R", "/usr", "-R", "/bin", "-R", "/lib", "-R", "/lib64", "-T", "/tmp", "--"];
+    let claim = Claim { namespaces: ALL, no_new_privs: true, no_capabilities: true, ..Claim::default() };
+    Contestant::before("nsjail", &words, busybox, claim)
+}
+
+const RUNTIMES: [(&str, &str); 4] =
+    [("stockade-oci run", STOCKADE_OCI), ("crun run", "crun"), ("runc run", "runc"), ("runsc run", "runsc")];
+const LIFECYCLES: [(&str, &str); 3] = [
+    ("stockade-oci create+start+delete", STOCKADE_OCI),
+    ("crun create+start+delete", "crun"),
+    ("runc create+start+delete", "runc"),
+];
+
+fn runtime(name: &'static str, program: &str) -> Result<String, Contestant> {
+    if !is_root() {
+        return Err(Contestant::without(name, "takes root"));
+    }
+    find(program).ok_or_else(|| Contestant::without(name, "not installed"))
+}
+
+const OCI: Claim =
+    Claim { namespaces: CONTAINER, filter: false, no_new_privs: true, no_capabilities: false, read_only_root: true };
+
+fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
+    let program = match runtime(name, program) {
+        Ok(program) => program,
+        Err(missing) => return missing,
+    };
+    let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
+    let run = |bundle: PathBuf| -> Words {
+        [&program, "--root", &state, "run", "--bundle", &bundle.display().to_string(), "startup-{}"]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    Contestant {
+        steps: vec![run(work.dir.join("bundle"))],
+        probe: Some(run(work.bundle_of("probe", &["/bin/busybox", "sh", "-c", PROBE]))),
+        stay: Some(run(work.bundle_of("stay", &["/bin/busybox", STAY[0], STAY[1]]))),
+        claim: OCI,
+        ..Contestant::new(name, &program)
+    }
+}
+
+fn lifecycle(work: &Work, name: &'static str, program: &str) -> Contestant {
+    let program = match runtime(name, program) {
+        Ok(program) => program,
+        Err(missing) => return missing,
+    };
+    let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
+    let bundle = work.dir.join("bundle").display().to_string();
+    let of = |words: &[&str]| -> Words {
+        [&program, "--root", &state].into_iter().chain(words.iter().copied()).map(str::to_owned).collect()
+    };
+    Contestant {
+        steps: vec![
+            of(&["create", "--bundle", &bundle, "startup-{}"]),
+            of(&["start", "startup-{}"]),
+            of(&["delete", "--force", "startup-{}"]),
+        ],
+        claim: OCI,
+        ..Contestant::new(name, &program)
+    }
+}
+
+/// A program in PATH, or where administrators' programs are.
+pub fn find(name: &str) -> Option<String> {
+    if name.starts_with('/') {
+        return Some(name.to_owned());
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let places = ["/usr/bin", "/usr/sbin", "/sbin"].into_iter().chain(path.split(':'));
+    places.map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists())
+}

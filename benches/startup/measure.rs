@@ -1,0 +1,228 @@
+//! Starting, waiting and counting.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use super::check::Checked;
+use super::contest::{Contestant, STAY, Words};
+
+/// How many starts are under way at once.
+pub const IN_FLIGHT: [usize; 4] = [1, 2, 4, 16];
+
+/// What was measured of a contestant.
+pub struct Figures {
+    /// Its name.
+    pub name: &'static str,
+    /// What was found inside, or why there is nothing.
+    pub checked: Checked,
+    /// Starts with everything in memory.
+    pub warm: Samples,
+    /// Starts whose programs had to be read.
+    pub cold: Samples,
+    /// Starts a second, for each of [`IN_FLIGHT`].
+    pub rates: [Vec<f64>; IN_FLIGHT.len()],
+    /// Memory of what stays while a container runs, itself not counted, in KiB.
+    pub left_kib: Option<u64>,
+}
+
+impl Figures {
+    /// None yet.
+    pub fn of(contestant: &Contestant, checked: Checked) -> Self {
+        let (warm, cold) = (Samples::default(), Samples::default());
+        Self { name: contestant.name, checked, warm, cold, rates: Default::default(), left_kib: None }
+    }
+
+    /// Whether there is anything to measure.
+    pub fn runs(&self) -> bool {
+        matches!(self.checked, Checked::Fine(_))
+    }
+
+    /// Starts a second, median.
+    pub fn rate(&self, level: usize) -> Option<f64> {
+        let mut rates = self.rates[level].clone();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied()
+    }
+}
+
+/// Durations in microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// The value that this part of all is not above.
+    pub fn quantile(&self, part: f64) -> Option<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        sorted.get(((sorted.len() as f64 * part) as usize).min(last)).copied()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Extend<Duration> for Samples {
+    fn extend<T: IntoIterator<Item = Duration>>(&mut self, all: T) {
+        self.0.extend(all.into_iter().map(|one| one.as_nanos() as f64 / 1000.0));
+    }
+}
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no container has yet.
+pub fn number() -> u64 {
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A command of a contestant's, for the container of a number.
+pub fn command(words: &Words, number: u64) -> Command {
+    let words: Vec<String> = words.iter().map(|word| word.replace("{}", &number.to_string())).collect();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null());
+    command
+}
+
+fn quiet(words: &Words, number: u64) -> Command {
+    let mut command = command(words, number);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// One start, from before the first command to after the last; `None` when it failed, which must not count as fast.
+pub fn once(contestant: &Contestant) -> Option<Duration> {
+    let number = number();
+    let mut commands: Vec<Command> = contestant.steps.iter().map(|words| quiet(words, number)).collect();
+    let begun = Instant::now();
+    let fine = commands.iter_mut().all(|command| command.status().is_ok_and(|status| status.success()));
+    let took = begun.elapsed();
+    reap();
+    fine.then_some(took)
+}
+
+/// Starts a second with so many under way.
+pub fn rate(contestant: &Contestant, in_flight: usize, period: Duration) -> f64 {
+    let done = AtomicU64::new(0);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..in_flight {
+            scope.spawn(|| {
+                while begun.elapsed() < period {
+                    let number = number();
+                    let run = |words| quiet(words, number).status().is_ok_and(|status| status.success());
+                    if contestant.steps.iter().all(run) {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let rate = done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64();
+    reap();
+    rate
+}
+
+/// What containers leave that nobody else waits for is ours.
+pub fn adopt_orphans() {
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Waits for orphans that have ended. Only while no child of ours is under way.
+fn reap() {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    while waitid(Id::All, WaitPidFlag::WNOHANG | WaitPidFlag::WEXITED)
+        .is_ok_and(|status| status != nix::sys::wait::WaitStatus::StillAlive)
+    {}
+}
+
+/// Drops the program from the page cache; with `all`, and as root, everything that can be dropped.
+pub fn forget(contestant: &Contestant, all: bool) {
+    if all {
+        nix::unistd::sync();
+        if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+            return;
+        }
+    }
+    for file in &contestant.files {
+        if let Ok(file) = File::open(file) {
+            let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        }
+    }
+}
+
+/// Memory (Pss, KiB) of what a running container keeps beside itself: of all our new descendants but its own program.
+pub fn left_behind(contestant: &Contestant) -> Option<u64> {
+    let before = descendants();
+    let mut child = quiet(contestant.stay.as_ref()?, number()).spawn().ok()?;
+    let begun = Instant::now();
+    let stays = |pid: &u32| text(*pid, "cmdline").contains(STAY[1]) && text(*pid, "comm").trim() != "";
+    let is_workload = |pid: &u32| stays(pid) && text(*pid, "cmdline").split('\0').nth(1) == Some(STAY[0]);
+    let mut left = None;
+    while begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(300));
+        let new: BTreeSet<u32> = descendants().difference(&before).copied().collect();
+        let Some(workload) = new.iter().copied().find(is_workload) else { continue };
+        std::thread::sleep(Duration::from_millis(300));
+        left = Some(new.iter().filter(|pid| !is_workload(pid)).filter_map(|pid| pss(*pid)).sum());
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(workload as i32), nix::sys::signal::Signal::SIGKILL);
+        break;
+    }
+    end(&mut child);
+    left
+}
+
+fn end(child: &mut Child) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        if child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn text(pid: u32, name: &str) -> String {
+    String::from_utf8_lossy(&std::fs::read(Path::new("/proc").join(pid.to_string()).join(name)).unwrap_or_default())
+        .into_owned()
+}
+
+fn pss(pid: u32) -> Option<u64> {
+    let line = text(pid, "smaps_rollup").lines().find(|line| line.starts_with("Pss:"))?.to_owned();
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Every process below this one.
+fn descendants() -> BTreeSet<u32> {
+    let pids: Vec<u32> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    let parent =
+        |pid: u32| -> Option<u32> { text(pid, "stat").rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok() };
+    let parents: Vec<(u32, u32)> = pids.iter().filter_map(|pid| Some((*pid, parent(*pid)?))).collect();
+    let mut found = BTreeSet::from([std::process::id()]);
+    loop {
+        let more: Vec<u32> = parents
+            .iter()
+            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            found.remove(&std::process::id());
+            return found;
+        }
+        found.extend(more);
+    }
+}
