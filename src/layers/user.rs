@@ -247,6 +247,9 @@ impl Users {
 
     /// Child half: becomes the mapped user, keeping its capabilities over the new user namespace.
     pub fn take(&self) -> Applied {
+        if without(Layer::UserNamespace) {
+            process::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: what a new namespace would give
+        }
         process::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
     }
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from rig import LIES
+
 
 @dataclass
 class Attack:
@@ -32,7 +34,7 @@ ATTACKS = {
     "D09": Attack("start in a directory outside", gift="cwd", control="cwd"),
     "D10": Attack("links in the workspace that lead outside"),
     "D11": Attack("a link where the report is going to be written", gift="report", control="report", only=("run",)),
-    "D12": Attack("an image whose directories are links to the host's", gift="hostile", control="hostile", only=("run", "oci", "oci-userns", "runc", "crun")),
+    "D12": Attack("an image whose directories are links to the host's", ways=list(LIES), gift="hostile", control="hostile", only=("run", "oci", "oci-userns", "runc", "crun")),
     "D13": Attack("read what the kernel tells about the host"),
     "D14": Attack("open the kernel's settings for writing"),
     "D15": Attack("mount and change cgroups", control="mount"),
@@ -100,6 +102,28 @@ LAYERS = {
     "budget": "cgroup",
     "rlimits": "resource limits",
     "scratch": "size of temporary directories",
+}
+# What one protection alone stops, where that is known, in plain words. Anything else that gets through when a protection is left
+# out fails the battery.
+ALONE = {
+    "D04": "the made-up root is a tmpfs of the sandbox's own: without read-only mounts the workload changes its own copy of `/etc`, and nothing of the host's",
+    "D13": "`/proc/keys` and `/proc/key-users` are covered and nothing else hides them; what `/proc` has for root alone (page counts, slabs, kernel mappings) is held by the id alone, which is never root's",
+    "D17": "modes are seen by the filter alone: by the default profile, or by a guard beside any other. Without both, a workload could leave set-user-id programs of the caller's in a writable bind",
+    "D18": "a kept capability is one over the sandbox's own user namespace; that it leads nowhere is what the other attacks show",
+    "D24": "the calls of io_uring are then reached; a file outside is not",
+    "D25": "the other door is then open; what is asked for there is stopped as it is at the first",
+    "D27": "tracing is then possible; the init lets its tracees go, and the run ends on time",
+    "D29": "keys of its own can then be made, those of the caller's are still not found",
+    "D31": "the kernel's code for other socket families is then reached",
+    "D34": "how its own addresses are laid out is then the workload's choice",
+    "D35": "it can then listen to filters of its own",
+    "D36": "a kept capability is one over the sandbox's own user namespace; that it leads nowhere is what the other attacks show",
+    "D40": "the names of the host's abstract sockets are then listed; connecting is stopped by Landlock",
+    "D48": "without a cgroup, the limit on processes counts those of the user and is higher",
+    "D49": "without a cgroup, the limits on memory count for each process and are higher",
+    "D50": "without the size of the temporary directories, only the budget's memory bounds them",
+    "D51": "without the size of the temporary directories, only the budget's memory bounds them",
+    "D52": "the number of descriptors is bounded by a resource limit alone; their memory by the budget",
 }
 # Neither can be left out alone: everything else is built upon them.
 INSEPARABLE = "mount namespace, pid namespace"

@@ -13,7 +13,7 @@ import termios
 import time
 from dataclasses import dataclass, field
 
-from attacks import ATTACKS, LAYERS
+from attacks import ALONE, ATTACKS, LAYERS
 from rig import RIG, Rig, syscall
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -77,7 +77,7 @@ class Battery:
         command = [str(program), "run", *[word for path in own for word in ("--ro", path)], "--rw", str(RIG / "ws")]
         command += ["-e", f"VICTIM={self.rig.victim}", *self.degraded, *attack.options]
         command += ["-w", str(RIG / "ws")] if attack.gift != "cwd" else ["-w", way]
-        command += ["--rootfs", str(RIG / "hostile")] if attack.gift == "hostile" else []
+        command += ["--rootfs", str(RIG / f"hostile-{way}")] if attack.gift == "hostile" else []
         command += ["--report", str(RIG / "ws/report.json")] if attack.gift == "report" else []
         command += ["--", ATTACK, name, *([way] if way and attack.gift != "cwd" else [])]
         return ["env", *environment, *self.become(caller), *command]
@@ -92,7 +92,7 @@ class Battery:
         bundle.mkdir()
         config = json.loads(subprocess.run([OCI, "spec", "--bundle", bundle], check=True, capture_output=True) and (bundle / "config.json").read_text())
         config["ociVersion"] = "1.0.2"
-        config["root"] = {"path": str(RIG / ("hostile" if attack.gift == "hostile" else "rootfs")), "readonly": True}
+        config["root"] = {"path": str(RIG / (f"hostile-{way}" if attack.gift == "hostile" else "rootfs")), "readonly": True}
         process, linux = config["process"], config["linux"]
         process.update(terminal=False, args=[ATTACK, name, *([way] if way and attack.gift != "cwd" else [])])
         process["cwd"] = way if attack.gift == "cwd" else str(RIG / "ws")
@@ -155,7 +155,7 @@ class Battery:
         if attack.control == "report":
             return ["sh", "-c", f'"$@"; echo report >{RIG}/ws/report.json', "sh", *direct]
         if attack.control == "hostile":
-            return ["sh", "-c", f"for d in dev tmp home etc; do : >{RIG}/hostile/$d/planted; done"]
+            return ["sh", "-c", f": >{RIG}/hostile-{way}/{way.rstrip('+')}/planted"]
         if attack.control == "nobody":
             return [*self.become(OTHER), *direct]
         return direct
@@ -171,7 +171,7 @@ class Battery:
             if attack.gift == "cwd":
                 os.symlink("/proc/1/cwd", RIG / "ws/out")
             one = self.once(attack, way, make(name, way), environment)
-            prefix = f"{way}: " if attack.gift == "cwd" else ""
+            prefix = f"{way}: " if attack.gift in ("cwd", "hostile") else ""
             whole.tries.update({prefix + key: value for key, value in one.tries.items()})
             whole.details.update({prefix + key: value for key, value in one.details.items()})
             whole.songs += [song for song in one.songs if song not in whole.songs]
@@ -235,7 +235,7 @@ class Battery:
             os.close(descriptor)
         if passed:
             ours.close()
-            theirs.detach()
+            theirs.close()
         result.songs += rig.touched(output)
         return result
 
@@ -246,7 +246,8 @@ class Battery:
                 _, name, outcome, detail = (line.split("\t") + ["", "", ""])[:4]
                 result.tries[name], result.details[name] = outcome, detail
         if not result.tries and "done\t" not in text:
-            result.refused = (errors.decode(errors="replace").strip().splitlines() or [f"ended with {code}"])[-1][:300]
+            said = [line for line in errors.decode(errors="replace").splitlines() if not line.startswith("  hint:")]
+            result.refused = (said or [f"ended with {code}"])[-1][:300]
 
     # --- everything ------------------------------------------------------------------------------------------------------
 
@@ -330,11 +331,15 @@ class Battery:
                     known.add(name)
                 cells.append(f" {cell:>{max(len(place), 8)}}")
             print("".join(cells) + f"  {ATTACKS[name].title}")
-        alone = {name: {layer: result.summary() for layer, result in layers.items() if result.open} for name, layers in dropped.items()}
-        print("\nof two protections the one that was left did not hold:" if any(alone.values()) else "")
+        alone = {name: {layer: result.summary() for layer, result in layers.items() if result.open} for name, layers in dropped.items() if name not in known}
+        print("\nstopped by one protection alone:" if any(alone.values()) else "")
         for name in names:
             for layer, summary in alone.get(name, {}).items():
-                print(f"  {name} without {LAYERS[layer]}: {'; '.join(summary[:6])}")
+                news = "" if name in ALONE else "NEW: "
+                print(f"  {news}{name} without {LAYERS[layer]}: {'; '.join(summary[:6])}")
+        news = [name for name, layers in alone.items() if layers and name not in ALONE]
+        for layer in self.unstarted(dropped):
+            print(f"nothing starts without {LAYERS[layer]}: what it stops is not known to be stopped twice")
         for name in unproven:
             reason = controls[name].refused or "; ".join(sorted({value for value in controls[name].tries.values()}))
             print(f"unproven here: {name}: {reason}")
@@ -351,7 +356,12 @@ class Battery:
         twice = [name for name in stopped if name in dropped and not alone.get(name)]
         by_two = len(twice) if dropped else "an unknown number"
         print(f"{len(names)} attacks tried, {len(stopped)} stopped, {by_two} by two independent layers, {len(unproven)} unproven")
-        return 1 if escapes or set(unproven) - self.excused() else 0
+        return 1 if escapes or news or set(unproven) - self.excused() else 0
+
+    def unstarted(self, dropped):
+        """Protections without which the start refuses itself."""
+        ran = {layer for layers in dropped.values() for layer, result in layers.items() if result.tries}
+        return [layer for layer in LAYERS if dropped and layer not in ran and any(layer in layers for layers in dropped.values())]
 
     def cell(self, name, kind, result, reference):
         if result is None:

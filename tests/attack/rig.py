@@ -26,6 +26,14 @@ FILE_CAPABILITIES = {
 }
 
 
+# Directories of an image that are links to the host's: absolute, relative, dangling, and round in a circle; with a + there is such
+# a place in the image, too.
+LIES = {
+    "dev": "/srv/rig/host", "dev+": "/srv/rig/host", "home+": "/srv/rig/host", "tmp+": "/srv/rig/host", "proc": "../../../../../srv/rig/host", "sys": "/srv/rig/host", "tmp": "/proc/self/root/srv/rig/host",
+    "run": "/srv/rig/host/nothing", "var": "var", "etc": "srv/../../../../srv/rig/host", "home": "/srv/rig/host", "srv": "/srv/rig/host",
+}
+
+
 def syscall(*arguments):
     return LIBC.syscall(*[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
 
@@ -90,21 +98,18 @@ class Rig:
         self.has_keys = self.key > 0
 
     def make_root(self):
-        """A root for containers, and one that leads elsewhere."""
-        for name in ["rootfs", "hostile"]:
-            root = RIG / name
-            for directory in ["usr/bin", "lib", "bin", "srv/rig/bin", "srv/rig/ro", "srv/rig/ws", "root"]:
-                (root / directory).mkdir(parents=True)
-            if name == "hostile":
-                for link, target in [("dev", "/srv/rig/host"), ("proc", "../../../srv/rig/host"), ("sys", "/srv/rig/host"),
-                                     ("tmp", "/srv/rig/host"), ("run", "/srv/rig/host/nothing"), ("var", "/var"), ("etc", "srv/../../../rig/host"),
-                                     ("home", "/srv/rig/host")]:
-                    (root / link).symlink_to(target)
-                continue
-            for directory in ["dev", "proc", "sys", "tmp", "run", "etc", "var/tmp", "home"]:
-                (root / directory).mkdir(parents=True)
-            (root / "tmp").chmod(0o1777)
-            (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+        """A root for containers, and some with a directory that leads elsewhere."""
+        for lie in ["", *LIES]:
+            root = RIG / (f"hostile-{lie}" if lie else "rootfs")
+            for directory in ["usr/bin", "lib", "bin", "srv/rig/bin", "srv/rig/ro", "srv/rig/ws", "root", "dev", "proc", "sys", "tmp", "run", "etc", "var/tmp", "home/sandbox"]:
+                if directory.split("/")[0] != lie.rstrip("+"):
+                    (root / directory).mkdir(parents=True)
+            if lie:
+                (root / lie.rstrip("+")).symlink_to(LIES[lie])
+            if lie.endswith("+"):
+                (root / LIES[lie][1:]).mkdir(parents=True)
+            if lie != "etc":
+                (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
 
     def fresh(self, uid):
         """The directories as they are before each attack, owned by whoever starts the sandbox."""
@@ -123,7 +128,7 @@ class Rig:
         for name, value in FILE_CAPABILITIES.items():
             shutil.copy(RIG / "bin/attack", RIG / "ro" / name)
             (RIG / "ro" / name).chmod(0o755)
-        for place in ["host", "ro", "ws", "home", "rootfs", "hostile"]:
+        for place in ["host", "ro", "ws", "home", "rootfs", *[f"hostile-{lie}" for lie in LIES]]:
             for where, directories, names in os.walk(RIG / place):
                 for name in ["", *directories, *names]:
                     os.chown(os.path.join(where, name), uid, uid, follow_symlinks=False)

@@ -329,7 +329,6 @@ fn kernel_settings() {
         "net/ipv4/ip_forward",
         "kernel/hostname",
         "kernel/core_pipe_limit",
-        "kernel/ns_last_pid",
     ] {
         let file = format!("/proc/sys/{name}");
         attempt(&file, || Ok(format!("{}", open(&file, O_WRONLY)?)));
