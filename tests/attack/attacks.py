@@ -31,10 +31,10 @@ ATTACKS = {
     "D06": Attack("remount, unmount, mount", control="mount"),
     "D07": Attack("leave by a chroot of one's own", control="chroot"),
     "D08": Attack("use descriptors that the caller left open", gift="descriptors"),
-    "D09": Attack("start in a directory outside", gift="cwd", control="cwd"),
+    "D09": Attack("start in a directory outside", gift="cwd", control="cwd", layers=("fds", "root", "landlock", "seccomp", "nnp")),
     "D10": Attack("links in the workspace that lead outside"),
     "D11": Attack("a link where the report is going to be written", gift="report", control="report", only=("run",)),
-    "D12": Attack("an image whose directories are links to the host's", ways=list(LIES), gift="hostile", control="hostile", only=("run", "oci", "oci-userns", "runc", "crun")),
+    "D12": Attack("an image whose directories are links to the host's", ways=list(LIES), gift="hostile", control="hostile", layers=("user", "ids", "root", "readonly", "landlock", "seccomp"), only=("run", "oci", "oci-userns", "runc", "crun")),
     "D13": Attack("read what the kernel tells about the host"),
     "D14": Attack("open the kernel's settings for writing"),
     "D15": Attack("mount and change cgroups", control="mount"),
@@ -107,6 +107,7 @@ LAYERS = {
 # out fails the battery.
 ALONE = {
     "D04": "the made-up root is a tmpfs of the sandbox's own: without read-only mounts the workload changes its own copy of `/etc`, and nothing of the host's",
+    "D08": "a socket that the caller left open is then the workload's; a directory is not to be read through, because of Landlock",
     "D13": "`/proc/keys` and `/proc/key-users` are covered and nothing else hides them; what `/proc` has for root alone (page counts, slabs, kernel mappings) is held by the id alone, which is never root's",
     "D17": "modes are seen by the filter alone: by the default profile, or by a guard beside any other. Without both, a workload could leave set-user-id programs of the caller's in a writable bind",
     "D18": "a kept capability is one over the sandbox's own user namespace; that it leads nowhere is what the other attacks show",

@@ -127,7 +127,14 @@ fn ring() {
 #[cfg(target_arch = "x86_64")]
 fn doors_of_32_bits() {
     use crate::kernel::{Low, call_32};
-    let done = |result: Result<u32, i32>| -> Outcome { Ok(result.map(|value| value.to_string())?) };
+    let done = |result: Result<u32, i32>| -> Outcome {
+        let value = result?;
+        // A kernel without that door takes the numbers for others.
+        if call_32(20, &[])? != std::process::id() {
+            return Err(Stop::Absent("this kernel has no such door".into()));
+        }
+        Ok(value.to_string())
+    };
     let words = |words: [u32; 3]| words.into_iter().flat_map(u32::to_ne_bytes).collect::<Vec<_>>();
     attempt("getpid", || done(call_32(20, &[])));
     attempt("socketcall: unix socket", || done(call_32(102, &[Low::Number(1), Low::Bytes(&words([1, 1, 0]))])));
