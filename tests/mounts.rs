@@ -336,6 +336,7 @@ fn a_rootfs_whose_directories_are_symlinks_touches_nothing_outside() {
     for_each_caller(|caller| {
         for (name, target) in [
             ("absolute", "CANARY"),
+            ("absolute, and there inside too", "CANARY"),
             ("relative", "../canary"),
             ("dangling", "/no/such/place"),
             ("loop", "dev"),
@@ -355,6 +356,9 @@ fn a_rootfs_whose_directories_are_symlinks_touches_nothing_outside() {
                 }
                 let target = if target == "CANARY" { text(&canary) } else { target };
                 symlink(target, &link).unwrap();
+                if name.ends_with("inside too") {
+                    fs::create_dir_all(root.join(canary.strip_prefix("/").unwrap())).unwrap();
+                }
                 let before = (fingerprint(&canary), fingerprint(&root));
                 let outcome = Run::new(caller)
                     .opts(["--rootfs", text(&root), "--sysfs"])

@@ -12,6 +12,7 @@ use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
 use super::{Applied, During, Missing, MissingSet};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Facility, Plan, Rlimit, RlimitResource};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::process::{self, CStringArray};
 use crate::sys::terminal;
 
@@ -123,6 +124,7 @@ impl PreparedProcess {
     pub fn with_capabilities(&self, clear_groups: bool, missing: &mut MissingSet) -> Applied {
         self.set_hostname()?;
         match process::join_new_session_keyring() {
+            _ if without(Layer::Keyring) => {}
             Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
             Err(_) if self.keyring_may_fail => missing.add(Missing::Keyring),
             result => result.during(Step::Keyring, 0)?,
@@ -144,7 +146,9 @@ impl PreparedProcess {
     ///
     /// The three descriptors are those that become 0, 1 and 2; with `terminal` the first is made the controlling one.
     pub fn take_streams(&self, streams: [BorrowedFd<'_>; 3], terminal: bool) -> Applied {
-        setsid().during(Step::Session, 0)?;
+        if !without(Layer::Session) {
+            setsid().during(Step::Session, 0)?;
+        }
         for (number, stream) in streams.into_iter().enumerate() {
             process::dup_onto(stream, number as i32).during(Step::Streams, number)?;
         }
@@ -165,7 +169,9 @@ impl PreparedProcess {
         for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
             process::set_rlimit(None, limit.resource, limit.soft, limit.hard).during(Step::Rlimit, index)?;
         }
-        process::cloexec_from(first).during(Step::Descriptors, 0)?;
+        if !without(Layer::Descriptors) {
+            process::cloexec_from(first).during(Step::Descriptors, 0)?;
+        }
         process::reset_signals().during(Step::Signals, 0)
     }
 

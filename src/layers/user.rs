@@ -13,6 +13,7 @@ use super::{Applied, During};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{Container, IdRange};
 use crate::plan::{IdMapping, Identity, Plan};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
@@ -97,7 +98,12 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
         ),
         _ => (own(identity.uid, host_uid), own(identity.gid, host_gid)),
     };
-    Ok(Users { uid: identity.uid, gid: identity.gid, uid_map, gid_map, writer, host_uid, host_gid })
+    // Without a namespace whose ids they are, those of the host are all there is.
+    let (uid, gid) = match without(Layer::UserNamespace) {
+        true => (host_uid, host_gid),
+        false => (identity.uid, identity.gid),
+    };
+    Ok(Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid })
 }
 
 /// Parent half of a container: the maps of its own user namespace, if it has one, as they are given.
@@ -215,6 +221,9 @@ impl Users {
 
     /// Parent half after clone3: writes the maps of the process whose `/proc` directory this is.
     pub fn write_maps(&self, proc_pid: &OwnedFd, pid: Pid) -> Result<()> {
+        if without(Layer::UserNamespace) {
+            return Ok(());
+        }
         if self.writer == Writer::Helpers {
             run_helper("newuidmap", pid, &self.uid_map)?;
             return run_helper("newgidmap", pid, &self.gid_map);
@@ -238,6 +247,9 @@ impl Users {
 
     /// Child half: becomes the mapped user, keeping its capabilities over the new user namespace.
     pub fn take(&self) -> Applied {
+        if without(Layer::UserNamespace) {
+            process::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: what a new namespace would give
+        }
         process::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
     }
 

@@ -13,6 +13,7 @@ use super::sync::{ChildEnds, ParentEnds};
 use crate::error::Step;
 use crate::layers::root::BuiltRoot;
 use crate::layers::{Applied, During, MissingSet, caps, net};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, Stack, clone3, spawn_sharing};
 use crate::sys::process;
 use crate::sys::terminal;
@@ -42,10 +43,12 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
     root.pivot()?;
     prepared.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
     caps::drop_all_but(prepared.kept_capabilities)?;
-    process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    if !without(Layer::NoNewPrivileges) {
+        process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    }
     ends.send_missing(missing).during(Step::Fork, 0)?;
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
-    process::set_dumpable(false).during(Step::Fork, 0)?;
+    process::set_dumpable(without(Layer::NotDumpable)).during(Step::Fork, 0)?;
     if !prepared.init {
         return become_workload(prepared, &root, terminal.as_ref(), ends, &mut None);
     }
@@ -143,6 +146,7 @@ fn verify(prepared: &Prepared) -> Applied {
     prepared.root.verify_clock()?;
     match process::no_new_privs() {
         Ok(true) => Ok(()),
+        Ok(false) if without(Layer::NoNewPrivileges) => Ok(()),
         Ok(false) => Err(Errno::EPERM).during(Step::Verify, 2),
         Err(errno) => Err(errno).during(Step::Verify, 2),
     }

@@ -27,6 +27,8 @@
 //! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
 //! Without init the workload is pid 1 itself.
 
+#[cfg(feature = "ablate")]
+mod ablate;
 pub(crate) mod audit;
 mod child;
 pub mod container;
@@ -58,6 +60,7 @@ use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};
 use crate::report::{Degraded, Enforced, Report};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
@@ -103,6 +106,8 @@ fn start(
     signals: &SigSet,
     warn: impl FnOnce(&[String]),
 ) -> Result<Report> {
+    #[cfg(feature = "ablate")]
+    let plan = &ablate::thinned(plan);
     let (mut prepared, mut kept) = prepare::prepare(plan)?;
     warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
     let watches = Watches::new(signals)?;
@@ -146,9 +151,10 @@ fn namespace_flags(plan: &Plan) -> u64 {
         (namespaces.ipc, libc::CLONE_NEWIPC),
         (namespaces.uts, libc::CLONE_NEWUTS),
         (namespaces.cgroup, libc::CLONE_NEWCGROUP),
-        (namespaces.network != Network::Host, libc::CLONE_NEWNET),
+        (namespaces.network != Network::Host && !without(Layer::NetworkNamespace), libc::CLONE_NEWNET),
+        (!without(Layer::UserNamespace), libc::CLONE_NEWUSER),
     ];
-    let always = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+    let always = libc::CLONE_NEWNS | libc::CLONE_NEWPID;
     let wanted = optional.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag);
     wanted as u64
 }

@@ -9,6 +9,7 @@ use nix::sys::stat::{Mode, fstatat};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Capability, Namespaces, Network};
 use crate::report::Enforced;
+use crate::sys::ablate::{Layer, without};
 
 /// All but the time namespace, which the workload's own process enters later.
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
@@ -54,7 +55,8 @@ impl Inhabited {
         let mut differing = Vec::new();
         for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {
             let wanted = match name {
-                "net" => planned.network != Network::Host,
+                "user" => !without(Layer::UserNamespace),
+                "net" => planned.network != Network::Host && !without(Layer::NetworkNamespace),
                 "ipc" => planned.ipc,
                 "uts" => planned.uts,
                 "cgroup" => planned.cgroup,
@@ -151,7 +153,7 @@ impl Status {
         if self.capabilities & !kept_capabilities != 0 && !nested {
             return weaker("capabilities", format!("{:#x}", self.capabilities));
         }
-        if self.no_new_privs != Some(true) {
+        if self.no_new_privs != Some(true) && !without(Layer::NoNewPrivileges) {
             return weaker("no_new_privs", format!("{:?}", self.no_new_privs));
         }
         if filtered && !matches!(self.seccomp, Some(SECCOMP_MODE_FILTER | SECCOMP_MODE_DEAD)) {

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+pub mod ablate;
 pub mod bpf;
 pub mod clone;
 pub mod file;

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::{Result, check, check_fd};
+use super::{Result, ablate, check, check_fd};
 
 /// `MOUNT_ATTR_RDONLY`.
 pub const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
@@ -69,7 +69,7 @@ impl FsContext {
     /// Makes the file system and a detached mount of it with these attributes.
     pub fn mount(self, attributes: u64) -> Result<OwnedFd> {
         self.config(FSCONFIG_CMD_CREATE, None, None)?;
-        let attributes = attributes as libc::c_uint; // fsmount's are the low 32 bits, all that exist
+        let attributes = ablate::attributes(attributes) as libc::c_uint; // fsmount's are the low 32 bits, all that exist
         // SAFETY: plain numbers.
         check_fd(unsafe { libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes) })
     }
@@ -147,7 +147,7 @@ pub struct Attributes<'a> {
 /// Switches attributes of a mount on and off.
 pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
     let attr = libc::mount_attr {
-        attr_set: change.set | if change.idmap.is_some() { IDMAP } else { 0 },
+        attr_set: ablate::attributes(change.set) | if change.idmap.is_some() { IDMAP } else { 0 },
         attr_clr: change.clear,
         propagation: change.propagation,
         userns_fd: change.idmap.map_or(0, |fd| fd.as_raw_fd() as u64),

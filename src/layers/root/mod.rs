@@ -33,6 +33,7 @@ use self::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During, Missing, MissingSet};
 use crate::plan::{Facility, Plan, Root};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
 use crate::sys::process;
 
@@ -166,6 +167,7 @@ impl PreparedRoot {
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         // Last, because a detached mount counts as a mount namespace.
         match proc::limit_namespaces(limits.as_fd(), &self.nested) {
+            _ if without(Layer::UserNamespace) => {} // they would be the host's
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }
@@ -253,7 +255,7 @@ impl BuiltRoot {
         let moved = self.hidden == 1 && mount::move_onto(&self.scratch, c"/proc").is_ok();
         mount::pivot_to_cwd().during(Step::Pivot, 0)?;
         // The old root now lies on top of the new one, and what was stacked on it on top of that.
-        for _ in usize::from(moved)..=self.hidden {
+        for _ in usize::from(moved) + usize::from(without(Layer::Root))..=self.hidden {
             umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
         }
         nix::unistd::chdir(c"/").during(Step::Pivot, 2)?;

@@ -1,6 +1,6 @@
 //! The plan's mounts: sources opened and texts made in the parent, mounts made and attached in the child.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -148,10 +148,15 @@ impl Ready {
     /// Child half: makes the mount point if need be, and the mount on it.
     pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, made: &mut Made) -> Applied {
         self.create_place(root).during(Step::MountPoint, self.index)?;
-        let path = self.place.path.as_c_str();
         match &self.what {
-            What::Symlink { target } => symlinkat(target.as_c_str(), root, path).during(Step::Mount, self.index),
-            What::File { content, mode } => write_new(root, path, content, *mode).during(Step::Mount, self.index),
+            What::Symlink { target } => {
+                let link = |parent: BorrowedFd<'_>, name: &CStr| symlinkat(target.as_c_str(), parent, name);
+                self.place.entry.create(root, link).during(Step::Mount, self.index)
+            }
+            What::File { content, mode } => {
+                let write = |parent: BorrowedFd<'_>, name: &CStr| write_new(parent, name, content, *mode);
+                self.place.entry.create(root, write).during(Step::Mount, self.index)
+            }
             What::Dev(dev) => {
                 let target = self.target(root)?;
                 dev.apply(target.as_fd(), made)
@@ -174,15 +179,17 @@ impl Ready {
     }
 
     fn create_place(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        // Everything on the way is ours and holds no symlink, so these plain paths cannot leave the new root.
-        for directory in &self.place.directories {
-            make_directory(root, directory, Mode::from_bits_truncate(0o755))?;
+        let directory =
+            |parent: BorrowedFd<'_>, name: &CStr| make_directory(parent, name, Mode::from_bits_truncate(0o755));
+        for entry in &self.place.directories {
+            entry.create(root, directory)?;
         }
+        let file = |parent: BorrowedFd<'_>, name: &CStr| {
+            mknodat(parent, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)
+        };
         match self.place.create {
-            Some(Shape::Directory) => make_directory(root, &self.place.path, Mode::from_bits_truncate(0o755)),
-            Some(Shape::File) => {
-                mknodat(root, self.place.path.as_c_str(), SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)
-            }
+            Some(Shape::Directory) => self.place.entry.create(root, directory),
+            Some(Shape::File) => self.place.entry.create(root, file),
             Some(Shape::Absent) | None => Ok(()),
         }
     }
@@ -229,7 +236,7 @@ impl Ready {
 }
 
 /// Creates a directory on a file system of ours; that it is there already is fine.
-pub fn make_directory(dir: BorrowedFd<'_>, path: &std::ffi::CStr, mode: Mode) -> std::result::Result<(), Errno> {
+pub fn make_directory(dir: BorrowedFd<'_>, path: &CStr, mode: Mode) -> std::result::Result<(), Errno> {
     match mkdirat(dir, path, mode) {
         Ok(()) | Err(Errno::EEXIST) => Ok(()),
         Err(errno) => Err(errno),
@@ -237,12 +244,7 @@ pub fn make_directory(dir: BorrowedFd<'_>, path: &std::ffi::CStr, mode: Mode) ->
 }
 
 /// Creates a file on a file system of ours.
-fn write_new(
-    dir: BorrowedFd<'_>,
-    path: &std::ffi::CStr,
-    mut content: &[u8],
-    mode: Mode,
-) -> std::result::Result<(), Errno> {
+fn write_new(dir: BorrowedFd<'_>, path: &CStr, mut content: &[u8], mode: Mode) -> std::result::Result<(), Errno> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = openat(dir, path, flags, mode)?;
     while !content.is_empty() {

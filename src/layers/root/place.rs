@@ -5,8 +5,8 @@
 //! inside a bind mount they must exist.
 
 use std::collections::HashSet;
-use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -32,11 +32,42 @@ pub enum Shape {
 #[derive(Debug)]
 pub struct Place {
     /// Directories to create on the way, outermost first.
-    pub directories: Vec<CString>,
+    pub directories: Vec<Entry>,
     /// The mount point.
     pub path: CString,
+    /// The same, for creating it.
+    pub entry: Entry,
     /// What to create there, if anything.
     pub create: Option<Shape>,
+}
+
+/// Something to create, by where and as what: the way there may lead through a symlink of somebody's, which has to be resolved
+/// within the new root first.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The directory; empty for the root itself.
+    parent: CString,
+    name: CString,
+}
+
+impl Entry {
+    fn new(path: &Path) -> Result<Self> {
+        let name = relative(Path::new(path.file_name().unwrap_or_default()))?;
+        Ok(Self { parent: relative(path.parent().unwrap_or(path))?, name })
+    }
+
+    /// Child half: creates it, given its directory and its name there.
+    pub fn create(
+        &self,
+        root: BorrowedFd<'_>,
+        make: impl FnOnce(BorrowedFd<'_>, &CStr) -> std::result::Result<(), Errno>,
+    ) -> std::result::Result<(), Errno> {
+        if self.parent.is_empty() {
+            return make(root, &self.name);
+        }
+        let parent = open_beneath(root, &self.parent, libc::O_PATH | libc::O_DIRECTORY, IN_ROOT | NO_MAGICLINKS)?;
+        make(parent.as_fd(), &self.name)
+    }
 }
 
 /// Who owns the file system below which a mount point lies.
@@ -78,12 +109,13 @@ impl<'a> Places<'a> {
             return Err(unfit(format!("lies below {}, which is a symlink in the sandbox", link.display())));
         }
         let (below, owner) = self.covering(destination);
-        let mut place = Place { directories: Vec::new(), path: relative(destination)?, create: None };
+        let entry = Entry::new(destination)?;
+        let mut place = Place { directories: Vec::new(), path: relative(destination)?, entry, create: None };
         if owner == Ground::Ours {
             let outermost_first: Vec<_> = destination.ancestors().skip(1).take_while(|path| *path != below).collect();
             for directory in outermost_first.into_iter().rev() {
                 if self.made.insert(directory.to_owned()) {
-                    place.directories.push(relative(directory)?);
+                    place.directories.push(Entry::new(directory)?);
                 }
             }
             if self.made.insert(destination.to_owned()) {
@@ -164,7 +196,7 @@ mod tests {
     fn what_is_missing_is_created_once_and_only_on_our_own_ground() {
         let mut places = Places::new(None);
         let etc = places.add(Path::new("/etc/ssl/certs"), Shape::Directory, Ground::Theirs).unwrap();
-        assert_eq!(etc.directories, [c"etc".to_owned(), c"etc/ssl".to_owned()]);
+        assert_eq!(etc.directories, ["/etc", "/etc/ssl"].map(|path| Entry::new(Path::new(path)).unwrap()));
         assert_eq!(etc.create, Some(Shape::Directory));
         let hosts = places.add(Path::new("/etc/hosts"), Shape::Absent, Ground::Ours).unwrap();
         assert!(hosts.directories.is_empty());
