@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use super::config::{self, Config};
 use super::store::{Held, Record, Status};
 use super::{Runtime, delete, image};
-use crate::cgroup::container::{Groups, find, unit};
+use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::error::{Error, Result, Step};
 use crate::plan::Plan;
 use crate::plan::container::Container;
@@ -112,7 +112,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
     let container = container_of(&config.plan)?;
-    record.places = if container.cgroup.disabled { None } else { places(container, id)? };
+    record.places = places(container, id)?;
     let mut held = runtime.store.create(record)?;
     let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &config));
     match launched {
@@ -124,17 +124,23 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     }
 }
 
-fn container_of(plan: &Plan) -> Result<&Container> {
+/// The part of a plan that only a container has.
+pub fn container_of(plan: &Plan) -> Result<&Container> {
     plan.container.as_deref().ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))
 }
 
-/// Where the cgroups will be. Without privilege and without a place of one's own there are none, if nothing is limited.
-fn places(container: &Container, id: &str) -> Result<Option<crate::cgroup::container::Places>> {
-    find(&container.cgroup, id).map(Some)
+/// Where the cgroups will be, if there are to be any.
+pub fn places(container: &Container, id: &str) -> Result<Option<Places>> {
+    if container.cgroup.disabled { Ok(None) } else { find(&container.cgroup, id).map(Some) }
 }
 
-fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
-    let container = container_of(&config.plan)?;
+/// Makes the cgroups where they are to be, with what is in force there. Whoever keeps a scope of systemd's must live until
+/// the container is in it.
+pub fn make_places(
+    runtime: &Runtime,
+    held: &mut Held,
+    container: &Container,
+) -> Result<(Option<Groups>, Option<unit::Placeholder>)> {
     let mut placeholder = None;
     if let Some(places) = held.record.places.as_mut().filter(|_| container.cgroup.systemd) {
         let (real, somebody) = unit::start(&container.cgroup, &held.record.id, places)?;
@@ -147,6 +153,12 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
     if groups.is_none() {
         held.record.places = None;
     }
+    Ok((groups, placeholder))
+}
+
+fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
+    let container = container_of(&config.plan)?;
+    let (groups, placeholder) = make_places(runtime, held, container)?;
     held.write_plan(&config.plan)?;
     let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
@@ -187,11 +199,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
 }
 
 /// `None` where an unprivileged caller has no place for cgroups, and nothing was to be limited in one.
-fn make_groups(
-    runtime: &Runtime,
-    places: &crate::cgroup::container::Places,
-    container: &Container,
-) -> Result<Option<Groups>> {
+fn make_groups(runtime: &Runtime, places: &Places, container: &Container) -> Result<Option<Groups>> {
     let resources = &container.cgroup.resources;
     let root = nix::unistd::geteuid().is_root();
     let limited = crate::plan::container::Resources { devices: None, ..resources.clone() } != Default::default();

@@ -4,9 +4,11 @@
 //! `store` is what is remembered between commands. Nothing stays running.
 
 mod args;
+mod checkpoint;
 mod config;
 mod console;
 mod create;
+mod criu;
 mod delete;
 mod events;
 mod exec;
@@ -14,6 +16,7 @@ mod features;
 mod image;
 mod log;
 mod look;
+mod restore;
 mod signal;
 mod spec;
 mod store;
@@ -80,7 +83,9 @@ impl Runtime {
             "events" => events::events(self),
             "features" => features::features(self),
             "spec" => spec::spec(self),
-            verb => Err(Error::new(Step::Usage, verb, "is not supported: containers cannot be saved and restored yet")),
+            "checkpoint" => checkpoint::checkpoint(self),
+            "restore" => restore::restore(self),
+            verb => Err(Error::new(Step::Usage, verb, "is no command")),
         }
     }
 

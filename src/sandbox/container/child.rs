@@ -86,7 +86,12 @@ fn start(
             open_terminal(prepared, devpts.as_ref(), ends)?
         }
     };
-    let streams = prepared.streams.map(|stream| terminal.as_ref().map_or(stream, |terminal| terminal.as_fd()));
+    let null = own_null();
+    let streams = prepared.streams.map(|stream| match (&terminal, &null) {
+        (Some(terminal), _) => terminal.as_fd(),
+        (None, Some(null)) if is_null(stream) => null.as_fd(),
+        _ => stream,
+    });
     prepared.process.take_streams(streams, terminal.is_some())?;
     confine(prepared, container, ends)?;
     let program = prepared.process.find_executable()?;
@@ -197,6 +202,20 @@ fn run_hooks(all: &[Hook], first: usize, state: &dyn Fn(i32, &str) -> String, st
             .during(Step::Hook, first + index)?;
     }
     Ok(())
+}
+
+/// The container's own null device, which takes the place of the host's: nothing of the host's file systems stays open, and
+/// what is open can be saved.
+fn own_null() -> Option<OwnedFd> {
+    let open = |flags| openat(AT_FDCWD, c"/dev/null", flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()).ok();
+    // Looked at before it is opened: another device could do something when it is.
+    open(OFlag::O_PATH).filter(|null| is_null(null.as_fd()))?;
+    open(OFlag::O_RDWR | OFlag::O_NOCTTY).filter(|null| is_null(null.as_fd()))
+}
+
+fn is_null(fd: BorrowedFd<'_>) -> bool {
+    let device = nix::sys::stat::makedev(1, 3);
+    nix::sys::stat::fstat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == device)
 }
 
 /// A terminal on the container's own devpts, whose master side goes to the runtime.
