@@ -47,7 +47,7 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
         Status::Running | Status::Paused => {}
         status => {
             let reason = format!("a container that is {} cannot be saved: its program must run", status.name());
-            return Err(Error::new(Step::State, id, reason));
+            return Err(Error::new(Step::Checkpoint, id, reason));
         }
     }
     let plan = held.plan()?;
@@ -105,7 +105,7 @@ pub fn refuse(runtime: &Runtime) -> Result<()> {
 
 /// That nothing of a container would be lost.
 pub fn savable(plan: &Plan) -> Result<&Container> {
-    let wrong = |object: &str, reason: &str| Error::new(Step::State, object, reason);
+    let wrong = |object: &str, reason: &str| Error::new(Step::Checkpoint, object, reason);
     let container = plan.container.as_deref().ok_or_else(|| wrong("plan", "is not that of a container"))?;
     for join in &container.joined {
         if !OUTSIDE.iter().any(|(kind, ..)| *kind == join.kind) {
@@ -256,5 +256,9 @@ impl Images {
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
-    Error::errno(Step::State, path.display().to_string(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    Error::errno(
+        Step::Checkpoint,
+        path.display().to_string(),
+        Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
+    )
 }

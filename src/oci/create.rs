@@ -1,8 +1,12 @@
 //! `create`, `start` and `run`.
 
+use std::os::fd::AsFd as _;
+
 use nix::errno::Errno;
 
 use super::config::{self, Config};
+use super::console::activation;
+use super::notify::Listener;
 use super::store::{Held, Record, Status};
 use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
@@ -39,14 +43,28 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
     let (held, launched) = make(runtime, preserved, !detach)?;
     let started = start_held(&held);
     let Some(foreground) = foreground else {
-        if started.is_err() {
-            let _ = delete::destroy(runtime, held);
-        }
-        return started.map(|()| 0);
+        return match started {
+            Ok(listener) => {
+                drop(held); // other commands may come while it gets ready
+                let pid = launched.pid.as_raw().unsigned_abs();
+                listener.map_or(Ok(()), |listener| listener.wait_until_ready(launched.pidfd.as_fd(), pid)).map(|()| 0)
+            }
+            Err(error) => {
+                let _ = delete::destroy(runtime, held);
+                Err(error)
+            }
+        };
     };
     let id = held.record.id.clone();
     drop(held); // other commands may come while it runs
-    let waited = started.and_then(|()| foreground.wait(launched));
+    let waited = started.and_then(|listener| {
+        if let Some(listener) = listener {
+            let pidfd = launched.pidfd.try_clone().map_err(|_| Error::errno(Step::Notify, "pidfd", Errno::EMFILE))?;
+            // Nothing of ours is cloned any more; and it is we whom the manager knows.
+            std::thread::spawn(move || listener.follow(pidfd.as_fd(), std::process::id()));
+        }
+        foreground.wait(launched)
+    });
     if !runtime.args.is_on("keep") || waited.is_err() {
         match runtime.store.hold(&id) {
             Ok(held) => delete::destroy(runtime, held)?,
@@ -61,10 +79,17 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
 pub fn start(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let held = runtime.store.hold(runtime.args.id()?)?;
-    start_held(&held).map(|()| 0)
+    let listener = start_held(&held)?;
+    if let (Some(listener), Some(process)) = (listener, held.record.process()) {
+        let pid = held.record.pid.unsigned_abs();
+        drop(held); // it may never be ready, and others have business with it
+        listener.wait_until_ready(process.as_fd(), pid)?;
+    }
+    Ok(0)
 }
 
-fn start_held(held: &Held) -> Result<()> {
+/// Starts it; who listens to what it has to say to a service manager, if there is one.
+fn start_held(held: &Held) -> Result<Option<Listener>> {
     let id = held.record.id.clone();
     match held.status() {
         Status::Created => {}
@@ -74,6 +99,7 @@ fn start_held(held: &Held) -> Result<()> {
             return Err(Error::new(Step::State, id, "cannot start an already running container"));
         }
     }
+    let listener = Listener::open(&held.directory)?;
     match open_gate(&held.directory) {
         Ok(None) => {}
         Ok(Some(failure)) => return Err(exec_error(&held.plan()?, failure)),
@@ -84,11 +110,10 @@ fn start_held(held: &Held) -> Result<()> {
     }
     let plan = held.plan()?;
     let poststart = plan.container.as_deref().map(|container| &container.hooks.poststart[..]).unwrap_or_default();
-    if poststart.is_empty() {
-        return Ok(());
+    if !poststart.is_empty() {
+        hooks::run("poststart", poststart, &state_text(&held.record, held.record.pid, "running"))?;
     }
-    let state = state_text(&held.record, held.record.pid, "running");
-    hooks::run("poststart", poststart, &state)
+    Ok(listener)
 }
 
 /// Everything from the configuration to a container that waits at its gate. What was made is taken away again on failure.
@@ -105,7 +130,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
         .hint("put the root on a file system that can be pivoted to: any but the initial ramdisk"));
     }
     let bundle = runtime.bundle()?;
-    let config = config::load(&bundle, id, runtime.flags())?;
+    let mut config = config::load(&bundle, id, runtime.flags())?;
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     runtime.check_console(&config.plan, bridged)?;
     let mut record = Record::new(id, &bundle, &config.rootfs);
@@ -114,7 +139,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     let container = container_of(&config.plan)?;
     record.places = places(container, id)?;
     let mut held = runtime.store.create(record)?;
-    let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &config));
+    let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &mut config));
     match launched {
         Ok(launched) => Ok((held, launched)),
         Err(error) => {
@@ -156,7 +181,12 @@ pub fn make_places(
     Ok((groups, placeholder))
 }
 
-fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
+fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config) -> Result<Launched> {
+    if super::notify::manager().is_some() {
+        super::notify::prepare(&held.directory, &mut config.plan)?;
+    }
+    config.plan.command.env.extend(activation());
+    let config = &*config;
     let container = container_of(&config.plan)?;
     let (groups, placeholder) = make_places(runtime, held, container)?;
     held.write_plan(&config.plan)?;
@@ -191,7 +221,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
         runtime.write_pid_file(held.record.pid)
     })();
     if let Err(error) = made {
-        let _ = process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&launched.pidfd), libc::SIGKILL);
+        let _ = process::pidfd_send_signal(launched.pidfd.as_fd(), libc::SIGKILL);
         let _ = process::wait4(launched.pid);
         return Err(error);
     }

@@ -271,7 +271,7 @@ impl Criu {
         socket::send(&self.socket, b"g", None).map_err(io)?;
         let talk = match socket::receive(&self.socket, &mut [0; 1], true).map_err(io)? {
             (1, Some(talk)) => talk,
-            _ => return Err(self.died(log)),
+            _ => return Err(self.died(request, log)),
         };
         let mut message = Message::default();
         message.number(1, request as u64).message(2, options);
@@ -282,13 +282,13 @@ impl Criu {
             let (length, fd) = socket::receive(&talk, &mut buffer, true).map_err(io)?;
             let answer = Answer::parse(&buffer[..length]).filter(|_| length > 0);
             let Some(answer) = answer else {
-                return Err(refused.unwrap_or_else(|| self.died(log)));
+                return Err(refused.unwrap_or_else(|| self.died(request, log)));
             };
             if answer.kind != NOTIFY {
                 if answer.success && answer.kind == request as u64 {
                     return refused.map_or(Ok(answer.pid), Err);
                 }
-                return Err(refused.unwrap_or_else(|| failure(&answer, log)));
+                return Err(refused.unwrap_or_else(|| failure(request, &answer, log)));
             }
             let told = stage(Stage { name: &answer.stage, pid: answer.pid, fd });
             let mut reply = Message::default();
@@ -298,18 +298,18 @@ impl Criu {
         }
     }
 
-    fn died(&self, log: &std::path::Path) -> Error {
+    fn died(&self, request: Request, log: &std::path::Path) -> Error {
         let mut text = [0; 512];
         let length = nix::unistd::read(&self.said, &mut text).unwrap_or(0);
         match length {
-            0 => failure(&Answer::default(), log),
+            0 => failure(request, &Answer::default(), log),
             length => Error::new(Step::Host, "criu", String::from_utf8_lossy(&text[..length])),
         }
     }
 }
 
 /// What criu said, and the last error in its log.
-fn failure(answer: &Answer, log: &std::path::Path) -> Error {
+fn failure(request: Request, answer: &Answer, log: &std::path::Path) -> Error {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let first = text.lines().find(|line| line.contains("Error (")).map(str::trim);
@@ -319,7 +319,8 @@ fn failure(answer: &Answer, log: &std::path::Path) -> Error {
         (reason, _) => format!("failed: {reason}"),
     };
     let why = if answer.errno == 0 { reason } else { format!("{reason} ({})", Errno::from_raw(answer.errno).desc()) };
-    Error::new(Step::Host, "criu", why).hint(format!("see {}", log.display()))
+    let step = if request == Request::Restore { Step::Restore } else { Step::Checkpoint };
+    Error::new(step, "criu", why).hint(format!("see {}", log.display()))
 }
 
 /// A descriptor's number as the protocol wants it.

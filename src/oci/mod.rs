@@ -16,6 +16,7 @@ mod features;
 mod image;
 mod log;
 mod look;
+mod notify;
 mod restore;
 mod signal;
 mod spec;

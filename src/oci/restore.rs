@@ -346,5 +346,5 @@ fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
-    Error::errno(Step::State, path.display().to_string(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    Error::errno(Step::Restore, path.display().to_string(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
 }
