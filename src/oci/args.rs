@@ -104,6 +104,8 @@ const UPDATE: &[Flag] = &[
     value("memory-reservation"),
     value("memory-swap"),
     value("pids-limit"),
+    value("l3-cache-schema"),
+    value("mem-bw-schema"),
 ];
 const CHECKPOINT: &[Flag] = &[
     value("image-path"),

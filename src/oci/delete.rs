@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::create::state_text;
-use super::store::{Held, Status, is_missing};
+use super::store::{Held, Status, is_damaged, is_missing};
 use super::{Runtime, log};
 use crate::error::{Error, Result, Step};
 use crate::sandbox::container::hooks;
@@ -19,6 +19,10 @@ pub fn delete(runtime: &Runtime) -> Result<u8> {
     let (id, force) = (runtime.args.id()?, runtime.args.is_on("force"));
     let held = match runtime.store.hold(id) {
         Err(error) if force && is_missing(&error) => return Ok(0),
+        Err(error) if force && is_damaged(&error) => {
+            runtime.log.warn(&log::sentence(&error));
+            runtime.store.salvage(id)?
+        }
         held => held?,
     };
     match held.status() {
@@ -45,7 +49,7 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
             return Err(Error::new(Step::State, held.record.id.clone(), "was killed, and does not die"));
         }
     }
-    if let Some(places) = &held.record.places {
+    if let Some(places) = held.record.places.as_ref().filter(|_| held.record.is_of_this_boot()) {
         places.remove()?;
     }
     let hooks = held.plan().ok().and_then(|plan| plan.container).map(|container| container.hooks.poststop);

@@ -40,13 +40,13 @@ pub fn restore(runtime: &Runtime) -> Result<u8> {
     super::criu::find()?;
     let id = runtime.args.id()?;
     super::store::valid_id(id)?;
+    let images = Images::find(runtime)?;
     let bundle = runtime.bundle()?;
     let config = config::load(&bundle, id, runtime.flags())?;
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     let container = savable(&config.plan)?;
     let detach = runtime.args.is_on("detach");
     runtime.check_console(&config.plan, !detach)?;
-    let images = Images::find(runtime)?;
     let mut record = Record::new(id, &bundle, &config.rootfs);
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();

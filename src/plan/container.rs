@@ -279,6 +279,31 @@ pub struct Resources {
     pub devices: Option<Vec<DeviceRule>>,
 }
 
+impl Resources {
+    /// Takes over what another says; the rest stays.
+    pub fn take(&mut self, other: &Self) {
+        macro_rules! options {
+            ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field.clone(); })* };
+        }
+        macro_rules! lists {
+            ($($field:ident)*) => { $(for item in &other.$field {
+                self.$field.retain(|known| known.0 != item.0 || known.1 != item.1 && stringify!($field) == "block_throttles");
+                self.$field.push(item.clone());
+            })* };
+        }
+        options! {
+            memory_limit memory_reservation memory_swap memory_kernel_tcp memory_swappiness cpu_shares cpu_quota cpu_period
+            cpu_burst cpu_realtime_runtime cpu_realtime_period cpu_idle cpus mems pids block_weight block_leaf_weight
+            network_class
+        }
+        lists! { block_weights block_throttles hugepages network_priorities rdma unified }
+        self.disable_oom_killer |= other.disable_oom_killer;
+        if other.devices.as_ref().is_some_and(|rules| !rules.is_empty()) {
+            self.devices.clone_from(&other.devices);
+        }
+    }
+}
+
 /// A rule about device nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceRule {

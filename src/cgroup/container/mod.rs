@@ -5,6 +5,7 @@
 
 mod devices;
 mod freeze;
+mod oom;
 mod place;
 mod stats;
 pub mod unit;
@@ -18,6 +19,7 @@ use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+pub use self::oom::OomWatch;
 pub use self::place::{Places, find};
 use super::files::Dir;
 use super::{compat, failed, leaf};
@@ -167,11 +169,6 @@ impl Groups {
     /// What was counted, in the shape of `events --stats`.
     pub fn stats(&self) -> serde_json::Value {
         stats::of(self)
-    }
-
-    /// How often the kernel killed for want of memory, if that can be told.
-    pub fn oom_kills(&self) -> Option<u64> {
-        stats::oom_kills(self)
     }
 }
 
