@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::plan::container::Container;
 use crate::sandbox::container::foreground::Foreground;
 use crate::sandbox::container::gate::{Gate, open_gate};
-use crate::sandbox::container::{Launched, Request, exec_error, hooks, launch};
+use crate::sandbox::container::{Launched, Request, hooks, launch, start_error};
 use crate::sys::process::{self, borrow_standard};
 
 /// Makes a container, up to its program.
@@ -102,7 +102,7 @@ fn start_held(held: &Held) -> Result<Option<Listener>> {
     let listener = Listener::open(&held.directory)?;
     match open_gate(&held.directory) {
         Ok(None) => {}
-        Ok(Some(failure)) => return Err(exec_error(&held.plan()?, failure)),
+        Ok(Some((failure, words))) => return Err(start_error(&held.plan()?, failure, words)),
         Err(Errno::ENXIO | Errno::ENOENT) => {
             return Err(Error::new(Step::State, id, "cannot start a container that has stopped"));
         }

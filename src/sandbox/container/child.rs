@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use landlock::RulesetCreated;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
@@ -14,11 +15,13 @@ use nix::sys::statfs::fstatfs;
 use super::hooks;
 use super::prepare::Prepared;
 use crate::error::Step;
+use crate::layers::landlock::PreparedLandlock;
 use crate::layers::root::BuiltRoot;
 use crate::layers::{Applied, During, net, root, schedule};
 use crate::plan::Network;
 use crate::plan::container::{Container, Hook};
-use crate::sandbox::sync::{ChildEnds, ParentEnds, failure_record};
+use crate::sandbox::sync::{ChildEnds, ParentEnds, failure_with_words};
+use crate::sys::mount::FsContext;
 use crate::sys::{mount, namespace, process, terminal};
 
 /// Becomes the container. Never returns to the code that cloned it.
@@ -31,12 +34,13 @@ pub fn run(
 ) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
     if ends.wait() {
-        let Err(failure) = start(prepared, container, ends, state);
+        let mut said = String::new();
+        let Err(failure) = start(prepared, container, ends, state, &mut said);
         // Once it waited for its start, nobody but whoever started it listens.
         if let Some(gate) = &prepared.gate {
-            let _ = nix::unistd::write(gate.answer(), &failure_record(failure));
+            let _ = nix::unistd::write(gate.answer(), &failure_with_words(failure, &said));
         }
-        ends.fail(failure);
+        ends.fail_with_words(failure, &said);
     }
     process::exit(125)
 }
@@ -46,6 +50,7 @@ fn start(
     container: &Container,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
 ) -> Applied<Infallible> {
     process::ignore_broken_pipes();
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
@@ -73,7 +78,7 @@ fn start(
             if prepared.waits_for_hooks && !ends.built() {
                 process::exit(125);
             }
-            run_hooks(&container.hooks.create_container, 0, state, "creating")?;
+            run_hooks(&container.hooks.create_container, 0, state, "creating", said)?;
             set_up(prepared, container, Some(&built))?;
             terminal
         }
@@ -93,14 +98,18 @@ fn start(
         _ => stream,
     });
     prepared.process.take_streams(streams, terminal.is_some())?;
-    confine(prepared, container, ends)?;
+    let rules = confine(prepared, container, ends)?;
     let program = prepared.process.find_executable()?;
     if let Some(gate) = &prepared.gate {
         process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
         ends.send_ready().during(Step::Fork, 0)?;
         gate.wait().during(Step::Wait, 0)?;
         let first = container.hooks.create_container.len();
-        run_hooks(&container.hooks.start_container, first, state, "created")?;
+        run_hooks(&container.hooks.start_container, first, state, "created", said)?;
+    }
+    // Only now: hooks inside are the administrator's.
+    if let Some(rules) = rules {
+        rules.apply()?;
     }
     if !prepared.filters_early(container)
         && let Some(seccomp) = &prepared.seccomp
@@ -147,11 +156,17 @@ fn private_proc(step: Step) -> Applied<OwnedFd> {
 }
 
 /// Limits, ids, capabilities, no_new_privs, working directory; each read back where that can be done.
-fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> Applied {
+fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> Applied<Option<PathRules>> {
+    let mut rules = prepared.landlock.as_ref().map(PathRules::of).transpose()?;
     prepared.process.settle_but(prepared.first_closed)?;
     process::ignore_broken_pipes(); // settled signals are the program's; until then a pipe may break
     if container.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    }
+    if prepared.filters_early(container)
+        && let Some(rules) = rules.take()
+    {
+        rules.apply()?;
     }
     // Without no_new_privs a filter takes CAP_SYS_ADMIN, and a listener must be handed over while somebody is there.
     if prepared.filters_early(container)
@@ -188,17 +203,48 @@ fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> 
     process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
         .during(Step::Lifeline, 0)?;
     process::default_broken_pipes();
-    Ok(())
+    Ok(rules)
 }
 
-fn run_hooks(all: &[Hook], first: usize, state: &dyn Fn(i32, &str) -> String, status: &str) -> Applied {
+/// Path and port rules that wait to be put in force.
+struct PathRules {
+    ruleset: RulesetCreated,
+    /// A file system that nobody else sees and no rule reaches: that it can no longer be read shows that they are.
+    outside: OwnedFd,
+}
+
+impl PathRules {
+    /// While every path can be reached, and a file system made.
+    fn of(landlock: &PreparedLandlock) -> Applied<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = openat(AT_FDCWD, c"/", flags, Mode::empty()).during(Step::Landlock, usize::MAX)?;
+        let outside =
+            FsContext::open(c"tmpfs").and_then(|context| context.mount(0)).during(Step::Landlock, usize::MAX)?;
+        Ok(Self { ruleset: landlock.built(root.as_fd())?, outside })
+    }
+
+    fn apply(self) -> Applied {
+        PreparedLandlock::restrict(self.ruleset, self.outside.as_fd())
+    }
+}
+
+fn run_hooks(
+    all: &[Hook],
+    first: usize,
+    state: &dyn Fn(i32, &str) -> String,
+    status: &str,
+    said: &mut String,
+) -> Applied {
     if all.is_empty() {
         return Ok(());
     }
     let state = state(std::process::id() as i32, status);
     for (index, hook) in all.iter().enumerate() {
-        hooks::run("", std::slice::from_ref(hook), &state)
-            .map_err(|_| Errno::ECANCELED)
+        hooks::run_one(hook, &state)
+            .map_err(|words| {
+                *said = words;
+                Errno::ECANCELED
+            })
             .during(Step::Hook, first + index)?;
     }
     Ok(())

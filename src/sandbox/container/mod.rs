@@ -157,8 +157,8 @@ impl Launch<'_> {
 
     /// The failure pipe has closed, which is all to be heard of a program that was executed.
     fn ended(&self, gated: bool) -> Result<()> {
-        match self.ends.failure() {
-            Some(failure) => Err(name_failure(self.plan, self.prepared, failure)),
+        match self.ends.failure_and_words() {
+            Some((failure, words)) => Err(in_words(name_failure(self.plan, self.prepared, failure), words)),
             None if gated => {
                 Err(Error::new(Step::Supervise, "container", "its first process died while it was set up")
                     .hint("a memory limit too small for that is the usual cause: dmesg tells"))
@@ -223,10 +223,26 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
         Step::Hostname => plan.hostname.as_ref().map(ToString::to_string),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
         Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
+        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
         Step::Hook => plan.container.as_deref().and_then(|container| hooks::named(&container.hooks, index)),
         step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
     };
     Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
+}
+
+/// What a program said that failed says more than an error number.
+fn in_words(error: Error, words: String) -> Error {
+    if words.is_empty() { error } else { Error { cause: Cause::Reason(words), ..error } }
+}
+
+/// A failure at the start, after whoever created the container has gone.
+pub fn start_error(plan: &Plan, failure: Failure, words: String) -> Error {
+    if failure.step != Step::Hook {
+        return exec_error(plan, failure);
+    }
+    let hooks = plan.container.as_deref().map(|container| &container.hooks);
+    let named = hooks.and_then(|all| hooks::named(all, usize::from(failure.index)));
+    in_words(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
 }
 
 /// What engines look for when a program cannot be executed.

@@ -10,6 +10,7 @@ use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::caps::Sets;
 use crate::layers::label::PreparedLabel;
+use crate::layers::landlock::{self, PreparedLandlock};
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::container::PreparedContainerRoot;
 use crate::layers::root::given::Surroundings;
@@ -30,6 +31,8 @@ pub struct Prepared<'a> {
     pub root: Option<PreparedContainerRoot>,
     /// The program and what it inherits.
     pub process: PreparedProcess,
+    /// Its path and port rules.
+    pub landlock: Option<PreparedLandlock>,
     /// Its system call filter.
     pub seccomp: Option<PreparedSeccomp>,
     /// Its capabilities, as far as they can be had.
@@ -102,8 +105,11 @@ pub fn prepare<'a>(
         },
     )?;
     let process = process::prepare(plan)?;
+    let mut degraded = Vec::new();
+    let landlock = landlock::prepare(plan, &mut degraded)?;
     let (seccomp, _) = seccomp::install::prepare(plan)?;
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
+    warnings.extend(degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
     let wanted = Sets::of(&container.capabilities);
     // A new user namespace gives all of them.
     let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
@@ -120,6 +126,7 @@ pub fn prepare<'a>(
         users,
         root,
         process,
+        landlock,
         seccomp,
         capabilities,
         label: label::prepare(container)?,
