@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use super::config::{self, Config};
 use super::console::activation;
 use super::notify::Listener;
+use super::report::End;
 use super::store::{Held, Record, Status};
 use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
@@ -67,7 +68,13 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
     });
     if !runtime.args.is_on("keep") || waited.is_err() {
         match runtime.store.hold(&id) {
-            Ok(held) => delete::destroy(runtime, held)?,
+            Ok(mut held) => {
+                held.end = match &waited {
+                    Ok(code) => End::Code(*code),
+                    Err(error) => End::Failed(error.clone()),
+                };
+                delete::destroy(runtime, held)?;
+            }
             Err(error) if super::store::is_missing(&error) => {} // somebody else was faster
             Err(error) => return Err(error),
         }
@@ -137,12 +144,14 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
     let container = container_of(&config.plan)?;
+    super::report::place(&record)?;
     record.places = places(container, id)?;
     let mut held = runtime.store.create(record)?;
     let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &mut config));
     match launched {
         Ok(launched) => Ok((held, launched)),
         Err(error) => {
+            held.end = End::Failed(error.clone());
             let _ = delete::destroy(runtime, held);
             Err(error)
         }
@@ -212,6 +221,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     let made = (|| {
         held.record.pid = launched.pid.as_raw();
+        held.record.enforced = Some(launched.enforced.clone());
         held.record.started = crate::cgroup::started(launched.pid.as_raw().unsigned_abs())
             .ok()
             .flatten()

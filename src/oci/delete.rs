@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::create::state_text;
 use super::store::{Held, Status, is_damaged, is_missing};
-use super::{Runtime, log};
+use super::{Runtime, log, report};
 use crate::error::{Error, Result, Step};
 use crate::sandbox::container::hooks;
 use crate::sys::process;
@@ -49,12 +49,18 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
             return Err(Error::new(Step::State, held.record.id.clone(), "was killed, and does not die"));
         }
     }
+    // What was counted goes with the cgroups.
+    let usage = held.record.groups().map(|groups| groups.usage()).unwrap_or_default();
+    let reported = report::write(&held, usage);
     if let Some(places) = held.record.places.as_ref().filter(|_| held.record.is_of_this_boot()) {
         places.remove()?;
     }
     let hooks = held.plan().ok().and_then(|plan| plan.container).map(|container| container.hooks.poststop);
     let state = state_text(&held.record, 0, Status::Stopped.name());
     held.remove()?;
+    if let Err(error) = reported {
+        runtime.log.warn(&log::sentence(&error)); // the container is gone all the same
+    }
     for hook in hooks.iter().flatten() {
         // The container is gone whatever they say.
         if let Err(error) = hooks::run("poststop", std::slice::from_ref(hook), &state) {

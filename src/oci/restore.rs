@@ -159,7 +159,8 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
                 .ok()
                 .flatten()
                 .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was restored"))?;
-            let mut launched = Launched { pid, pidfd, terminal: terminal.take(), warnings: Vec::new() };
+            let mut launched =
+                Launched { pid, pidfd, terminal: terminal.take(), warnings: Vec::new(), enforced: Default::default() };
             runtime.hand_over(&mut launched)?;
             held.write()?;
             runtime.write_pid_file(stage.pid)?;

@@ -17,10 +17,12 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
 
+use super::report::End;
 use crate::cgroup;
 use crate::cgroup::container::{Groups, Places, find};
 use crate::error::{Error, Result, Step};
 use crate::plan::Plan;
+use crate::report::Enforced;
 use crate::sandbox::container::gate;
 use crate::sys::process;
 
@@ -58,6 +60,9 @@ pub struct Record {
     pub started: u64,
     /// Who made it.
     pub owner: u32,
+    /// What confines it.
+    #[serde(default)]
+    pub enforced: Option<Enforced>,
 }
 
 /// What a container is doing, in the specification's words.
@@ -97,6 +102,8 @@ pub struct Held {
     pub directory: PathBuf,
     /// What is known of it.
     pub record: Record,
+    /// How it ended.
+    pub end: End,
     _lock: Flock<File>,
 }
 
@@ -128,14 +135,14 @@ impl Store {
             made => made.map_err(|error| failed(&directory, &error))?,
         }
         let lock = lock(&directory)?;
-        Ok(Held { directory, record, _lock: lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     /// A container that is there, locked.
     pub fn hold(&self, id: &str) -> Result<Held> {
         let (directory, lock) = self.lock(id)?;
         let record = read_record(&directory, id)?;
-        Ok(Held { directory, record, _lock: lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     /// A container whose record cannot be read, as far as its plan still says what there is of it.
@@ -144,7 +151,7 @@ impl Store {
         let mut record = Record::new(id, Path::new(""), Path::new(""));
         let planned = read_plan(&directory).ok().and_then(|plan| plan.container).map(|container| container.cgroup);
         record.places = planned.filter(|cgroup| !cgroup.disabled).and_then(|cgroup| find(&cgroup, id).ok());
-        Ok(Held { directory, record, _lock: lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     fn lock(&self, id: &str) -> Result<(PathBuf, Flock<File>)> {
@@ -253,6 +260,7 @@ impl Record {
             pid: 0,
             started: 0,
             owner: geteuid().as_raw(),
+            enforced: None,
         }
     }
 

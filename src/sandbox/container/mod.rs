@@ -28,6 +28,7 @@ pub mod foreground;
 pub mod gate;
 pub mod hooks;
 mod prepare;
+pub mod trouble;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -42,9 +43,11 @@ use super::sync::{self, Message, ParentEnds};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
 use crate::error::{Cause, Error, Result, Step};
+use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::{Failure, schedule, user};
 use crate::plan::Plan;
-use crate::plan::container::{Container, OCI_VERSION};
+use crate::plan::container::{Container, IdRange, OCI_VERSION};
+use crate::report::Enforced;
 use crate::sys::{process, socket};
 
 /// What starting a container takes beside its plan.
@@ -76,6 +79,8 @@ pub struct Launched {
     pub terminal: Option<OwnedFd>,
     /// What could not be had and need not be.
     pub warnings: Vec<String>,
+    /// What confines it, each verified by its own process or by us.
+    pub enforced: Enforced,
 }
 
 /// Starts a container as far as it goes without `start`. Nothing is left of it if that fails.
@@ -95,13 +100,44 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     let gated = prepared.gate.is_some();
     let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, built, state };
     match launch.follow(groups, gated) {
-        Ok(()) => Ok(Launched { pid, pidfd, terminal: launch.terminal, warnings }),
+        Ok(()) => {
+            let terminal = launch.terminal;
+            let enforced = enforced(container, &prepared, groups);
+            Ok(Launched { pid, pidfd, terminal, warnings, enforced })
+        }
         Err(error) => {
             let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
             let _ = process::wait4(pid);
             Err(error)
         }
     }
+}
+
+/// What the child has verified, or would not be there.
+fn enforced(container: &Container, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
+    let kinds = container.new.iter().copied().chain(prepared.joined.iter().map(|join| join.kind));
+    let (uid, gid) = prepared.users.inside();
+    let outside = |maps: &[IdRange], id: u32| match maps {
+        [] => Some(id),
+        maps => {
+            maps.iter().find_map(|map| Some(map.outside + id.checked_sub(map.inside).filter(|at| *at < map.count)?))
+        }
+    };
+    let mut enforced = Enforced {
+        namespaces: kinds.map(|kind| kind.name().to_owned()).collect(),
+        seccomp: prepared.seccomp.as_ref().map(PreparedSeccomp::record),
+        cgroup: groups.and_then(Groups::record),
+        caps: prepared.capabilities.names(),
+        no_new_privs: container.no_new_privs,
+        host_uid: outside(&container.uid_map, uid),
+        host_gid: outside(&container.gid_map, gid),
+        supplementary_groups: container.groups.clone(),
+        ..Enforced::default()
+    };
+    if let Some(landlock) = &prepared.landlock {
+        landlock.record(&mut enforced);
+    }
+    enforced
 }
 
 struct Launch<'a> {

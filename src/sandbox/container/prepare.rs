@@ -159,7 +159,8 @@ fn joins_user(container: &Container) -> bool {
     container.joined.iter().any(|join| join.kind == NamespaceKind::User)
 }
 
-fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
+/// Opens a namespace, and makes sure that it is one of this kind.
+pub fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
     let object = || format!("{} namespace {path}", kind.name());
     let failed = |errno| Error::errno(Step::Join, object(), errno);
     // Not to wait for the writer of a FIFO.
