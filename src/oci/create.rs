@@ -228,7 +228,8 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
             .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was made"))?;
         runtime.hand_over(&mut launched)?;
         held.write()?;
-        runtime.write_pid_file(held.record.pid)
+        runtime.write_pid_file(held.record.pid)?;
+        launched.let_go()
     })();
     if let Err(error) = made {
         let _ = process::pidfd_send_signal(launched.pidfd.as_fd(), libc::SIGKILL);

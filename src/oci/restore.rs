@@ -159,8 +159,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
                 .ok()
                 .flatten()
                 .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was restored"))?;
-            let mut launched =
-                Launched { pid, pidfd, terminal: terminal.take(), warnings: Vec::new(), enforced: Default::default() };
+            let mut launched = Launched::adopted(pid, pidfd, terminal.take());
             runtime.hand_over(&mut launched)?;
             held.write()?;
             runtime.write_pid_file(stage.pid)?;

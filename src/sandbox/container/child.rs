@@ -103,6 +103,10 @@ fn start(
     if let Some(gate) = &prepared.gate {
         process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
         ends.send_ready().during(Step::Fork, 0)?;
+        // Without anybody who knows of us we would wait for ever: the runtime has to have written us down first.
+        if !ends.wait() {
+            process::exit(125);
+        }
         gate.wait().during(Step::Wait, 0)?;
         let first = container.hooks.create_container.len();
         run_hooks(&container.hooks.start_container, first, state, "created", said)?;

@@ -14,12 +14,13 @@
 //!   hooks of the runtime   ◄──────────────────────────────────── built ───
 //! go ────────────────────────────────────────────────────────────────────► hooks of the container, pivot, ids,
 //!                                                                          capabilities, no_new_privs
-//!   state is written, ends ◄──────────────────────────────────── ready ───
+//!   state is written       ◄──────────────────────────────────── ready ───
+//! go, and ends ───────────────────────────────────────────────────────────►
 //! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp, execve
 //! ```
 //!
 //! No process of ours stays: the container's own is pid 1, and whoever adopts the runtime's orphans waits for it. It dies
-//! with the runtime until it has said that it is ready. Without a gate (`exec`, which enters every namespace of a container
+//! with the runtime until that has written down where it is. Without a gate (`exec`, which enters every namespace of a container
 //! that is there, takes the same way) it goes on to execve at once.
 
 mod child;
@@ -81,6 +82,20 @@ pub struct Launched {
     pub warnings: Vec<String>,
     /// What confines it, each verified by its own process or by us.
     pub enforced: Enforced,
+    /// As long as this is not given up by [`Self::let_go`], it dies with us.
+    lifeline: Option<ParentEnds>,
+}
+
+impl Launched {
+    /// One that was made by somebody else.
+    pub fn adopted(pid: Pid, pidfd: OwnedFd, terminal: Option<OwnedFd>) -> Self {
+        Self { pid, pidfd, terminal, warnings: Vec::new(), enforced: Enforced::default(), lifeline: None }
+    }
+
+    /// Lets a container live on without us: whoever comes later can find it.
+    pub fn let_go(&mut self) -> Result<()> {
+        self.lifeline.take().map_or(Ok(()), |ends| ends.go())
+    }
 }
 
 /// Starts a container as far as it goes without `start`. Nothing is left of it if that fails.
@@ -101,9 +116,10 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, built, state };
     match launch.follow(groups, gated) {
         Ok(()) => {
-            let terminal = launch.terminal;
+            let Launch { terminal, ends, .. } = launch;
+            let lifeline = gated.then_some(ends);
             let enforced = enforced(container, &prepared, groups);
-            Ok(Launched { pid, pidfd, terminal, warnings, enforced })
+            Ok(Launched { pid, pidfd, terminal, warnings, enforced, lifeline })
         }
         Err(error) => {
             let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
