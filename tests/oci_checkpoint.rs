@@ -36,11 +36,10 @@ fn bundle(runtime: Runtime, script: &str) -> Option<Bundle> {
 fn piped(bundle: &Bundle, words: &[&str], file: &str) -> Called {
     let out = std::fs::File::create(bundle.dir.join(file)).unwrap();
     let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(out).spawn().unwrap();
-    let pipe = cat.stdin.take().unwrap();
+    let pipe = std::os::fd::OwnedFd::from(cat.stdin.take().unwrap());
     let mut command = bundle.command(words);
-    let said = std::fs::File::create(bundle.dir.join("said")).unwrap();
-    let status = command.stdout(pipe).stderr(said).status().unwrap();
-    let stderr = std::fs::read(bundle.dir.join("said")).unwrap();
+    let status = command.stdout(pipe.try_clone().unwrap()).stderr(pipe).status().unwrap();
+    let stderr = std::fs::read(bundle.dir.join(file)).unwrap();
     Called(std::process::Output { status, stdout: Vec::new(), stderr })
 }
 
