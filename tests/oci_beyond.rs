@@ -122,7 +122,7 @@ fn report(bundle: &Bundle) -> Value {
     let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let report: Value = serde_json::from_slice(&text).unwrap();
     let schema =
-        common::text(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))).to_owned() + "/docs/report-v1.schema.json";
+        common::text(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))).to_owned() + "/profiles/report.schema.json";
     let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
     let violations = common::schema::violations(&schema, &report);
     assert!(violations.is_empty(), "{violations:?}\n{report}");

@@ -107,6 +107,9 @@ pub fn refuse(runtime: &Runtime) -> Result<()> {
 pub fn savable(plan: &Plan) -> Result<&Container> {
     let wrong = |object: &str, reason: &str| Error::new(Step::Checkpoint, object, reason);
     let container = plan.container.as_deref().ok_or_else(|| wrong("plan", "is not that of a container"))?;
+    if plan.landlock.is_some() {
+        return Err(wrong("Landlock", "criu cannot save its rules, and the container would go on without them"));
+    }
     for join in &container.joined {
         if !OUTSIDE.iter().any(|(kind, ..)| *kind == join.kind) {
             let object = format!("{} namespace {}", join.kind.name(), join.path);

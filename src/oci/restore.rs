@@ -21,6 +21,7 @@ use super::store::{Held, Record};
 use super::{Runtime, create, delete};
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
+use crate::layers::caps::Sets;
 use crate::plan::container::{Container, GivenSource};
 use crate::plan::{Bytes, MountKind, Plan};
 use crate::sandbox::container::foreground::Foreground;
@@ -151,7 +152,8 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             let pid = nix::unistd::Pid::from_raw(stage.pid);
             let pidfd = process::pidfd_open(pid).map_err(failed)?;
             if container.read_only {
-                make_read_only(pidfd.as_fd()).map_err(|errno| Error::errno(Step::ReadOnly, "/", errno))?;
+                let read_only = Attributes { set: RDONLY, ..Attributes::default() };
+                change_root(pidfd.as_fd(), read_only).map_err(|errno| Error::errno(Step::ReadOnly, "/", errno))?;
             }
             verify(stage.pid, plan, container)?;
             held.record.pid = stage.pid;
@@ -166,6 +168,12 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             born = Some(launched);
             Ok(())
         }
+        // What it may do is restored last, and is not undone by an error: then nobody may go on with it.
+        "pre-resume" => born.as_ref().map_or(Ok(()), |born| {
+            verify_credentials(runtime, born, plan, container).inspect_err(|_| {
+                let _ = process::pidfd_send_signal(born.pidfd.as_fd(), libc::SIGKILL);
+            })
+        }),
         _ => Ok(()),
     };
     criu.ask(Request::Restore, &options, &images.log("restore.log"), &mut stage)?;
@@ -232,12 +240,12 @@ fn cover(place: &Path) -> std::result::Result<(), Errno> {
     mount::attach(tree, open(place, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
-/// criu needs a root that it can write to, and leaves it so: from inside, before the container goes on, it is closed.
-fn make_read_only(container: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+/// Changes the root's mount from inside, before the container goes on: criu needs a root that it can write to, and leaves it so.
+fn change_root(container: BorrowedFd<'_>, change: Attributes<'_>) -> std::result::Result<(), Errno> {
     let close = || {
         namespace::enter(container, libc::CLONE_NEWNS)?;
         let root = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-        mount::set_attributes(root, Attributes { set: RDONLY, ..Attributes::default() })
+        mount::set_attributes(root, change)
     };
     match clone3(0, None)? {
         Cloned::Child => process::exit(close().err().map_or(0, |errno| errno as i32)),
@@ -342,6 +350,38 @@ fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// That the container may do no more than before. Some versions of criu lose no_new_privs, which nobody can set from outside:
+/// where every mount is nosuid, execve grants nothing either.
+fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &Plan, container: &Container) -> Result<()> {
+    let path = PathBuf::from(format!("/proc/{}/status", born.pid));
+    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap_or_default();
+    let lost = |what: &str, reason: &str| Err(Error::new(Step::Verify, what, format!("criu did not restore {reason}")));
+    let bounding = u64::from_str_radix(field("CapBnd"), 16).unwrap_or(u64::MAX);
+    if bounding & !Sets::of(&container.capabilities).bounding != 0 {
+        return lost("capabilities", "that they are bounded");
+    }
+    if plan.seccomp.is_some() && field("Seccomp") != "2" {
+        return lost("seccomp", "the filter");
+    }
+    if !container.no_new_privs || field("NoNewPrivs") == "1" {
+        return Ok(());
+    }
+    let nosuid = Attributes { set: NOSUID, recursive: true, ..Attributes::default() };
+    change_root(born.pidfd.as_fd(), nosuid).map_err(|errno| Error::errno(Step::NoNewPrivs, "nosuid", errno))?;
+    let path = PathBuf::from(format!("/proc/{}/mountinfo", born.pid));
+    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+    if text
+        .lines()
+        .any(|line| !line.split(' ').nth(5).is_some_and(|flags| flags.split(',').any(|flag| flag == "nosuid")))
+    {
+        return lost("no_new_privs", "it, and a mount could not be made nosuid");
+    }
+    runtime.log.warn("this criu does not restore no_new_privs: every mount of the container is nosuid instead");
     Ok(())
 }
 

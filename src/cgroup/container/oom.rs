@@ -46,15 +46,14 @@ impl OomWatch {
 
     /// Whether it happened since it was asked last.
     pub fn happened(&mut self, groups: &Groups) -> bool {
+        if let Some(counter) = &self.counter {
+            // It counts before anything is killed; and once more when the cgroup goes, which is no lack of memory.
+            return counter.read().is_ok() && stats::oom_kills(groups).is_some();
+        }
         // Reading is what makes the next change be announced.
-        let told = self.counter.as_ref().is_some_and(|counter| counter.read().is_ok());
         let _ = crate::cgroup::files::content(&self.file);
         let before = self.kills;
-        // On v1 the counter tells as well when the cgroup goes, which is no lack of memory.
-        match stats::oom_kills(groups) {
-            Some(now) => self.kills = now.max(before),
-            None => return told && groups.is_populated(),
-        }
+        self.kills = stats::oom_kills(groups).unwrap_or(before).max(before);
         self.kills > before
     }
 }
