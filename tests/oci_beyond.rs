@@ -157,7 +157,9 @@ fn a_report_is_written_when_a_container_goes() {
         bundle.about("start").expect(0);
         bundle.wait_for("stopped");
         bundle.about("delete").expect(0);
-        assert_eq!(report(&bundle)["exit_code"], 9);
+        // Not every kernel tells.
+        let told = report(&bundle);
+        assert!(told["exit_code"] == 9 || told["status"] == "unknown", "{told}");
         // One that could not be made.
         bundle.config["process"]["args"] = json!(["nonsense"]);
         bundle.run().expect(1);

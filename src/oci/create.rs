@@ -128,14 +128,6 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     runtime.args.at_most(1)?;
     let id = runtime.args.id()?;
     super::store::valid_id(id)?;
-    if runtime.args.is_on("no-pivot") {
-        return Err(Error::new(
-            Step::Usage,
-            "--no-pivot",
-            "is not supported: without pivot_root(2) the old root stays reachable",
-        )
-        .hint("put the root on a file system that can be pivoted to: any but the initial ramdisk"));
-    }
     let bundle = runtime.bundle()?;
     let mut config = config::load(&bundle, id, runtime.flags())?;
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
@@ -143,6 +135,11 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     let mut record = Record::new(id, &bundle, &config.rootfs);
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
+    if runtime.args.is_on("no-pivot")
+        && let Some(container) = &mut config.plan.container
+    {
+        container.no_pivot = true;
+    }
     let container = container_of(&config.plan)?;
     super::report::place(&record)?;
     record.places = places(container, id)?;

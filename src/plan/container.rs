@@ -27,6 +27,9 @@ pub struct Container {
     pub root_propagation: u64,
     /// Whether `/` refuses writes.
     pub read_only: bool,
+    /// Whether the old root stays below the new one, as on a root that cannot be pivoted from.
+    #[serde(default)]
+    pub no_pivot: bool,
     /// Device nodes in `/dev`.
     pub devices: Vec<Device>,
     /// Supplementary groups, exactly.
