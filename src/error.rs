@@ -90,6 +90,9 @@ steps! {
     Scheduling = "scheduling", "setting how the workload is scheduled";
     Label = "label", "setting the security label";
     Hook = "hook", "running a hook";
+    Notify = "notify", "telling the service manager";
+    Checkpoint = "checkpoint", "saving the container";
+    Restore = "restore", "restoring the container";
     Capabilities = "capabilities", "dropping capabilities";
     NoNewPrivs = "no_new_privs", "forbidding new privileges";
     Landlock = "landlock", "restricting paths and ports";

@@ -30,7 +30,7 @@ pub struct Report {
     pub command: Option<Command>,
     /// How it ended.
     pub status: Status,
-    /// The exit code that `stockade run` itself returns.
+    /// The exit code that `stockade run` itself returns; 255 when it is not known.
     pub exit_code: u8,
     /// Number of the signal that ended the workload.
     pub signal: Option<i32>,
@@ -166,6 +166,8 @@ pub enum Status {
     KilledByUser,
     /// The supervisor could not do its work.
     InternalError,
+    /// Somebody else waited for it: a container whose engine knows.
+    Unknown,
 }
 
 /// An [`Error`] as data.

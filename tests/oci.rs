@@ -350,7 +350,7 @@ fn engines_read_the_other_commands_too() {
         assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], true);
         bundle.call(["restore", "--lsm-mount-context"]).expect_error("flag needs an argument");
         bundle.call(["checkpoint", "--help"]).expect(0);
-        bundle.call(["checkpoint", "--image-path", "/x", &bundle.id]).expect_error("not supported");
+        bundle.call(["checkpoint", "--lazy-pages", "--image-path", "/x", &bundle.id]).expect_error("not supported");
         bundle.call(["create", "--bundle", "/nonexistent", &bundle.id]).expect(1).expect_error("/nonexistent");
         for id in ["", ".", "..", "a/b", "-x", "ü"] {
             assert!(!bundle.call(["state", "--", id]).0.status.success(), "{id:?}");

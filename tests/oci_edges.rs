@@ -145,3 +145,30 @@ fn mount_points_that_are_swapped_for_links_lead_nowhere() {
         assert_eq!(host::fingerprint(&outside), before);
     });
 }
+
+#[test]
+fn a_root_that_cannot_be_pivoted_to_hides_the_old_one_all_the_same() {
+    common::bundle::for_each_runtime(|runtime| {
+        let script = "ls /; ls /..; busybox grep -c ' - proc ' /proc/1/mountinfo; echo x >/proc/sys/kernel/hostname; \
+            busybox mkdir /dev/deep; busybox chroot /dev/deep ../bin/true; ls /dev/deep/../../..";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        let unmasked = |bundle: &Bundle| {
+            bundle.call(["run", "--no-pivot", "--bundle", common::text(bundle.dir.path()), &bundle.id])
+        };
+        bundle.config["root"]["readonly"] = json!(true);
+        let without = bundle.run().expect(0);
+        let with = unmasked(&bundle).expect(0);
+        assert_eq!(with.out(), without.out(), "{with:?}");
+        assert!(!with.out().contains("home"), "nothing of the host: {with:?}");
+        if runtime == Runtime::Ours {
+            // Who may change the root can look for the old one: on its way up it comes to the new one again.
+            for set in ["bounding", "effective", "permitted"] {
+                bundle.config["process"]["capabilities"][set] = json!(["CAP_SYS_CHROOT"]);
+            }
+            let escape = "busybox mkdir /dev/deep && cd / && busybox chroot /dev/deep /bin/true; ls ../../../..; ls -d /bin/busybox";
+            bundle.config["process"]["args"] = json!(["sh", "-c", escape]);
+            let said = unmasked(&bundle).out();
+            assert!(!said.lines().any(|line| line == "home" || line == "boot"), "{said}");
+        }
+    });
+}

@@ -82,6 +82,18 @@ pub fn start_scope(unit: &str, pid: u32, properties: &[(String, Value)]) -> Resu
     ask(&mut stream, unit, pid, properties).map_err(|why| format!("systemd did not make it: {why}"))
 }
 
+/// Changes properties of a unit, until it is gone.
+pub fn set_properties(unit: &str, properties: &[(String, Value)]) -> Result<(), String> {
+    let path = socket();
+    let mut stream =
+        UnixStream::connect(&path).map_err(|error| format!("no systemd answers at {}: {error}", path.display()))?;
+    let mut body = Message::default();
+    body.string(unit);
+    body.u32(1); // not beyond this boot
+    body.array(8, |array| properties.iter().for_each(|(name, value)| array.value(name, value)));
+    call(&mut stream, &manager_call("SetUnitProperties", "sba(sv)", body))
+}
+
 /// Has systemd stop a unit.
 pub fn stop(unit: &str) -> Result<(), String> {
     let mut stream = UnixStream::connect(socket()).map_err(|error| error.to_string())?;
@@ -167,6 +179,13 @@ impl Message {
         self.signature(signature);
         value(self);
     }
+    fn value(&mut self, name: &str, value: &Value) {
+        match value {
+            Value::Flag(flag) => self.property(name, "b", |value| value.u32((*flag).into())),
+            Value::Number(number) => self.property(name, "t", |value| value.u64(*number)),
+            Value::Text(text) => self.property(name, "s", |value| value.string(text)),
+        }
+    }
     fn field(&mut self, code: u8, signature: &str, value: impl FnOnce(&mut Self)) {
         self.align(8);
         self.0.push(code);
@@ -181,13 +200,7 @@ fn start_transient_unit(unit: &str, pid: u32, given: &[(String, Value)]) -> Vec<
     body.string(unit);
     body.string("fail"); // rather than replace another's
     body.array(8, |properties| {
-        for (name, value) in given {
-            match value {
-                Value::Flag(flag) => properties.property(name, "b", |value| value.u32((*flag).into())),
-                Value::Number(number) => properties.property(name, "t", |value| value.u64(*number)),
-                Value::Text(text) => properties.property(name, "s", |value| value.string(text)),
-            }
-        }
+        given.iter().for_each(|(name, value)| properties.value(name, value));
         properties.property("PIDs", "au", |value| value.array(4, |pids| pids.u32(pid)));
     });
     body.array(8, |_| {}); // no units beside it

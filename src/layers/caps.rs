@@ -71,6 +71,13 @@ impl Sets {
         }
     }
 
+    /// The names of those in any of the five.
+    pub fn names(self) -> Vec<String> {
+        let all = self.bounding | self.effective | self.inheritable | self.permitted | self.ambient;
+        let within = Capability::ALL.iter().filter(|one| all >> one.number() & 1 == 1);
+        within.map(|one| one.name().to_owned()).collect()
+    }
+
     /// Without what this process lacks itself and so cannot hand on; with what had to be left out.
     pub fn possible(self) -> (Self, u64) {
         let own = process::capabilities().map_or(0, |sets| sets.permitted);

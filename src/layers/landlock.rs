@@ -77,7 +77,9 @@ pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<Prepa
     }
     let Ok(kernel) = kernel else { return Ok(None) };
     let abi = ABI::from(i32::try_from(kernel).unwrap_or(i32::MAX));
-    let handled_net = handled_net(wanted, plan.namespaces.network) & AccessNet::from_all(abi);
+    // Whoever made a container's network may have connected it.
+    let network = if plan.container.is_some() { Network::Host } else { plan.namespaces.network };
+    let handled_net = handled_net(wanted, network) & AccessNet::from_all(abi);
     let failed = |error: landlock::RulesetError| Error::new(Step::Landlock, "ruleset", error.to_string());
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -166,6 +168,14 @@ fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
     if wanted.execute.is_some() {
         LOADERS.iter().try_for_each(|loader| add(&Bytes::from(*loader), AccessFs::Execute.into(), true))?;
     }
+    if plan.container.is_some() {
+        // Its mounts are of every kind, and say for themselves what may be written to.
+        if wanted.write.is_none() {
+            add(&root, write, false)?;
+        }
+        add(&"/proc".into(), read | AccessFs::WriteFile | AccessFs::Truncate, true)?;
+        add(&"/dev".into(), read | AccessFs::WriteFile | AccessFs::IoctlDev, true)?;
+    }
     for mount in &plan.mounts {
         match mount.kind {
             MountKind::Proc { .. } => {
@@ -209,6 +219,11 @@ impl PreparedLandlock {
     /// `root` is the new root; `outside` a directory of ours that no rule reaches: that it can no longer be read is how the
     /// restriction is verified.
     pub fn apply(&self, root: BorrowedFd<'_>, outside: BorrowedFd<'_>) -> Applied {
+        Self::restrict(self.built(root)?, outside)
+    }
+
+    /// Child half: the ruleset with the path rules, while every path can still be reached.
+    pub fn built(&self, root: BorrowedFd<'_>) -> Applied<RulesetCreated> {
         let mut ruleset = self.ruleset.try_clone().map_err(|_| Errno::EMFILE).during(Step::Landlock, usize::MAX)?;
         for (index, rule) in self.rules.iter().enumerate() {
             let beneath = match open_beneath(root, &rule.path, libc::O_PATH, rule.resolve) {
@@ -226,6 +241,11 @@ impl PreparedLandlock {
                 .map_err(|_| Errno::last())
                 .during(Step::Landlock, index)?;
         }
+        Ok(ruleset)
+    }
+
+    /// Child half: puts a ruleset in force; `outside` as in [`Self::apply`].
+    pub fn restrict(ruleset: RulesetCreated, outside: BorrowedFd<'_>) -> Applied {
         ruleset.restrict_self().map_err(|_| Errno::last()).during(Step::Landlock, usize::MAX)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         match openat(outside, c".", flags, Mode::empty()) {

@@ -104,6 +104,8 @@ const UPDATE: &[Flag] = &[
     value("memory-reservation"),
     value("memory-swap"),
     value("pids-limit"),
+    value("l3-cache-schema"),
+    value("mem-bw-schema"),
 ];
 const CHECKPOINT: &[Flag] = &[
     value("image-path"),
@@ -155,8 +157,14 @@ pub const VERBS: &[Verb] = &[
     verb("events", &[value("interval"), switch("stats")], true, "say what a container uses, and when memory ran out"),
     verb("features", &[], false, "say what this runtime can do, in JSON"),
     verb("spec", &[("bundle", "b", true), switch("rootless")], false, "write a config.json to begin with"),
-    verb("checkpoint", CHECKPOINT, true, "not supported: save a container"),
-    verb("restore", CHECKPOINT, true, "not supported: go on with a saved container"),
+    verb(
+        "check",
+        &[("format", "f", true), ("bundle", "b", true)],
+        false,
+        "say what a bundle asks for, and what is in its way here",
+    ),
+    verb("checkpoint", CHECKPOINT, true, "save a container in files, by way of criu"),
+    verb("restore", CHECKPOINT, true, "go on with a saved container"),
 ];
 
 /// What was written.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Runtime;
 use crate::error::{Error, Result, Step};
-use crate::plan::Plan;
+use crate::plan::{Bytes, Plan};
 use crate::sandbox::container::Launched;
 use crate::sys::socket;
 
@@ -36,7 +36,7 @@ impl Runtime {
     /// How many descriptors beyond the standard streams are the program's: those of socket activation, then those asked for.
     /// To be asked before we open any ourselves, whose numbers would pass for those.
     pub(super) fn preserved(&self) -> Result<u32> {
-        let activated = std::env::var("LISTEN_FDS").ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        let activated = activated();
         let asked = self.args.number::<u32>("preserve-fds")?.unwrap_or(0);
         let all = activated.saturating_add(asked);
         for number in 3..3 + all.min(1024) {
@@ -47,6 +47,27 @@ impl Runtime {
         }
         Ok(all)
     }
+}
+
+/// How many descriptors a service manager handed to this very process, `sd_listen_fds(3)`.
+fn activated() -> u32 {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    number("LISTEN_FDS").filter(|_| number("LISTEN_PID") == Some(std::process::id())).unwrap_or(0)
+}
+
+/// What tells the container's first process of them.
+pub fn activation() -> Vec<Bytes> {
+    let count = activated();
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut told = vec![Bytes::from(&format!("LISTEN_FDS={count}")), Bytes::from("LISTEN_PID=1")];
+    if let Some(names) = std::env::var_os("LISTEN_FDNAMES") {
+        told.push(Bytes::from(
+            [b"LISTEN_FDNAMES=", std::os::unix::ffi::OsStrExt::as_bytes(names.as_os_str())].concat(),
+        ));
+    }
+    told
 }
 
 fn send(path: &Path, message: &[u8], fd: BorrowedFd<'_>) -> Result<()> {

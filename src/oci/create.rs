@@ -1,17 +1,23 @@
 //! `create`, `start` and `run`.
 
+use std::os::fd::AsFd as _;
+
 use nix::errno::Errno;
 
 use super::config::{self, Config};
+use super::console::activation;
+use super::notify::Listener;
+use super::report::End;
 use super::store::{Held, Record, Status};
 use super::{Runtime, delete, image};
-use crate::cgroup::container::{Groups, find, unit};
+use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::error::{Error, Result, Step};
 use crate::plan::Plan;
 use crate::plan::container::Container;
+use crate::report::Enforced;
 use crate::sandbox::container::foreground::Foreground;
 use crate::sandbox::container::gate::{Gate, open_gate};
-use crate::sandbox::container::{Launched, Request, exec_error, hooks, launch};
+use crate::sandbox::container::{Launched, Request, hooks, launch, start_error};
 use crate::sys::process::{self, borrow_standard};
 
 /// Makes a container, up to its program.
@@ -39,17 +45,37 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
     let (held, launched) = make(runtime, preserved, !detach)?;
     let started = start_held(&held);
     let Some(foreground) = foreground else {
-        if started.is_err() {
-            let _ = delete::destroy(runtime, held);
-        }
-        return started.map(|()| 0);
+        return match started {
+            Ok(listener) => {
+                drop(held); // other commands may come while it gets ready
+                let pid = launched.pid.as_raw().unsigned_abs();
+                listener.map_or(Ok(()), |listener| listener.wait_until_ready(launched.pidfd.as_fd(), pid)).map(|()| 0)
+            }
+            Err(error) => {
+                let _ = delete::destroy(runtime, held);
+                Err(error)
+            }
+        };
     };
     let id = held.record.id.clone();
     drop(held); // other commands may come while it runs
-    let waited = started.and_then(|()| foreground.wait(launched));
+    let waited = started.and_then(|listener| {
+        if let Some(listener) = listener {
+            let pidfd = launched.pidfd.try_clone().map_err(|_| Error::errno(Step::Notify, "pidfd", Errno::EMFILE))?;
+            // Nothing of ours is cloned any more; and it is we whom the manager knows.
+            std::thread::spawn(move || listener.follow(pidfd.as_fd(), std::process::id()));
+        }
+        foreground.wait(launched)
+    });
     if !runtime.args.is_on("keep") || waited.is_err() {
         match runtime.store.hold(&id) {
-            Ok(held) => delete::destroy(runtime, held)?,
+            Ok(mut held) => {
+                held.end = match &waited {
+                    Ok(code) => End::Code(*code),
+                    Err(error) => End::Failed(error.clone()),
+                };
+                delete::destroy(runtime, held)?;
+            }
             Err(error) if super::store::is_missing(&error) => {} // somebody else was faster
             Err(error) => return Err(error),
         }
@@ -61,10 +87,17 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
 pub fn start(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let held = runtime.store.hold(runtime.args.id()?)?;
-    start_held(&held).map(|()| 0)
+    let listener = start_held(&held)?;
+    if let (Some(listener), Some(process)) = (listener, held.record.process()) {
+        let pid = held.record.pid.unsigned_abs();
+        drop(held); // it may never be ready, and others have business with it
+        listener.wait_until_ready(process.as_fd(), pid)?;
+    }
+    Ok(0)
 }
 
-fn start_held(held: &Held) -> Result<()> {
+/// Starts it; who listens to what it has to say to a service manager, if there is one.
+fn start_held(held: &Held) -> Result<Option<Listener>> {
     let id = held.record.id.clone();
     match held.status() {
         Status::Created => {}
@@ -74,24 +107,24 @@ fn start_held(held: &Held) -> Result<()> {
             return Err(Error::new(Step::State, id, "cannot start an already running container"));
         }
     }
+    let listener = Listener::open(&held.directory)?;
     match open_gate(&held.directory) {
         Ok(None) => {}
-        Ok(Some(failure)) => return Err(exec_error(&held.plan()?, failure)),
+        Ok(Some((failure, words))) => return Err(start_error(&held.plan()?, failure, words)),
         Err(Errno::ENXIO | Errno::ENOENT) => {
             return Err(Error::new(Step::State, id, "cannot start a container that has stopped"));
         }
         Err(errno) => return Err(Error::errno(Step::State, "exec fifo", errno)),
     }
     if !held.record.later_hooks {
-        return Ok(());
+        return Ok(listener);
     }
     let plan = held.plan()?;
     let poststart = plan.container.as_deref().map(|container| &container.hooks.poststart[..]).unwrap_or_default();
-    if poststart.is_empty() {
-        return Ok(());
+    if !poststart.is_empty() {
+        hooks::run("poststart", poststart, &state_text(&held.record, held.record.pid, "running"))?;
     }
-    let state = state_text(&held.record, held.record.pid, "running");
-    hooks::run("poststart", poststart, &state)
+    Ok(listener)
 }
 
 /// Everything from the configuration to a container that waits at its gate. What was made is taken away again on failure.
@@ -99,46 +132,51 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     runtime.args.at_most(1)?;
     let id = runtime.args.id()?;
     super::store::valid_id(id)?;
-    if runtime.args.is_on("no-pivot") {
-        return Err(Error::new(
-            Step::Usage,
-            "--no-pivot",
-            "is not supported: without pivot_root(2) the old root stays reachable",
-        )
-        .hint("put the root on a file system that can be pivoted to: any but the initial ramdisk"));
-    }
     let bundle = runtime.bundle()?;
-    let config = config::load(&bundle, id, runtime.flags())?;
+    let mut config = config::load(&bundle, id, runtime.flags())?;
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     runtime.check_console(&config.plan, bridged)?;
     let mut record = Record::new(id, &bundle, &config.rootfs);
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
+    if runtime.args.is_on("no-pivot")
+        && let Some(container) = &mut config.plan.container
+    {
+        container.no_pivot = true;
+    }
     let container = container_of(&config.plan)?;
     record.later_hooks = !container.hooks.poststart.is_empty() || !container.hooks.poststop.is_empty();
+    super::report::place(&record)?;
     record.places = if container.cgroup.disabled { None } else { places(container, id)? };
     let mut held = runtime.store.create(record)?;
-    let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &config));
+    let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &mut config));
     match launched {
         Ok(launched) => Ok((held, launched)),
         Err(error) => {
+            held.end = End::Failed(error.clone());
             let _ = delete::destroy(runtime, held);
             Err(error)
         }
     }
 }
 
-fn container_of(plan: &Plan) -> Result<&Container> {
+/// The part of a plan that only a container has.
+pub fn container_of(plan: &Plan) -> Result<&Container> {
     plan.container.as_deref().ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))
 }
 
-/// Where the cgroups will be. Without privilege and without a place of one's own there are none, if nothing is limited.
-fn places(container: &Container, id: &str) -> Result<Option<crate::cgroup::container::Places>> {
-    find(&container.cgroup, id).map(Some)
+/// Where the cgroups will be, if there are to be any.
+pub fn places(container: &Container, id: &str) -> Result<Option<Places>> {
+    if container.cgroup.disabled { Ok(None) } else { find(&container.cgroup, id).map(Some) }
 }
 
-fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> Result<Launched> {
-    let container = container_of(&config.plan)?;
+/// Makes the cgroups where they are to be, with what is in force there. Whoever keeps a scope of systemd's must live until
+/// the container is in it.
+pub fn make_places(
+    runtime: &Runtime,
+    held: &mut Held,
+    container: &Container,
+) -> Result<(Option<Groups>, Option<unit::Placeholder>)> {
     let mut placeholder = None;
     if let Some(places) = held.record.places.as_mut().filter(|_| container.cgroup.systemd) {
         let (real, somebody) = unit::start(&container.cgroup, &held.record.id, places)?;
@@ -151,6 +189,17 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
     if groups.is_none() {
         held.record.places = None;
     }
+    Ok((groups, placeholder))
+}
+
+fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config) -> Result<Launched> {
+    if super::notify::manager().is_some() {
+        super::notify::prepare(&held.directory, &mut config.plan)?;
+    }
+    config.plan.command.env.extend(activation());
+    let config = &*config;
+    let container = container_of(&config.plan)?;
+    let (groups, placeholder) = make_places(runtime, held, container)?;
     held.write_plan(&config.plan)?;
     let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
@@ -162,8 +211,9 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
         hooks::run("createRuntime", &container.hooks.create_runtime, &text)
     };
     // While it builds its root; a record with a process in it says that it is ready, so nobody sees it yet.
-    let mut cloned = |pid: nix::unistd::Pid| {
+    let mut cloned = |pid: nix::unistd::Pid, enforced: &Enforced| {
         held.record.pid = pid.as_raw();
+        held.record.enforced = Some(enforced.clone());
         held.record.started = crate::cgroup::started(pid.as_raw().unsigned_abs())
             .ok()
             .flatten()
@@ -187,9 +237,10 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
     let made = runtime
         .hand_over(&mut launched)
         .and_then(|()| held.put_in_place())
-        .and_then(|()| runtime.write_pid_file(held.record.pid));
+        .and_then(|()| runtime.write_pid_file(held.record.pid))
+        .and_then(|()| launched.let_go());
     if let Err(error) = made {
-        let _ = process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&launched.pidfd), libc::SIGKILL);
+        let _ = process::pidfd_send_signal(launched.pidfd.as_fd(), libc::SIGKILL);
         let _ = process::wait4(launched.pid);
         return Err(error);
     }
@@ -197,11 +248,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &Config) -> 
 }
 
 /// `None` where an unprivileged caller has no place for cgroups, and nothing was to be limited in one.
-fn make_groups(
-    runtime: &Runtime,
-    places: &crate::cgroup::container::Places,
-    container: &Container,
-) -> Result<Option<Groups>> {
+fn make_groups(runtime: &Runtime, places: &Places, container: &Container) -> Result<Option<Groups>> {
     let resources = &container.cgroup.resources;
     let root = process::is_hosts_root();
     let limited = crate::plan::container::Resources { devices: None, ..resources.clone() } != Default::default();

@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::create::state_text;
-use super::store::{Held, Status, is_missing};
-use super::{Runtime, log};
+use super::store::{Held, Status, is_damaged, is_missing};
+use super::{Runtime, log, report};
 use crate::error::{Error, Result, Step};
 use crate::layers::rdt;
 use crate::sandbox::container::hooks;
@@ -20,6 +20,10 @@ pub fn delete(runtime: &Runtime) -> Result<u8> {
     let (id, force) = (runtime.args.id()?, runtime.args.is_on("force"));
     let held = match runtime.store.hold(id) {
         Err(error) if force && is_missing(&error) => return Ok(0),
+        Err(error) if force && is_damaged(&error) => {
+            runtime.log.warn(&log::sentence(&error));
+            runtime.store.salvage(id)?
+        }
         held => held?,
     };
     match held.status() {
@@ -46,7 +50,10 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
             return Err(Error::new(Step::State, held.record.id.clone(), "was killed, and does not die"));
         }
     }
-    if let Some(places) = &held.record.places {
+    // What was counted goes with the cgroups.
+    let usage = held.record.groups().map(|groups| groups.usage()).unwrap_or_default();
+    let reported = report::write(&held, usage);
+    if let Some(places) = held.record.places.as_ref().filter(|_| held.record.is_of_this_boot()) {
         places.remove()?;
     }
     rdt::remove(&held.directory)?;
@@ -54,6 +61,9 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     let hooks = plan.and_then(|plan| plan.container).map(|container| container.hooks.poststop);
     let state = state_text(&held.record, 0, Status::Stopped.name());
     held.remove()?;
+    if let Err(error) = reported {
+        runtime.log.warn(&log::sentence(&error)); // the container is gone all the same
+    }
     for hook in hooks.iter().flatten() {
         // The container is gone whatever they say.
         if let Err(error) = hooks::run("poststop", std::slice::from_ref(hook), &state) {

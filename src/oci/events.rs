@@ -1,10 +1,14 @@
 //! `events`: what a container uses, now and then or once, and when the kernel killed for want of memory.
 
-use std::time::Duration;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 
 use super::{Runtime, print};
+use crate::cgroup::container::OomWatch;
 use crate::error::{Error, Result, Step};
 
 /// Between two looks, unless `--interval` says otherwise.
@@ -31,15 +35,28 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
             .filter(|interval| !interval.is_zero())
             .ok_or_else(|| Error::new(Step::Usage, format!("--interval {text}"), "is no duration"))?,
     };
-    let mut kills = groups.oom_kills().unwrap_or(0);
-    while record.is_alive() {
-        stats()?;
-        std::thread::sleep(interval);
-        let now = groups.oom_kills().unwrap_or(kills);
-        if now > kills {
+    let Some(process) = record.process() else { return Ok(0) };
+    let mut watch = groups.watch_oom();
+    let mut next = Instant::now();
+    loop {
+        if next <= Instant::now() {
+            stats()?;
+            next = Instant::now() + interval;
+        }
+        let left = next.saturating_duration_since(Instant::now()).as_millis() + 1;
+        let mut polled = vec![PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+        polled.extend(watch.as_ref().map(OomWatch::poll_fd));
+        match poll(&mut polled, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+            Err(Errno::EINTR) => continue,
+            polled => polled.map_err(|errno| Error::errno(Step::State, id, errno))?,
+        };
+        let ended = polled[0].any().unwrap_or(true);
+        // What ended it is told before it is over.
+        if watch.as_mut().is_some_and(|watch| watch.happened(&groups)) {
             print(&format!("{}\n", json!({ "type": "oom", "id": id })))?;
-            kills = now;
+        }
+        if ended {
+            return Ok(0);
         }
     }
-    Ok(0)
 }

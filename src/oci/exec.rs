@@ -58,7 +58,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         gate: None,
         state: &state,
         notes: None,
-        cloned: &mut |_| Ok(()),
+        cloned: &mut |_, _| Ok(()),
         built: &mut |_| Ok(()),
     };
     let mut launched = launch(&plan, request)?;
@@ -132,6 +132,9 @@ fn from_flags(runtime: &Runtime, plan: &Plan) -> Result<Process> {
         initial_cpu_affinity: container.initial_cpu_affinity,
         ..Process::default()
     };
+    // Those of the first process were for it alone.
+    let own = [&b"NOTIFY_SOCKET="[..], b"LISTEN_FDS=", b"LISTEN_PID=", b"LISTEN_FDNAMES="];
+    process.env.retain(|variable| !own.iter().any(|name| variable.as_bytes().starts_with(name)));
     for variable in args.all("env") {
         let variable = Bytes::from(variable);
         let name = |text: &Bytes| text.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);

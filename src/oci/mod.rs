@@ -4,9 +4,12 @@
 //! `store` is what is remembered between commands. Nothing stays running.
 
 mod args;
+mod check;
+mod checkpoint;
 pub(crate) mod config;
 mod console;
 mod create;
+mod criu;
 mod delete;
 mod events;
 mod exec;
@@ -14,6 +17,9 @@ mod features;
 mod image;
 mod log;
 mod look;
+mod notify;
+mod report;
+mod restore;
 mod signal;
 mod spec;
 pub(crate) mod store;
@@ -78,9 +84,12 @@ impl Runtime {
             "delete" => delete::delete(self),
             "update" => update::update(self),
             "events" => events::events(self),
+            "check" => check::check(self),
             "features" => features::features(self),
             "spec" => spec::spec(self),
-            verb => Err(Error::new(Step::Usage, verb, "is not supported: containers cannot be saved and restored yet")),
+            "checkpoint" => checkpoint::checkpoint(self),
+            "restore" => restore::restore(self),
+            verb => Err(Error::new(Step::Usage, verb, "is no command")),
         }
     }
 
@@ -95,11 +104,7 @@ impl Runtime {
 
     /// The bundle, by its absolute path.
     fn bundle(&self) -> Result<PathBuf> {
-        let given = self.args.path("bundle").unwrap_or_else(|| ".".into());
-        std::fs::canonicalize(&given).map_err(|error| {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Error::errno(Step::Config, format!("bundle {}", given.display()), errno)
-        })
+        absolute(&self.args.path("bundle").unwrap_or_else(|| ".".into()))
     }
 
     /// Writes the pid file, all or nothing: a bare number, as engines read it.
@@ -113,6 +118,14 @@ impl Runtime {
             Error::errno(Step::State, format!("pid file {}", path.display()), errno)
         })
     }
+}
+
+/// A bundle's path as it really is.
+fn absolute(given: &std::path::Path) -> Result<PathBuf> {
+    std::fs::canonicalize(given).map_err(|error| {
+        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        Error::errno(Step::Config, format!("bundle {}", given.display()), errno)
+    })
 }
 
 /// A line with "version" in it, what is before that being the name, and a commit: engines want both.

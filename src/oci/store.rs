@@ -17,10 +17,12 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
 
+use super::report::End;
 use crate::cgroup;
-use crate::cgroup::container::{Groups, Places};
+use crate::cgroup::container::{Groups, Places, find};
 use crate::error::{Error, Result, Step};
 use crate::plan::Plan;
+use crate::report::Enforced;
 use crate::sandbox::container::gate;
 use crate::sys::process;
 
@@ -29,7 +31,7 @@ const VERSION: u32 = 1;
 const RECORD: &str = "state.json";
 const PLAN: &str = "plan.json";
 /// No record of ours is longer.
-const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// What is known of a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,6 +63,9 @@ pub struct Record {
     pub started: u64,
     /// Who made it.
     pub owner: u32,
+    /// What confines it.
+    #[serde(default)]
+    pub enforced: Option<Enforced>,
 }
 
 /// What a container is doing, in the specification's words.
@@ -100,6 +105,8 @@ pub struct Held {
     pub directory: PathBuf,
     /// What is known of it.
     pub record: Record,
+    /// How it ended.
+    pub end: End,
     _lock: Flock<File>,
 }
 
@@ -132,14 +139,29 @@ impl Store {
             made => made.map_err(|error| failed(&directory, &error))?,
         }
         let lock = lock(&directory)?;
-        Ok(Held { directory, record, _lock: lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     /// A container that is there, locked.
     pub fn hold(&self, id: &str) -> Result<Held> {
+        let (directory, lock) = self.lock(id)?;
+        let record = read_record(&directory, id)?;
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
+    }
+
+    /// A container whose record cannot be read, as far as its plan still says what there is of it.
+    pub fn salvage(&self, id: &str) -> Result<Held> {
+        let (directory, lock) = self.lock(id)?;
+        let mut record = Record::new(id, Path::new(""), Path::new(""));
+        let planned = read_plan(&directory).ok().and_then(|plan| plan.container).map(|container| container.cgroup);
+        record.places = planned.filter(|cgroup| !cgroup.disabled).and_then(|cgroup| find(&cgroup, id).ok());
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
+    }
+
+    fn lock(&self, id: &str) -> Result<(PathBuf, Flock<File>)> {
         let directory = self.directory(id)?;
         loop {
-            let lock = match lock(&directory) {
+            let lock = match lock_own(&directory) {
                 Err(error) if is_missing(&error) => return Err(missing(id)),
                 lock => lock?,
             };
@@ -150,8 +172,7 @@ impl Store {
                 _ => return Err(missing(id)),
             };
             if same {
-                let record = read_record(&directory, id)?;
-                return Ok(Held { directory, record, _lock: lock });
+                return Ok((directory, lock));
             }
         }
     }
@@ -159,8 +180,9 @@ impl Store {
     /// What is known of a container, without waiting for whoever changes it.
     pub fn look(&self, id: &str) -> Result<(PathBuf, Record)> {
         let directory = self.directory(id)?;
-        if !directory.is_dir() {
-            return Err(missing(id));
+        match open_own(&directory) {
+            Err(error) if is_missing(&error) => return Err(missing(id)),
+            opened => drop(opened?),
         }
         let record = read_record(&directory, id)?;
         Ok((directory, record))
@@ -193,10 +215,7 @@ impl Store {
 impl Held {
     /// Writes the record, all or nothing, and its name, to the disk: before anything is made.
     pub fn write(&self) -> Result<()> {
-        self.write_aside()?;
-        self.put_in_place()?;
-        let synced = File::open(&self.directory).and_then(|directory| directory.sync_all());
-        synced.map_err(|error| io(&self.directory, &error))
+        write(&self.directory, RECORD, &serde_json::to_vec(&self.record).unwrap_or_default())
     }
 
     /// Writes the record to the disk, where nobody looks for it yet.
@@ -259,6 +278,7 @@ impl Record {
             pid: 0,
             started: 0,
             owner: geteuid().as_raw(),
+            enforced: None,
         }
     }
 
@@ -277,10 +297,15 @@ impl Record {
         if self.groups().is_some_and(|groups| groups.is_frozen()) { Status::Paused } else { Status::Running }
     }
 
+    /// Whether it was made since this host was booted: otherwise nothing of it is left but files.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.boot_id == boot_id()
+    }
+
     /// Whether its first process lives.
     pub fn is_alive(&self) -> bool {
         self.pid > 0
-            && self.boot_id == boot_id()
+            && self.is_of_this_boot()
             && cgroup::started(self.pid.unsigned_abs()).map_or(true, |started| started == Some(self.started))
     }
 
@@ -292,6 +317,10 @@ impl Record {
 
     /// Its cgroups, if they are there.
     pub fn groups(&self) -> Option<Groups> {
+        // After a boot they would be somebody else's of the same name.
+        if !self.is_of_this_boot() {
+            return None;
+        }
         Groups::open(self.places.clone()?).ok()
     }
 }
@@ -316,6 +345,37 @@ fn lock(directory: &Path) -> Result<Flock<File>> {
             Err((_, errno)) => return Err(failed(errno)),
         }
     }
+}
+
+/// As [`lock`], of a directory that nobody else could have put there.
+fn lock_own(directory: &Path) -> Result<Flock<File>> {
+    open_own(directory)?;
+    lock(directory)
+}
+
+fn open_own(directory: &Path) -> Result<File> {
+    let failed = |errno| Error::errno(Step::State, directory.display().to_string(), errno);
+    let file = open_directory(directory).map_err(failed)?;
+    let found = file.metadata().map_err(|error| io(directory, &error))?;
+    if found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
+        return Err(Error::new(
+            Step::State,
+            directory.display().to_string(),
+            "was made by somebody else, or could be written to",
+        )
+        .hint("it is no container's: remove it by hand"));
+    }
+    Ok(file)
+}
+
+/// Writes a file, all or nothing, to the disk.
+pub fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    write_aside(directory, name, bytes, true)?;
+    put_in_place(directory, name)?;
+    open_directory(directory)
+        .map_err(|errno| Error::errno(Step::State, directory.display().to_string(), errno))?
+        .sync_all()
+        .map_err(|error| io(directory, &error))
 }
 
 fn unknown() -> bool {
@@ -343,32 +403,67 @@ fn put_in_place(directory: &Path, name: &str) -> Result<()> {
 
 fn read_record(directory: &Path, id: &str) -> Result<Record> {
     let path = directory.join(RECORD);
-    let bytes = match std::fs::read(&path) {
+    let bytes = match read_own(&path) {
         // Begun, and given up before anything was made.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Record::new(id, Path::new(""), Path::new("")));
-        }
-        read => read.map_err(|error| io(&path, &error))?,
+        Err(Errno::ENOENT) => return Ok(Record::new(id, Path::new(""), Path::new(""))),
+        read => read.map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?,
     };
-    parse(&bytes).map_err(|reason| Error::new(Step::State, path.display().to_string(), reason))
+    let damaged = "delete --force removes what is left";
+    let record = parse(&bytes).map_err(|reason| {
+        let hint = if reason.starts_with(DAMAGED) {
+            damaged
+        } else {
+            "the stockade-oci that wrote it can manage the container"
+        };
+        Error::new(Step::State, path.display().to_string(), reason).hint(hint)
+    })?;
+    if record.id != id {
+        let reason = format!("is that of another container, {:?}", record.id);
+        return Err(Error::new(Step::State, path.display().to_string(), reason));
+    }
+    Ok(record)
 }
 
 /// Reads a record's text; the error is the reason why it is none.
 pub fn parse(bytes: &[u8]) -> std::result::Result<Record, String> {
-    if bytes.len() > MAX_BYTES {
-        return Err("is longer than any state is".to_owned());
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
     }
-    let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    match record.version {
-        VERSION => Ok(record),
-        other => Err(format!("is of version {other}; this program knows {VERSION}")),
+    let damaged = |error: serde_json::Error| format!("{DAMAGED}: {error}");
+    // Another version may have other fields: that is said first.
+    match serde_json::from_slice(bytes).map_err(damaged)? {
+        Version { version: VERSION } => serde_json::from_slice(bytes).map_err(damaged),
+        Version { version } => Err(format!("is of version {version}; this program knows {VERSION}")),
     }
+}
+
+const DAMAGED: &str = "is damaged";
+
+/// Whether an error says that a container's record cannot be read.
+pub fn is_damaged(error: &Error) -> bool {
+    matches!(&error.cause, crate::error::Cause::Reason(reason) if reason.starts_with(DAMAGED))
+}
+
+/// A file of ours: never waits, follows nothing, and is not longer than any of ours.
+fn read_own(path: &Path) -> std::result::Result<Vec<u8>, Errno> {
+    use std::io::Read as _;
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let found = file.metadata().map_err(errno)?;
+    if !found.is_file() || found.uid() != geteuid().as_raw() {
+        return Err(Errno::EPERM);
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(errno)?;
+    if bytes.len() as u64 > MAX_BYTES { Err(Errno::EFBIG) } else { Ok(bytes) }
 }
 
 /// The plan that the container of a directory was made by.
 pub fn read_plan(directory: &Path) -> Result<Plan> {
     let path = directory.join(PLAN);
-    let bytes = std::fs::read(&path).map_err(|error| io(&path, &error))?;
+    let bytes = read_own(&path).map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?;
     serde_json::from_slice(&bytes)
         .map_err(|error| Error::new(Step::State, path.display().to_string(), error.to_string()))
 }

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 
 use super::{Runtime, config};
+use crate::cgroup::container::unit;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 
@@ -12,6 +13,15 @@ const MAX_BYTES: u64 = 16 << 20;
 /// Changes what the flags, or a file of resources, say; the rest stays.
 pub fn update(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
+    for name in ["l3-cache-schema", "mem-bw-schema"] {
+        if runtime.args.value(name).is_some_and(|value| !value.is_empty()) {
+            return Err(Error::new(
+                Step::Usage,
+                format!("--{name}"),
+                "is not supported: intelRdt is set once, by create",
+            ));
+        }
+    }
     let held = runtime.store.hold(runtime.args.id()?)?;
     if !held.record.is_alive() {
         return Err(Error::new(Step::State, held.record.id.clone(), "container not running"));
@@ -32,10 +42,24 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
         }
         None => from_flags(runtime)?,
     };
-    groups.limit(&resources)?;
-    if resources.devices.as_ref().is_some_and(|rules| !rules.is_empty()) {
-        groups.allow_devices(&resources)?;
+    let mut plan = held.plan()?;
+    let devices = resources.devices.as_ref().is_some_and(|rules| !rules.is_empty());
+    let container = plan.container.as_mut();
+    let planned = &mut container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?.cgroup;
+    let before = planned.resources.clone();
+    planned.resources.take(&resources);
+    // Before any file: systemd would set it back when it reads its units again.
+    let told = unit::update(groups.places(), &planned.resources);
+    let changed = told.and_then(|()| groups.limit(&resources)).and_then(|()| match devices {
+        true => groups.allow_devices(&resources),
+        false => Ok(()),
+    });
+    if let Err(error) = changed {
+        // As it was, as far as that goes: half of a change is none that anybody asked for.
+        let _ = unit::update(groups.places(), &before).and_then(|()| groups.limit(&before));
+        return Err(error);
     }
+    held.write_plan(&plan)?;
     Ok(0)
 }
 

@@ -27,6 +27,9 @@ pub struct Container {
     pub root_propagation: u64,
     /// Whether `/` refuses writes.
     pub read_only: bool,
+    /// Whether the old root stays below the new one, as on a root that cannot be pivoted from.
+    #[serde(default)]
+    pub no_pivot: bool,
     /// Device nodes in `/dev`.
     pub devices: Vec<Device>,
     /// Supplementary groups, exactly.
@@ -316,6 +319,31 @@ pub struct Resources {
     pub unified: Vec<(String, String)>,
     /// Rules about device nodes, in order: the last that matches decides. `None` leaves devices as they are.
     pub devices: Option<Vec<DeviceRule>>,
+}
+
+impl Resources {
+    /// Takes over what another says; the rest stays.
+    pub fn take(&mut self, other: &Self) {
+        macro_rules! options {
+            ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field.clone(); })* };
+        }
+        macro_rules! lists {
+            ($($field:ident)*) => { $(for item in &other.$field {
+                self.$field.retain(|known| known.0 != item.0 || known.1 != item.1 && stringify!($field) == "block_throttles");
+                self.$field.push(item.clone());
+            })* };
+        }
+        options! {
+            memory_limit memory_reservation memory_swap memory_kernel_tcp memory_swappiness cpu_shares cpu_quota cpu_period
+            cpu_burst cpu_realtime_runtime cpu_realtime_period cpu_idle cpus mems pids block_weight block_leaf_weight
+            network_class
+        }
+        lists! { block_weights block_throttles hugepages network_priorities rdma unified }
+        self.disable_oom_killer |= other.disable_oom_killer;
+        if other.devices.as_ref().is_some_and(|rules| !rules.is_empty()) {
+            self.devices.clone_from(&other.devices);
+        }
+    }
 }
 
 /// A rule about device nodes.

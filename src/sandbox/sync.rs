@@ -80,6 +80,8 @@ const PROGRAM: u32 = 6;
 const BUILT: u32 = 7;
 const READY: u32 = 8;
 const MESSAGE_LENGTH: usize = 24;
+/// Most that is said about a failure in words: a record with it is written to a pipe as one.
+const MOST_SAID: usize = 2048;
 /// Length of the record of a failure.
 pub const FAILURE_LENGTH: usize = 8;
 
@@ -132,10 +134,27 @@ impl ParentEnds {
 
     /// After the pipe became readable: the child's failure, or `None` when it ended because the workload runs.
     pub fn failure(&self) -> Option<Failure> {
-        let mut record = [0; FAILURE_LENGTH];
-        let length = nix::unistd::read(&self.failure, &mut record).ok()?;
-        parse_failure(&record[..length])
+        self.failure_and_words().map(|(failure, _)| failure)
     }
+
+    /// As [`Self::failure`], with what a program that the child ran said about it.
+    pub fn failure_and_words(&self) -> Option<(Failure, String)> {
+        read_failure(self.failure.as_fd()).ok().flatten()
+    }
+}
+
+/// Reads a failure from a pipe, and the words that came with it: `None` at the end of the stream.
+pub fn read_failure(pipe: BorrowedFd<'_>) -> std::result::Result<Option<(Failure, String)>, Errno> {
+    let mut record = [0; FAILURE_LENGTH + MOST_SAID];
+    let length = nix::unistd::read(pipe, &mut record)?;
+    let (record, words) = record[..length].split_at(length.min(FAILURE_LENGTH));
+    Ok(parse_failure(record).map(|failure| (failure, String::from_utf8_lossy(words).into_owned())))
+}
+
+/// The record of a failure, and words about it.
+pub fn failure_with_words(failure: Failure, words: &str) -> Vec<u8> {
+    let words = &words.as_bytes()[words.len().saturating_sub(MOST_SAID)..];
+    [&failure_record(failure), words].concat()
 }
 
 /// Reads the record of a failure totally: `None` if it is not one.
@@ -166,7 +185,12 @@ impl ChildEnds {
 
     /// Tells the parent what failed. Nothing more can be done if it does not listen.
     pub fn fail(&self, failure: Failure) {
-        let _ = nix::unistd::write(&self.failure, &failure_record(failure));
+        self.fail_with_words(failure, "");
+    }
+
+    /// As [`Self::fail`], with what a program that we ran said about it.
+    pub fn fail_with_words(&self, failure: Failure, words: &str) {
+        let _ = nix::unistd::write(&self.failure, &failure_with_words(failure, words));
     }
 
     /// Tells that the root of a container is built, and waits for its hooks; `false` when the parent is gone instead.

@@ -15,6 +15,11 @@ use crate::sys::process;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Groups {
+    /// The directory that a container is stopped by, if this host has one.
+    pub fn freezer(&self) -> Option<std::path::PathBuf> {
+        self.with("freezer").map(|dir| dir.path().to_owned())
+    }
+
     /// Stops or resumes every process in it.
     pub fn set_frozen(&self, frozen: bool) -> Result<()> {
         let Some(dir) = self.with("freezer") else {

@@ -3,8 +3,10 @@
 //! One directory in cgroup v2, or one in each hierarchy of v1. Where they are is decided before any is made ([`Places`]), and
 //! written down, so that whoever comes later can finish what was begun. Every limit is read back.
 
+mod absent;
 mod devices;
 mod freeze;
+mod oom;
 mod place;
 mod stats;
 pub mod unit;
@@ -18,12 +20,15 @@ use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+pub use self::absent::absent;
+pub use self::oom::OomWatch;
 pub use self::place::{Places, find};
 use super::files::Dir;
-use super::{compat, failed, leaf};
+use super::{compat, failed, leaf, usage};
 use crate::error::{Error, Result, Step};
 use crate::plan::Facility;
 use crate::plan::container::{CgroupView, Resources};
+use crate::report::{self, Usage};
 
 /// The open directories.
 #[derive(Debug)]
@@ -167,14 +172,36 @@ impl Groups {
         &self.places
     }
 
+    /// What was counted, as reports have it.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        if self.places.is_v2() {
+            if let Some(dir) = self.dirs.first() {
+                usage::fill_in(dir, &mut usage);
+            }
+        } else {
+            let mut view = compat::View::empty();
+            for one in &self.places.directories {
+                view.add(&one.controllers, &one.path);
+            }
+            view.fill_in(&mut usage);
+        }
+        usage
+    }
+
+    /// Where it is and what bounds it, as reports have it.
+    pub fn record(&self) -> Option<report::Cgroup> {
+        let path = self.places.main()?.display().to_string();
+        let controllers = match self.places.is_v2() {
+            true => self.dirs.first()?.read("cgroup.controllers").ok()?.split_whitespace().map(str::to_owned).collect(),
+            false => self.places.directories.iter().flat_map(|one| one.controllers.clone()).collect(),
+        };
+        Some(report::Cgroup { path, controllers })
+    }
+
     /// What was counted, in the shape of `events --stats`.
     pub fn stats(&self) -> serde_json::Value {
         stats::of(self)
-    }
-
-    /// How often the kernel killed for want of memory, if that can be told.
-    pub fn oom_kills(&self) -> Option<u64> {
-        stats::oom_kills(self)
     }
 }
 

@@ -17,7 +17,8 @@ pub fn of(groups: &Groups) -> Value {
             "limit": dir.number("pids.max").unwrap_or(0),
         })),
         "blkio": dir("blkio").map_or(json!({}), |dir| if v2 { io_v2(dir) } else { io_v1(dir) }),
-        "hugetlb": {},
+        "cpuset": dir("cpuset").map_or(json!({}), |dir| cpuset(dir, v2)),
+        "hugetlb": dir("hugetlb").map_or(json!({}), |dir| hugetlb(dir, v2)),
         "intel_rdt": {},
         "network_interfaces": null,
     })
@@ -30,6 +31,58 @@ pub fn oom_kills(groups: &Groups) -> Option<u64> {
     keyed(&dir.read(file).ok()?, "oom_kill")
 }
 
+/// The processors and nodes that are really its own, one by one.
+fn cpuset(dir: &Dir, v2: bool) -> Value {
+    let list = |file: &str| -> Vec<u32> {
+        let text = dir.read(file).unwrap_or_default();
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+        };
+        text.trim().split(',').filter_map(range).flatten().take(1 << 16).collect()
+    };
+    let (cpus, mems) =
+        if v2 { ("cpuset.cpus.effective", "cpuset.mems.effective") } else { ("cpuset.cpus", "cpuset.mems") };
+    json!({ "cpus": list(cpus), "mems": list(mems) })
+}
+
+/// Each size of huge pages, by the name that its files have.
+fn hugetlb(dir: &Dir, v2: bool) -> Value {
+    let (end, peak) = if v2 { (".current", "") } else { (".usage_in_bytes", ".max_usage_in_bytes") };
+    let names = std::fs::read_dir(dir.path()).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let sizes = names.filter_map(|name| {
+        let size = name.strip_prefix("hugetlb.")?.strip_suffix(end)?;
+        (!size.contains('.')).then(|| size.to_owned())
+    });
+    let number = |size: &str, file: &str| dir.number(&format!("hugetlb.{size}{file}")).unwrap_or(0);
+    let of_size = |size: String| {
+        let failed = match v2 {
+            true => dir.read(&format!("hugetlb.{size}.events")).ok().and_then(|text| keyed(&text, "max")).unwrap_or(0),
+            false => number(&size, ".failcnt"),
+        };
+        let counted = json!({ "usage": number(&size, end), "max": number(&size, peak), "failcnt": failed });
+        (size, counted)
+    };
+    Value::Object(sizes.map(of_size).collect())
+}
+
+/// Stalls for want of a resource, `psi(4)`; nothing where the kernel does not count them.
+fn psi(dir: &Dir, file: &str) -> Value {
+    let Ok(text) = dir.read(file) else { return Value::Null };
+    let of_line = |line: &str| {
+        let (which, rest) = line.split_once(' ')?;
+        let pairs = rest.split(' ').filter_map(|word| {
+            let (key, value) = word.split_once('=')?;
+            let number =
+                value.parse::<u64>().map(Value::from).or_else(|_| value.parse::<f64>().map(Value::from)).ok()?;
+            Some((key.to_owned(), number))
+        });
+        Some((which.to_owned(), Value::Object(pairs.collect())))
+    };
+    Value::Object(text.lines().filter_map(of_line).collect())
+}
+
 fn cpu_v2(dir: &Dir) -> Value {
     let text = dir.read("cpu.stat").unwrap_or_default();
     let nanos = |key| keyed(&text, key).unwrap_or(0).saturating_mul(1000);
@@ -40,6 +93,7 @@ fn cpu_v2(dir: &Dir) -> Value {
             "throttledPeriods": keyed(&text, "nr_throttled").unwrap_or(0),
             "throttledTime": nanos("throttled_usec"),
         },
+        "psi": psi(dir, "cpu.pressure"),
     })
 }
 
@@ -92,6 +146,7 @@ fn memory_v2(dir: &Dir) -> Value {
         "kernel": { "limit": 0, "failcnt": 0 },
         "kernelTCP": { "limit": 0, "failcnt": 0 },
         "raw": raw,
+        "psi": psi(dir, "memory.pressure"),
     })
 }
 
@@ -137,7 +192,9 @@ fn io_v2(dir: &Dir) -> Value {
             }
         }
     }
-    json!({ "ioServiceBytesRecursive": bytes, "ioServicedRecursive": calls })
+    json!({
+        "ioServiceBytesRecursive": bytes, "ioServicedRecursive": calls, "psi": psi(dir, "io.pressure"),
+    })
 }
 
 fn io_v1(dir: &Dir) -> Value {

@@ -114,6 +114,12 @@ pub fn start(planned: &ContainerCgroup, id: &str, places: &Places) -> Result<(Pl
     }
 }
 
+/// Tells systemd of other limits of a container's scope, if it has one.
+pub fn update(places: &Places, resources: &Resources) -> Result<()> {
+    let Some(unit) = &places.unit else { return Ok(()) };
+    systemd::set_properties(unit, &limits(resources)).map_err(|reason| Error::new(Step::Cgroup, unit.clone(), reason))
+}
+
 /// Lets systemd forget a scope; one that it does not know is forgotten.
 pub fn stop(unit: &str) {
     let _ = systemd::stop(unit);

@@ -33,6 +33,8 @@ pub struct PreparedContainerRoot {
     devices: Option<Vec<Node>>,
     sysctl: Vec<(CString, Vec<u8>)>,
     cwd: CString,
+    /// Where the old root stays: its mounts that show all of the kernel, which must not.
+    revealing: Option<Vec<CString>>,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,20 @@ pub fn prepare(
         devices: own_dev.then_some(devices),
         sysctl: sysctl.collect::<Result<_>>()?,
         cwd: relative(plan.command.cwd.as_path())?,
+        revealing: container.no_pivot.then(revealing_mounts).transpose()?,
     }))
+}
+
+/// Every procfs and sysfs of the old root. Who has one in sight may mount another that is whole, whatever is masked in ours.
+fn revealing_mounts() -> Result<Vec<CString>> {
+    let failed = |error: std::io::Error| Error::new(Step::Pivot, "/proc/self/mountinfo", error.to_string());
+    let text = std::fs::read_to_string("/proc/self/mountinfo").map_err(failed)?;
+    let of_line = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let place = before.split(' ').nth(4)?.replace("\\040", " ");
+        matches!(after.split(' ').next()?, "proc" | "sysfs").then(|| CString::new(place).ok()).flatten()
+    };
+    Ok(text.lines().rev().filter_map(of_line).collect())
 }
 
 fn node(device: &Device, privileged: bool) -> Result<Node> {
@@ -150,7 +165,10 @@ impl PreparedContainerRoot {
         }
         let set = if self.read_only { RDONLY } else { 0 };
         expect(&mut expected, root, set, false, frozen + self.frozen.len()).during(Step::MountRoot, 3)?;
-        built.pivot()?;
+        match &self.revealing {
+            None => built.pivot()?,
+            Some(mounts) => built.cover(mounts)?,
+        }
         if self.propagation != 0 {
             let (propagation, recursive) = (self.propagation & !libc::MS_REC, self.propagation & libc::MS_REC != 0);
             mount::set_attributes(&built.root, Attributes { propagation, recursive, ..Attributes::default() })

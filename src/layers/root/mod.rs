@@ -262,6 +262,21 @@ impl BuiltRoot {
         self.verify_root().during(Step::Pivot, 3)
     }
 
+    /// Child half, where there is no pivoting: makes it `/` on top of the old root, which stays below, without `mounts`.
+    pub fn cover(&self, mounts: &[CString]) -> Applied {
+        for mount in mounts {
+            // By the old root's paths, which are still ours. One below another goes with that.
+            match umount2(mount.as_c_str(), MntFlags::MNT_DETACH) {
+                Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+                Err(errno) => return Err(errno).during(Step::Pivot, 1),
+            }
+        }
+        nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
+        nix::unistd::chroot(c".").during(Step::Pivot, 0)?;
+        nix::unistd::chdir(c"/").during(Step::Pivot, 2)?;
+        self.verify_root().during(Step::Pivot, 3)
+    }
+
     /// That `/` and what lies above it are the new root and nothing else.
     fn verify_root(&self) -> std::result::Result<(), Errno> {
         let identity = |fd: OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));

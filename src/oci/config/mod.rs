@@ -4,6 +4,7 @@
 //! What the specification does not know is ignored, as it says; what it knows and we do not do is an error.
 
 mod cgroup;
+mod landlock;
 mod linux;
 mod mounts;
 mod namespaces;
@@ -62,7 +63,11 @@ pub struct Flags {
 pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
     let path = bundle.join("config.json");
     let bytes = text_of(&path)?;
-    read(&bytes, bundle, id, flags).map_err(|error| named(&path.display().to_string(), error))
+    let mut config = read(&bytes, bundle, id, flags).map_err(|error| named(&path.display().to_string(), error))?;
+    if let Some(text) = config.annotations.get(landlock::ANNOTATION) {
+        landlock::apply(text, &mut config.plan)?;
+    }
+    Ok(config)
 }
 
 /// A process of `exec --process`.

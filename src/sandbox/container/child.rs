@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use landlock::RulesetCreated;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
@@ -14,17 +15,20 @@ use nix::sys::statfs::fstatfs;
 use super::hooks;
 use super::prepare::Prepared;
 use crate::error::Step;
+use crate::layers::landlock::PreparedLandlock;
 use crate::layers::root::BuiltRoot;
 use crate::layers::{Applied, During, net, root, schedule};
 use crate::plan::Network;
 use crate::plan::container::{Container, Hook};
-use crate::sandbox::sync::{ChildEnds, ParentEnds, failure_record};
+use crate::sandbox::sync::{ChildEnds, ParentEnds, failure_with_words};
+use crate::sys::mount::FsContext;
 use crate::sys::{mount, namespace, process, terminal};
 
 /// What the go-between of a process that is confined before it joins hands on.
 #[derive(Debug)]
 pub struct Confined {
     terminal: Option<OwnedFd>,
+    rules: Option<PathRules>,
 }
 
 /// Becomes the container. Never returns to the code that cloned it.
@@ -38,15 +42,16 @@ pub fn run(
 ) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
     if ends.wait() {
+        let mut said = String::new();
         let Err(failure) = match confined {
             Some(confined) => join(prepared, confined, ends),
-            None => start(prepared, container, ends, state),
+            None => start(prepared, container, ends, state, &mut said),
         };
         // Once it waited for its start, nobody but whoever started it listens.
         if let Some(gate) = &prepared.gate {
-            let _ = nix::unistd::write(gate.answer(), &failure_record(failure));
+            let _ = nix::unistd::write(gate.answer(), &failure_with_words(failure, &said));
         }
-        ends.fail(failure);
+        ends.fail_with_words(failure, &said);
     }
     process::exit(125)
 }
@@ -56,6 +61,7 @@ fn start(
     container: &Container,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
 ) -> Applied<Infallible> {
     process::ignore_broken_pipes();
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
@@ -83,7 +89,7 @@ fn start(
             if prepared.waits_for_hooks && !ends.built() {
                 process::exit(125);
             }
-            run_hooks(&container.hooks.create_container, 0, state, "creating")?;
+            run_hooks(&container.hooks.create_container, 0, state, "creating", said)?;
             set_up(prepared, container, Some(&built))?;
             terminal
         }
@@ -97,20 +103,27 @@ fn start(
         }
     };
     take_streams(prepared, terminal.as_ref())?;
+    let rules = path_rules(prepared)?;
     prepared.process.settle_but(prepared.first_closed)?;
-    confine(prepared, container, ends)?;
+    let rules = confine(prepared, container, ends, rules)?;
     let program = prepared.process.find_executable()?;
     if prepared.gate.is_some() {
         process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
     }
     ends.send_ready().during(Step::Fork, 0)?;
-    if prepared.gate.is_none() && !ends.wait() {
-        process::exit(125); // the runtime did not like what it saw, or is gone
+    // The runtime may not like what it sees; and without anybody who knows of us we would wait for ever: it has to have
+    // written us down first.
+    if !ends.wait() {
+        process::exit(125);
     }
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
         let first = container.hooks.create_container.len();
-        run_hooks(&container.hooks.start_container, first, state, "created")?;
+        run_hooks(&container.hooks.start_container, first, state, "created", said)?;
+    }
+    // Only now: hooks inside are the administrator's.
+    if let Some(rules) = rules {
+        rules.apply()?;
     }
     execute(prepared, program)
 }
@@ -123,8 +136,8 @@ pub fn confine_first(prepared: &Prepared<'_>, container: &Container, ends: &Chil
     let devpts = prepared.terminal.map(|_| devpts()).transpose().during(Step::Terminal, 0)?;
     set_up(prepared, container, None)?;
     let terminal = open_terminal(prepared, devpts.as_ref(), ends)?;
-    confine(prepared, container, ends)?;
-    Ok(Confined { terminal })
+    let rules = confine(prepared, container, ends, path_rules(prepared)?)?;
+    Ok(Confined { terminal, rules })
 }
 
 /// The rest of such a process, in the container's pid namespace.
@@ -141,6 +154,9 @@ fn join(prepared: &Prepared<'_>, confined: Confined, ends: &ChildEnds) -> Applie
         process::exit(125);
     }
     process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
+    if let Some(rules) = confined.rules {
+        rules.apply()?;
+    }
     execute(prepared, program)
 }
 
@@ -155,8 +171,17 @@ fn execute(prepared: &Prepared<'_>, program: usize) -> Applied<Infallible> {
 }
 
 fn take_streams(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>) -> Applied {
-    let streams = prepared.streams.map(|stream| terminal.map_or(stream, |terminal| terminal.as_fd()));
+    let null = own_null();
+    let streams = prepared.streams.map(|stream| match (terminal, &null) {
+        (Some(terminal), _) => terminal.as_fd(),
+        (None, Some(null)) if is_null(stream) => null.as_fd(),
+        _ => stream,
+    });
     prepared.process.take_streams(streams, terminal.is_some())
+}
+
+fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
+    prepared.landlock.as_ref().map(PathRules::of).transpose()
 }
 
 /// What takes privilege, and the old root: host name, kernel parameters, keyring, label, scheduling; then the new root.
@@ -199,10 +224,20 @@ fn private_proc(step: Step) -> Applied<OwnedFd> {
 }
 
 /// Limits, ids, capabilities, no_new_privs, working directory; each read back where that can be done.
-fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> Applied {
+fn confine(
+    prepared: &Prepared<'_>,
+    container: &Container,
+    ends: &ChildEnds,
+    mut rules: Option<PathRules>,
+) -> Applied<Option<PathRules>> {
     process::ignore_broken_pipes(); // settled signals are the program's; until then a pipe may break
     if container.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    }
+    if prepared.filters_early
+        && let Some(rules) = rules.take()
+    {
+        rules.apply()?;
     }
     // Without no_new_privs a filter takes CAP_SYS_ADMIN, and a listener must be handed over while somebody is there.
     if prepared.filters_early
@@ -239,20 +274,66 @@ fn confine(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> 
     process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
         .during(Step::Lifeline, 0)?;
     process::default_broken_pipes();
-    Ok(())
+    Ok(rules)
 }
 
-fn run_hooks(all: &[Hook], first: usize, state: &dyn Fn(i32, &str) -> String, status: &str) -> Applied {
+/// Path and port rules that wait to be put in force.
+#[derive(Debug)]
+struct PathRules {
+    ruleset: RulesetCreated,
+    /// A file system that nobody else sees and no rule reaches: that it can no longer be read shows that they are.
+    outside: OwnedFd,
+}
+
+impl PathRules {
+    /// While every path can be reached, and a file system made.
+    fn of(landlock: &PreparedLandlock) -> Applied<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = openat(AT_FDCWD, c"/", flags, Mode::empty()).during(Step::Landlock, usize::MAX)?;
+        let outside =
+            FsContext::open(c"tmpfs").and_then(|context| context.mount(0)).during(Step::Landlock, usize::MAX)?;
+        Ok(Self { ruleset: landlock.built(root.as_fd())?, outside })
+    }
+
+    fn apply(self) -> Applied {
+        PreparedLandlock::restrict(self.ruleset, self.outside.as_fd())
+    }
+}
+
+fn run_hooks(
+    all: &[Hook],
+    first: usize,
+    state: &dyn Fn(i32, &str) -> String,
+    status: &str,
+    said: &mut String,
+) -> Applied {
     if all.is_empty() {
         return Ok(());
     }
     let state = state(std::process::id() as i32, status);
     for (index, hook) in all.iter().enumerate() {
-        hooks::run("", std::slice::from_ref(hook), &state)
-            .map_err(|_| Errno::ECANCELED)
+        hooks::run_one(hook, &state)
+            .map_err(|words| {
+                *said = words;
+                Errno::ECANCELED
+            })
             .during(Step::Hook, first + index)?;
     }
     Ok(())
+}
+
+/// The container's own null device, which takes the place of the host's: nothing of the host's file systems stays open, and
+/// what is open can be saved.
+fn own_null() -> Option<OwnedFd> {
+    let open = |flags| openat(AT_FDCWD, c"/dev/null", flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()).ok();
+    // Looked at before it is opened: another device could do something when it is.
+    open(OFlag::O_PATH).filter(|null| is_null(null.as_fd()))?;
+    open(OFlag::O_RDWR | OFlag::O_NOCTTY).filter(|null| is_null(null.as_fd()))
+}
+
+fn is_null(fd: BorrowedFd<'_>) -> bool {
+    let device = nix::sys::stat::makedev(1, 3);
+    nix::sys::stat::fstat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == device)
 }
 
 /// A terminal on the container's own devpts, whose master side goes to the runtime.

@@ -1,7 +1,7 @@
 //! What a container that was created waits at until it is started: two FIFOs in its state directory.
 //!
 //! `start` opens the answer for reading, writes a byte into the gate and reads: the end of the stream means that the program
-//! was executed (both are close-on-exec), eight bytes are the failure. A dead container has the gate open nowhere, so
+//! was executed (both are close-on-exec), eight bytes are the failure, what follows is what a hook said. A dead container has the gate open nowhere, so
 //! nobody ever waits for one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -61,9 +61,9 @@ impl Gate {
     }
 }
 
-/// Opens the gate of a state directory: `Ok(Some(failure))` when the program could not be executed, `Err(ENXIO)` when nobody
+/// Opens the gate of a state directory: `Ok(Some(failure))`, with what a hook said, when the program could not be executed, `Err(ENXIO)` when nobody
 /// waits there.
-pub fn open_gate(directory: &Path) -> std::result::Result<Option<Failure>, Errno> {
+pub fn open_gate(directory: &Path) -> std::result::Result<Option<(Failure, String)>, Errno> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
     let gate = open(&directory.join(GATE), flags | OFlag::O_WRONLY, Mode::empty())?;
     let answer = open(&directory.join(ANSWER), flags | OFlag::O_RDONLY, Mode::empty())?;
@@ -71,11 +71,9 @@ pub fn open_gate(directory: &Path) -> std::result::Result<Option<Failure>, Errno
     let _ = std::fs::remove_file(directory.join(GATE)); // started is started, whoever looks
     let readable = PollFd::new(answer.as_fd(), PollFlags::POLLIN);
     while let Err(Errno::EINTR) = poll(&mut [readable.clone()], PollTimeout::from(PATIENCE_MS)) {}
-    let mut record = [0; 16];
-    match nix::unistd::read(&answer, &mut record) {
-        Ok(length) => Ok(sync::parse_failure(&record[..length])),
+    match sync::read_failure(answer.as_fd()) {
         Err(Errno::EAGAIN) => Ok(None), // a slow hook: the container is on its way
-        Err(errno) => Err(errno),
+        failure => failure,
     }
 }
 

@@ -1,12 +1,15 @@
 //! Hooks: programs of the administrator's that run at the stages of a container's life, with its state on standard input.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
@@ -14,8 +17,11 @@ use crate::error::{Error, Result, Step};
 use crate::plan::container::{Hook, Hooks};
 use crate::sys::{image, process};
 
-/// Most of what a failed hook said that is passed on.
-const MOST_SAID: u64 = 2048;
+/// Most of what a failed hook said that is passed on: the end of it.
+const MOST_SAID: usize = 1024;
+
+/// How long one that has ended may leave its standard error open with others, and have it listened to.
+const AFTERMATH: Duration = Duration::from_millis(100);
 
 /// Runs hooks one after the other; the first that fails ends it.
 pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
@@ -26,9 +32,10 @@ pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
     Ok(())
 }
 
-fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
-    let said = image::memory_file(c"hook").map_err(|errno| errno.to_string())?;
-    let mut said = std::fs::File::from(said);
+/// Runs one; what went wrong, in words.
+pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
+    let failed = |errno: nix::errno::Errno| errno.to_string();
+    let (reads, says) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
     let bytes = |text: &crate::plan::Bytes| OsStr::from_bytes(text.as_bytes()).to_owned();
     let mut command = Command::new(hook.path.as_path());
     if let Some((name, rest)) = hook.args.split_first() {
@@ -42,47 +49,153 @@ fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
         }
     }
-    let copy = said.try_clone().map_err(|error| error.to_string())?;
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(copy);
+    // A file and no pipe: one that does not read its state need not, and nobody waits for one that reads slowly.
+    let mut input = File::from(image::memory_file(c"state").map_err(failed)?);
+    input.write_all(state.as_bytes()).and_then(|()| input.rewind()).map_err(|error| error.to_string())?;
+    command.stdin(input).stdout(Stdio::null()).stderr(says);
     command.process_group(0); // so that all of it can be killed
+    let before = hook.timeout_s.map(|_| Adopted::begin());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let _ = stdin.write_all(state.as_bytes()); // one that does not read it need not
+    drop(command); // and with it our copy of its standard error
+    let pid = Pid::from_raw(child.id() as i32);
+    let pidfd = process::pidfd_open(pid).map_err(failed)?;
+    let deadline = hook.timeout_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut said = Said::new(reads);
+    let ended = said.listen(&pidfd, deadline).map_err(failed)?;
+    if !ended {
+        let _ = process::kill_group(pid, libc::SIGKILL);
+        let _ = child.wait();
+        if let Some(before) = before {
+            before.kill_others();
+        }
+        let seconds = hook.timeout_s.unwrap_or(0);
+        return Err(with_text(format!("took longer than {seconds} s and was killed"), &said.text()));
     }
-    let status = wait(&mut child, hook.timeout_s)?;
+    let status: ExitStatus = child.wait().map_err(|error| error.to_string())?;
     if status.success() {
         return Ok(());
     }
-    let mut text = String::new();
-    let _ = said.rewind().and_then(|()| said.take(MOST_SAID).read_to_string(&mut text));
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
         (_, Some(signal)) => format!("signal {signal}"),
         _ => "an unknown end".to_owned(),
     };
-    Err(if text.trim().is_empty() { how } else { format!("{how}: {}", text.trim()) })
+    Err(with_text(how, &said.text()))
 }
 
-fn wait(child: &mut Child, timeout_s: Option<u64>) -> std::result::Result<std::process::ExitStatus, String> {
-    let Some(seconds) = timeout_s else { return child.wait().map_err(|error| error.to_string()) };
-    let pid = Pid::from_raw(child.id() as i32);
-    let pidfd = process::pidfd_open(pid).map_err(|errno| errno.to_string())?;
-    let deadline = std::time::Instant::now() + Duration::from_secs(seconds.min(u64::from(u32::MAX)));
-    loop {
-        let left = deadline.saturating_duration_since(std::time::Instant::now());
-        let timeout = PollTimeout::try_from(left.as_millis()).unwrap_or(PollTimeout::MAX);
-        let readable = PollFd::new(std::os::fd::AsFd::as_fd(&pidfd), PollFlags::POLLIN);
-        match poll(&mut [readable], timeout) {
-            Ok(0) if deadline <= std::time::Instant::now() => {
-                let _ = process::kill_group(pid, libc::SIGKILL);
-                let _ = child.wait();
-                return Err(format!("took longer than {seconds} s and was killed"));
+fn with_text(how: String, text: &str) -> String {
+    if text.is_empty() { how } else { format!("{how}: {text}") }
+}
+
+/// The end of what a hook writes to its standard error, however much that is.
+struct Said {
+    pipe: File,
+    tail: Vec<u8>,
+}
+
+impl Said {
+    fn new(pipe: OwnedFd) -> Self {
+        let _ = nix::fcntl::fcntl(&pipe, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        Self { pipe: File::from(pipe), tail: Vec::new() }
+    }
+
+    /// Until the process has ended, and what it said is read; `false` at the deadline.
+    fn listen(&mut self, process: &OwnedFd, deadline: Option<Instant>) -> nix::Result<bool> {
+        let (mut open, mut last) = (true, None);
+        loop {
+            let until = last.or(deadline);
+            let left = until.map(|until: Instant| until.saturating_duration_since(Instant::now()));
+            let timeout = match left {
+                // Rounded up, or the last millisecond would be spent asking.
+                Some(left) => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
+                None => PollTimeout::NONE,
+            };
+            let mut polled = Vec::new();
+            if last.is_none() {
+                polled.push(PollFd::new(process.as_fd(), PollFlags::POLLIN));
             }
-            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => return child.wait().map_err(|error| error.to_string()),
-            Err(errno) => return Err(errno.to_string()),
+            if open {
+                polled.push(PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN));
+            }
+            if polled.is_empty() {
+                return Ok(true);
+            }
+            match poll(&mut polled, timeout) {
+                Err(nix::errno::Errno::EINTR) => continue,
+                polled => polled?,
+            };
+            let ready: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+            let ended = last.is_none() && ready.first() == Some(&true);
+            if open && ready.last() == Some(&true) {
+                open = self.read();
+            }
+            if ended {
+                // It may have left its standard error to others, who may never close it.
+                last = Some(Instant::now() + AFTERMATH);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) && !ended {
+                return Ok(last.is_some());
+            }
         }
     }
+
+    /// Whether there may be more.
+    fn read(&mut self) -> bool {
+        let mut chunk = [0; 4096];
+        match self.pipe.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(length) => {
+                self.tail.extend_from_slice(&chunk[..length]);
+                self.tail.drain(..self.tail.len().saturating_sub(MOST_SAID));
+                true
+            }
+            Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted),
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.tail).trim().to_owned()
+    }
+}
+
+/// Orphans of a hook become our children while this lives, so that none gets away by a session of its own.
+struct Adopted {
+    known: Vec<i32>,
+    was: bool,
+}
+
+impl Adopted {
+    fn begin() -> Self {
+        let was = nix::sys::prctl::get_child_subreaper().unwrap_or(false);
+        let _ = process::adopt_orphans(true);
+        Self { known: children(), was }
+    }
+
+    /// Kills every child that was none before, and what it leaves in turn.
+    fn kill_others(&self) {
+        for _ in 0..1000 {
+            let others: Vec<i32> = children().into_iter().filter(|pid| !self.known.contains(pid)).collect();
+            if others.is_empty() {
+                return;
+            }
+            for pid in others.into_iter().map(Pid::from_raw) {
+                // Nobody but us waits for it, so that it cannot be another by now.
+                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+                let _ = process::wait4(pid);
+            }
+        }
+    }
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        let _ = process::adopt_orphans(self.was);
+    }
+}
+
+fn children() -> Vec<i32> {
+    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// The hooks that the container's own process runs, one list after the other: what the index of a failure means.

@@ -14,12 +14,13 @@
 //!   hooks of the runtime   ◄──────────────────────────────────── built ───
 //! go ────────────────────────────────────────────────────────────────────► hooks of the container, pivot, ids,
 //!                                                                          capabilities, no_new_privs
-//!   looks at it, writes the state, ends ◄─────────────────────── ready ───
+//!   looks at it, writes the state ◄───────────────────────────── ready ───
+//! go, and ends ───────────────────────────────────────────────────────────►
 //! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp, execve
 //! ```
 //!
 //! No process of ours stays: the container's own is pid 1, and whoever adopts the runtime's orphans waits for it. It dies
-//! with the runtime until it has said that it is ready. Without a gate (`exec`, which enters every namespace of a container
+//! with the runtime until that has written down where it is. Without a gate (`exec`, which enters every namespace of a container
 //! that is there, takes the same way) it goes on to execve at once.
 
 mod child;
@@ -29,6 +30,7 @@ pub mod foreground;
 pub mod gate;
 pub mod hooks;
 mod prepare;
+pub mod trouble;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -43,9 +45,11 @@ use super::sync::{self, Message, ParentEnds};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
 use crate::error::{Cause, Error, Result, Step};
+use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::{Failure, net_devices, rdt, schedule, user};
 use crate::plan::Plan;
-use crate::plan::container::{Container, OCI_VERSION};
+use crate::plan::container::{Container, IdRange, OCI_VERSION};
+use crate::report::Enforced;
 use crate::sys::{process, socket};
 
 /// What starting a container takes beside its plan.
@@ -65,7 +69,7 @@ pub struct Request<'a> {
     /// Its state directory: where things that outlive it on the host are noted. `None` for `exec`.
     pub notes: Option<&'a std::path::Path>,
     /// Called while it builds its root.
-    pub cloned: &'a mut dyn FnMut(Pid) -> Result<()>,
+    pub cloned: &'a mut dyn FnMut(Pid, &Enforced) -> Result<()>,
     /// Called when its root is built, before anything of the old one is gone.
     pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
 }
@@ -81,6 +85,20 @@ pub struct Launched {
     pub terminal: Option<OwnedFd>,
     /// What could not be had and need not be.
     pub warnings: Vec<String>,
+    /// As long as this is not given up by [`Self::let_go`], it dies with us.
+    lifeline: Option<ParentEnds>,
+}
+
+impl Launched {
+    /// One that was made by somebody else.
+    pub fn adopted(pid: Pid, pidfd: OwnedFd, terminal: Option<OwnedFd>) -> Self {
+        Self { pid, pidfd, terminal, warnings: Vec::new(), lifeline: None }
+    }
+
+    /// Lets a container live on without us: whoever comes later can find it.
+    pub fn let_go(&mut self) -> Result<()> {
+        self.lifeline.take().map_or(Ok(()), |ends| ends.go())
+    }
 }
 
 /// Starts a container as far as it goes without `start`. Nothing is left of it if that fails.
@@ -99,16 +117,47 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     };
     drop(child_ends);
     let gated = prepared.gate.is_some();
+    let enforced = enforced(container, &prepared, groups);
     let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, notes, built, state };
-    let admitted = launch.admit(groups).and_then(|proc_pid| cloned(pid).map(|()| proc_pid));
+    let admitted = launch.admit(groups).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
     match admitted.and_then(|proc_pid| launch.follow(&proc_pid, gated)) {
-        Ok(()) => Ok(Launched { pid, pidfd, terminal: launch.terminal, warnings }),
+        Ok(()) => {
+            let Launch { terminal, ends, .. } = launch;
+            Ok(Launched { pid, pidfd, terminal, warnings, lifeline: gated.then_some(ends) })
+        }
         Err(error) => {
             let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
             let _ = process::wait4(pid);
             Err(error)
         }
     }
+}
+
+/// What the child has verified, or would not be there.
+fn enforced(container: &Container, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
+    let kinds = container.new.iter().copied().chain(prepared.joined.iter().map(|join| join.kind));
+    let (uid, gid) = prepared.users.inside();
+    let outside = |maps: &[IdRange], id: u32| match maps {
+        [] => Some(id),
+        maps => {
+            maps.iter().find_map(|map| Some(map.outside + id.checked_sub(map.inside).filter(|at| *at < map.count)?))
+        }
+    };
+    let mut enforced = Enforced {
+        namespaces: kinds.map(|kind| kind.name().to_owned()).collect(),
+        seccomp: prepared.seccomp.as_ref().map(PreparedSeccomp::record),
+        cgroup: groups.and_then(Groups::record),
+        caps: prepared.capabilities.names(),
+        no_new_privs: container.no_new_privs,
+        host_uid: outside(&container.uid_map, uid),
+        host_gid: outside(&container.gid_map, gid),
+        supplementary_groups: container.groups.clone(),
+        ..Enforced::default()
+    };
+    if let Some(landlock) = &prepared.landlock {
+        landlock.record(&mut enforced);
+    }
+    enforced
 }
 
 struct Launch<'a> {
@@ -194,8 +243,8 @@ impl Launch<'_> {
 
     /// The failure pipe has closed, which is all to be heard of a program that was executed.
     fn ended(&self, gated: bool) -> Result<()> {
-        match self.ends.failure() {
-            Some(failure) => Err(name_failure(self.plan, self.prepared, failure)),
+        match self.ends.failure_and_words() {
+            Some((failure, words)) => Err(in_words(name_failure(self.plan, self.prepared, failure), words)),
             None if gated => {
                 Err(Error::new(Step::Supervise, "container", "its first process died while it was set up")
                     .hint("a memory limit too small for that is the usual cause: dmesg tells"))
@@ -260,6 +309,7 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
         Step::Hostname => plan.hostname.as_ref().map(ToString::to_string),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
         Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
+        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
         Step::Hook => plan.container.as_deref().and_then(|container| hooks::named(&container.hooks, index)),
         step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
     };
@@ -272,6 +322,20 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
 
 /// Most of a program's name that an error repeats.
 const MOST_SHOWN: usize = 1000;
+/// What a program said that failed says more than an error number.
+fn in_words(error: Error, words: String) -> Error {
+    if words.is_empty() { error } else { Error { cause: Cause::Reason(words), ..error } }
+}
+
+/// A failure at the start, after whoever created the container has gone.
+pub fn start_error(plan: &Plan, failure: Failure, words: String) -> Error {
+    if failure.step != Step::Hook {
+        return exec_error(plan, failure);
+    }
+    let hooks = plan.container.as_deref().map(|container| &container.hooks);
+    let named = hooks.and_then(|all| hooks::named(all, usize::from(failure.index)));
+    in_words(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
+}
 
 /// What engines look for when a program cannot be executed.
 pub fn exec_error(plan: &Plan, failure: Failure) -> Error {

@@ -10,6 +10,7 @@ use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::caps::Sets;
 use crate::layers::label::PreparedLabel;
+use crate::layers::landlock::{self, PreparedLandlock};
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::container::PreparedContainerRoot;
 use crate::layers::root::given::Surroundings;
@@ -31,6 +32,8 @@ pub struct Prepared<'a> {
     pub root: Option<PreparedContainerRoot>,
     /// The program and what it inherits.
     pub process: PreparedProcess,
+    /// Its path and port rules.
+    pub landlock: Option<PreparedLandlock>,
     /// Its system call filter.
     pub seccomp: Option<PreparedSeccomp>,
     /// Its capabilities, as far as they can be had.
@@ -113,10 +116,13 @@ pub fn prepare<'a>(
         },
     )?;
     let process = process::prepare(plan)?;
+    let mut degraded = Vec::new();
+    let landlock = landlock::prepare(plan, &mut degraded)?;
     let (seccomp, _) = seccomp::install::prepare(plan)?;
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
     let listens = seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
     let filters_early = !container.no_new_privs || listens;
+    warnings.extend(degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
     let wanted = Sets::of(&container.capabilities);
     // A new user namespace gives all of them.
     let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
@@ -136,6 +142,7 @@ pub fn prepare<'a>(
         users,
         root,
         process,
+        landlock,
         seccomp,
         capabilities,
         label,
@@ -200,7 +207,8 @@ fn joins_user(container: &Container) -> bool {
     container.joined.iter().any(|join| join.kind == NamespaceKind::User)
 }
 
-fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
+/// Opens a namespace, and makes sure that it is one of this kind.
+pub fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
     let object = || format!("{} namespace {path}", kind.name());
     let failed = |errno| Error::errno(Step::Join, object(), errno);
     // Not to wait for the writer of a FIFO.

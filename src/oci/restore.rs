@@ -1,0 +1,390 @@
+//! `restore`: a container goes on from files, by way of criu.
+//!
+//! criu works in a mount namespace of its own, where the root and what covers masked paths are put for it, so that nothing
+//! stays mounted whatever becomes of us; and in the container's cgroups. What it restored is looked at before it goes on:
+//! other runtimes lose a read-only root here.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
+
+use super::checkpoint::{Images, joined, refuse, savable};
+use super::config::{self, Config};
+use super::criu::{Criu, Message, Request, fd_number};
+use super::store::{Held, Record};
+use super::{Runtime, create, delete};
+use crate::cgroup::container::Groups;
+use crate::error::{Error, Result, Step};
+use crate::layers::caps::Sets;
+use crate::plan::container::{Container, GivenSource};
+use crate::plan::{Bytes, MountKind, Plan};
+use crate::sandbox::container::foreground::Foreground;
+use crate::sandbox::container::{Launched, hooks};
+use crate::sys::clone::{Cloned, clone3};
+use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath};
+use crate::sys::namespace;
+use crate::sys::process::{self, borrow_standard};
+
+const ROOT: &str = "criu.root";
+const COVERS: &str = "criu.covers";
+
+/// Makes a container from images; without `--detach` waits for its end and takes it away again.
+pub fn restore(runtime: &Runtime) -> Result<u8> {
+    runtime.args.at_most(1)?;
+    refuse(runtime)?;
+    super::criu::find()?;
+    let id = runtime.args.id()?;
+    super::store::valid_id(id)?;
+    let images = Images::find(runtime)?;
+    let bundle = runtime.bundle()?;
+    let config = config::load(&bundle, id, runtime.flags())?;
+    config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
+    let container = savable(&config.plan)?;
+    let detach = runtime.args.is_on("detach");
+    runtime.check_console(&config.plan, !detach)?;
+    let mut record = Record::new(id, &bundle, &config.rootfs);
+    record.oci_version = config.oci_version.clone();
+    record.annotations = config.annotations.clone();
+    record.places = create::places(container, id)?;
+    let foreground = if detach {
+        None
+    } else {
+        if !runtime.args.is_on("no-subreaper") {
+            let _ = process::adopt_orphans(true);
+        }
+        Some(Foreground::prepare()?)
+    };
+    let mut held = runtime.store.create(record)?;
+    let restored = held.write().and_then(|()| fill(runtime, &mut held, &config, &images));
+    let launched = match restored {
+        Ok(launched) => launched,
+        Err(error) => {
+            let _ = delete::destroy(runtime, held);
+            return Err(error);
+        }
+    };
+    let Some(foreground) = foreground else { return Ok(0) };
+    drop(held);
+    let code = foreground.wait(launched)?;
+    match runtime.store.hold(id) {
+        Ok(held) => delete::destroy(runtime, held)?,
+        Err(error) if super::store::is_missing(&error) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(code)
+}
+
+fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) -> Result<Launched> {
+    let (plan, container) = (&config.plan, create::container_of(&config.plan)?);
+    let (groups, placeholder) = create::make_places(runtime, held, container)?;
+    held.write_plan(plan)?;
+    make_mount_points(&config.rootfs, plan)?;
+    let (root, covers) = (held.directory.join(ROOT), held.directory.join(COVERS));
+    for path in [&root, &covers] {
+        std::fs::create_dir(path).map_err(|error| io(path, &error))?;
+    }
+    let mut options = images.options(runtime, "restore.log")?;
+    options.flag(26, true).bytes(13, root.as_os_str().as_bytes());
+    for (field, name) in [(53, "lsm-profile"), (63, "lsm-mount-context")] {
+        if let Some(text) = runtime.args.text(name)? {
+            options.bytes(field, text.as_bytes());
+        }
+    }
+    for (destination, source) in outside(plan, container, &covers) {
+        options.bytes(37, [format!("mnt[{destination}]:").as_bytes(), &source].concat().as_slice());
+    }
+    let mut inherit = |key: &str, fd: u64| {
+        let mut one = Message::default();
+        one.bytes(1, key.as_bytes()).number(2, fd);
+        options.message(27, &one);
+    };
+    for (number, name) in images.descriptors().iter().take(3).enumerate().filter(|(_, name)| name.contains("pipe:")) {
+        inherit(name, number as u64);
+    }
+    let mut kept: Vec<OwnedFd> = Vec::new();
+    for (kind, _, cookie) in joined(container) {
+        for join in container.joined.iter().filter(|join| join.kind == kind) {
+            let failed = |errno| Error::errno(Step::Join, join.path.to_string(), errno);
+            let fd = open(join.path.as_path(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
+            inherit(cookie, fd_number(&fd));
+            kept.push(fd);
+        }
+    }
+    let mut inherited: Vec<BorrowedFd<'_>> = [0, 1, 2].map(borrow_standard).to_vec();
+    inherited.extend([images.dir.as_fd(), images.work.as_fd()]);
+    inherited.extend(kept.iter().map(|fd| fd.as_fd()));
+    let criu = Criu::start(libc::CLONE_NEWNS as u64, groups.as_ref().and_then(Groups::dir), &inherited, || {
+        show(&config.rootfs, &root).map_err(|errno| (config.rootfs.display().to_string(), errno))?;
+        cover(&covers).map_err(|errno| (covers.display().to_string(), errno))?;
+        images.enter().map_err(|errno| (images.path.display().to_string(), errno))
+    })?;
+    if let Some(groups) = &groups {
+        groups.take_in(criu.pid())?;
+    }
+    for (controllers, path) in own_cgroups(&criu, groups.as_ref()) {
+        let mut place = Message::default();
+        if !controllers.is_empty() {
+            place.bytes(1, controllers.as_bytes());
+        }
+        place.bytes(2, path.as_bytes());
+        options.message(25, &place);
+    }
+    let mut terminal = None;
+    let mut born = None;
+    let mut stage = |stage: super::criu::Stage<'_>| match stage.name {
+        "setup-namespaces" => {
+            let text = create::state_text(&held.record, stage.pid, "creating");
+            hooks::run("prestart", &container.hooks.prestart, &text)?;
+            hooks::run("createRuntime", &container.hooks.create_runtime, &text)
+        }
+        "orphan-pts-master" => {
+            terminal = stage.fd;
+            Ok(())
+        }
+        "post-restore" => {
+            let failed = |errno| Error::errno(Step::Supervise, "container", errno);
+            let pid = nix::unistd::Pid::from_raw(stage.pid);
+            let pidfd = process::pidfd_open(pid).map_err(failed)?;
+            if container.read_only {
+                let read_only = Attributes { set: RDONLY, ..Attributes::default() };
+                change_root(pidfd.as_fd(), read_only).map_err(|errno| Error::errno(Step::ReadOnly, "/", errno))?;
+            }
+            verify(stage.pid, plan, container)?;
+            held.record.pid = stage.pid;
+            held.record.started = crate::cgroup::started(stage.pid.unsigned_abs())
+                .ok()
+                .flatten()
+                .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was restored"))?;
+            let mut launched = Launched::adopted(pid, pidfd, terminal.take());
+            runtime.hand_over(&mut launched)?;
+            held.write()?;
+            runtime.write_pid_file(stage.pid)?;
+            born = Some(launched);
+            Ok(())
+        }
+        // What it may do is restored last, and is not undone by an error: then nobody may go on with it.
+        "pre-resume" => born.as_ref().map_or(Ok(()), |born| {
+            verify_credentials(runtime, born, plan, container).inspect_err(|_| {
+                let _ = process::pidfd_send_signal(born.pidfd.as_fd(), libc::SIGKILL);
+            })
+        }),
+        _ => Ok(()),
+    };
+    criu.ask(Request::Restore, &options, &images.log("restore.log"), &mut stage)?;
+    drop((criu, placeholder));
+    for path in [&root, &covers] {
+        let _ = std::fs::remove_dir(path);
+    }
+    born.ok_or_else(|| Error::new(Step::Host, "criu", "did not say what it restored"))
+}
+
+/// Where criu itself is, which is where it puts the container: controllers and path for each hierarchy.
+fn own_cgroups(criu: &Criu, groups: Option<&Groups>) -> Vec<(String, String)> {
+    let Some(groups) = groups else { return Vec::new() };
+    let text = std::fs::read_to_string(format!("/proc/{}/cgroup", criu.pid())).unwrap_or_default();
+    let v2 = groups.places().is_v2();
+    let parts = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
+    });
+    parts.filter(|(controllers, _)| controllers.is_empty() == v2).collect()
+}
+
+/// What lies on each mount that the images do not hold.
+fn outside(plan: &Plan, container: &Container, covers: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for mount in &plan.mounts {
+        let MountKind::Given(given) = &mount.kind else { continue };
+        if let GivenSource::Bind { source, .. } = &given.what {
+            found.push((mount.destination.to_string(), source.as_bytes().to_vec()));
+        }
+    }
+    for path in &plan.masked_paths {
+        // Below /proc and /sys, which are the kernel's: what is a directory here is one there.
+        let cover = if path.as_path().is_dir() { "directory" } else { "file" };
+        found.push((path.to_string(), covers.join(cover).into_os_string().as_bytes().to_vec()));
+    }
+    for device in container.devices.iter().filter(|_| !container.uid_map.is_empty()) {
+        found.push((device.path.to_string(), device.path.as_bytes().to_vec()));
+    }
+    found
+}
+
+/// Child half: the root, where criu looks for it.
+fn show(rootfs: &Path, place: &Path) -> std::result::Result<(), Errno> {
+    let directory = |path: &Path| open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+    let slave = Attributes { propagation: libc::MS_SLAVE, recursive: true, ..Attributes::default() };
+    mount::set_attributes(directory(Path::new("/"))?, slave)?;
+    let tree = mount::clone_tree(directory(rootfs)?.as_fd(), c"", true)?;
+    let private = Attributes { propagation: libc::MS_PRIVATE, recursive: true, ..Attributes::default() };
+    mount::set_attributes(&tree, private)?;
+    mount::attach(tree, directory(place)?)
+}
+
+/// Child half: an empty file and an empty directory, which nobody can change.
+fn cover(place: &Path) -> std::result::Result<(), Errno> {
+    let context = FsContext::open(c"tmpfs")?;
+    context.set(c"size", c"64k")?;
+    context.set(c"mode", c"755")?;
+    let tree = context.mount(NOSUID | NODEV | NOEXEC)?;
+    let within = openat(&tree, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    mkdirat(&within, c"directory", Mode::empty())?;
+    mknodat(&within, c"file", SFlag::S_IFREG, Mode::empty(), 0)?;
+    mount::set_attributes(&tree, Attributes { set: RDONLY, ..Attributes::default() })?;
+    mount::attach(tree, open(place, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
+}
+
+/// Changes the root's mount from inside, before the container goes on: criu needs a root that it can write to, and leaves it so.
+fn change_root(container: BorrowedFd<'_>, change: Attributes<'_>) -> std::result::Result<(), Errno> {
+    let close = || {
+        namespace::enter(container, libc::CLONE_NEWNS)?;
+        let root = open("/", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        mount::set_attributes(root, change)
+    };
+    match clone3(0, None)? {
+        Cloned::Child => process::exit(close().err().map_or(0, |errno| errno as i32)),
+        Cloned::Parent { pid, .. } => match process::wait4(pid)?.0 {
+            0 => Ok(()),
+            status => Err(Errno::from_raw(libc::WEXITSTATUS(status))),
+        },
+    }
+}
+
+/// criu mounts by path: so every mount point is in the root itself, with no symlink on the way, before it does.
+fn make_mount_points(rootfs: &Path, plan: &Plan) -> Result<()> {
+    let failed = |path: &Bytes, errno| {
+        let error = Error::errno(Step::MountPoint, path.to_string(), errno);
+        if errno == Errno::ELOOP {
+            error.hint("a symlink in the root is on its way, which criu would follow")
+        } else {
+            error
+        }
+    };
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let root = open(rootfs, flags, Mode::empty())
+        .map_err(|errno| Error::errno(Step::Source, rootfs.display().to_string(), errno))?;
+    for (index, one) in plan.mounts.iter().enumerate() {
+        let below = |other: &Bytes| one.destination.as_path().starts_with(other.as_path());
+        if plan.mounts[..index].iter().any(|other| below(&other.destination)) {
+            continue; // on another mount, not in the root
+        }
+        let is_dir = match &one.kind {
+            MountKind::Given(given) => match &given.what {
+                GivenSource::Bind { source, .. } => source.as_path().is_dir(),
+                _ => true,
+            },
+            _ => true,
+        };
+        make_in(&root, one.destination.as_path(), is_dir).map_err(|errno| failed(&one.destination, errno))?;
+    }
+    Ok(())
+}
+
+fn make_in(root: &OwnedFd, path: &Path, is_dir: bool) -> std::result::Result<(), Errno> {
+    let mut at = root.try_clone().map_err(|_| Errno::EMFILE)?;
+    let mut components = path.components().filter(|part| matches!(part, std::path::Component::Normal(_))).peekable();
+    while let Some(component) = components.next() {
+        let name = CString::new(component.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        let within =
+            |at: &OwnedFd| open_beneath(at, &name, libc::O_PATH, libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_BENEATH);
+        at = match within(&at) {
+            Err(Errno::ENOENT) => {
+                let parent = openat(&at, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+                let made = if is_dir || components.peek().is_some() {
+                    mkdirat(&parent, name.as_c_str(), Mode::from_bits_truncate(0o755))
+                } else {
+                    mknodat(&parent, name.as_c_str(), SFlag::S_IFREG, Mode::from_bits_truncate(0o644), 0)
+                };
+                match made {
+                    Ok(()) | Err(Errno::EEXIST) => within(&at)?,
+                    Err(errno) => return Err(errno),
+                }
+            }
+            found => found?,
+        };
+    }
+    Ok(())
+}
+
+/// That what must not be written can not be, and what is masked is covered, before the container goes on.
+fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
+    let path = PathBuf::from(format!("/proc/{pid}/mountinfo"));
+    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+    // The last one at a place is the one on top.
+    let flags_at = |place: &str| {
+        let mounts = text.lines().rev().filter_map(|line| {
+            let mut words = line.split(' ').skip(4);
+            Some((words.next()?, words.next()?))
+        });
+        mounts.filter(|(at, _)| *at == place).map(|(_, flags)| flags).next()
+    };
+    let frozen = |place: &str| flags_at(place).is_some_and(|flags| flags.split(',').any(|flag| flag == "ro"));
+    let lost = |place: &str, what: &str| {
+        Err(Error::new(Step::Verify, place, format!("criu did not restore that it is {what}")))
+    };
+    if container.read_only && !frozen("/") {
+        return lost("/", "read-only");
+    }
+    for mount in &plan.mounts {
+        let read_only = matches!(&mount.kind, MountKind::Given(given) if given.set & RDONLY != 0);
+        let place = mount.destination.to_string();
+        if read_only && flags_at(&place).is_some() && !frozen(&place) {
+            return lost(&place, "read-only");
+        }
+    }
+    let root = File::open(format!("/proc/{pid}/root")).map_err(|error| io(&path, &error))?;
+    let is_there = |place: &Bytes| {
+        let path = CString::new(place.as_bytes()).unwrap_or_default();
+        open_beneath(&root, &path, libc::O_PATH | libc::O_NOFOLLOW, mount::IN_ROOT | mount::NO_MAGICLINKS).is_ok()
+    };
+    for (paths, what) in [(&plan.readonly_paths, "read-only"), (&plan.masked_paths, "masked")] {
+        for place in paths.iter().filter(|place| is_there(place)) {
+            if !frozen(&place.to_string()) {
+                return lost(&place.to_string(), what);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// That the container may do no more than before. Some versions of criu lose no_new_privs, which nobody can set from outside:
+/// where every mount is nosuid, execve grants nothing either.
+fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &Plan, container: &Container) -> Result<()> {
+    let path = PathBuf::from(format!("/proc/{}/status", born.pid));
+    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap_or_default();
+    let lost = |what: &str, reason: &str| Err(Error::new(Step::Verify, what, format!("criu did not restore {reason}")));
+    let bounding = u64::from_str_radix(field("CapBnd"), 16).unwrap_or(u64::MAX);
+    if bounding & !Sets::of(&container.capabilities).bounding != 0 {
+        return lost("capabilities", "that they are bounded");
+    }
+    if plan.seccomp.is_some() && field("Seccomp") != "2" {
+        return lost("seccomp", "the filter");
+    }
+    if !container.no_new_privs || field("NoNewPrivs") == "1" {
+        return Ok(());
+    }
+    let nosuid = Attributes { set: NOSUID, recursive: true, ..Attributes::default() };
+    change_root(born.pidfd.as_fd(), nosuid).map_err(|errno| Error::errno(Step::NoNewPrivs, "nosuid", errno))?;
+    let path = PathBuf::from(format!("/proc/{}/mountinfo", born.pid));
+    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+    if text
+        .lines()
+        .any(|line| !line.split(' ').nth(5).is_some_and(|flags| flags.split(',').any(|flag| flag == "nosuid")))
+    {
+        return lost("no_new_privs", "it, and a mount could not be made nosuid");
+    }
+    runtime.log.warn("this criu does not restore no_new_privs: every mount of the container is nosuid instead");
+    Ok(())
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Error {
+    Error::errno(Step::Restore, path.display().to_string(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+}

@@ -1,0 +1,112 @@
+//! What would keep a container from being made here, found out without making it.
+
+use std::os::fd::AsFd;
+
+use super::prepare::open_join;
+use crate::error::Error;
+use crate::layers::caps::Sets;
+use crate::layers::root::given::Surroundings;
+use crate::layers::{label, landlock, process, root, seccomp, user};
+use crate::plan::container::{CgroupView, Container, NamespaceKind};
+use crate::plan::{Facility, Plan};
+
+/// A part of a configuration, by its path in `config.json`, and what is the matter with it.
+#[derive(Debug)]
+pub struct Trouble {
+    /// Which.
+    pub field: String,
+    /// What.
+    pub error: Error,
+    /// Whether the container is made all the same, with less.
+    pub bearable: bool,
+}
+
+/// Everything that preparing finds, not only the first.
+pub fn find(plan: &Plan, container: &Container) -> Vec<Trouble> {
+    let mut found = Vec::new();
+    let mut note = |field: &str, error: Error| found.push(Trouble { field: field.to_owned(), error, bearable: false });
+    for (index, join) in container.joined.iter().enumerate() {
+        if let Err(error) = open_join(join.kind, &join.path) {
+            note(&format!("linux.namespaces[{index}]"), error);
+        }
+    }
+    let own = |kind: &NamespaceKind| container.new.contains(kind);
+    for kind in NamespaceKind::ALL.iter().filter(|kind| own(kind)) {
+        let name = match kind {
+            NamespaceKind::Mount => "mnt",
+            NamespaceKind::Network => "net",
+            kind => kind.name(),
+        };
+        if !std::path::Path::new("/proc/self/ns").join(name).exists() {
+            let error = Error::new(crate::error::Step::Clone, kind.name(), "this kernel has no such namespaces");
+            note("linux.namespaces", error);
+        }
+    }
+    let mut rootless = plan.clone();
+    let mounts = std::mem::take(&mut rootless.mounts);
+    let joined = container.joined.iter().find(|join| join.kind == NamespaceKind::User);
+    let users = joined.and_then(|join| std::fs::File::open(join.path.as_path()).ok());
+    let prepare = |plan: &Plan| {
+        let view = CgroupView { own_namespace: own(&NamespaceKind::Cgroup), ..CgroupView::default() };
+        root::container::prepare(
+            plan,
+            container,
+            &mut Surroundings {
+                privileged: user::is_privileged(),
+                idmap: user::idmap_namespace_of,
+                maps: (&container.uid_map, &container.gid_map),
+                users: users.as_ref().map(AsFd::as_fd),
+                cgroups: &view,
+                label: container.mount_label.as_deref(),
+            },
+        )
+        .err()
+    };
+    match prepare(&rootless) {
+        Some(error) => note("root", error),
+        // Each mount by itself, so that one does not hide the others.
+        None => {
+            for (index, mount) in mounts.into_iter().enumerate() {
+                let is_cgroup = matches!(&mount.kind, crate::plan::MountKind::Given(given)
+                    if given.what == crate::plan::container::GivenSource::Cgroup);
+                let one = Plan { mounts: vec![mount], ..rootless.clone() };
+                if let Some(error) = prepare(&one).filter(|_| !is_cgroup) {
+                    note(&format!("mounts[{index}]"), error);
+                }
+            }
+        }
+    }
+    if let Err(error) = process::prepare(plan) {
+        note("process", error);
+    }
+    if let Err(error) = label::prepare(container) {
+        note("process", error);
+    }
+    let mut degraded = Vec::new();
+    if let Err(error) = landlock::prepare(plan, &mut degraded) {
+        note("annotations.org.stockade.landlock", error);
+    }
+    match seccomp::install::prepare(plan) {
+        Err(error) => note("linux.seccomp", error),
+        Ok((Some(prepared), _)) => {
+            for warning in prepared.warnings.clone() {
+                let error = Error::new(crate::error::Step::SeccompProfile, "", warning);
+                found.push(Trouble { field: "linux.seccomp".to_owned(), error, bearable: true });
+            }
+        }
+        Ok(_) => {}
+    }
+    let new_user = own(&NamespaceKind::User) || container.joined.iter().any(|join| join.kind == NamespaceKind::User);
+    let (_, lost) = Sets::of(&container.capabilities).possible();
+    if !new_user && lost != 0 {
+        let names = Sets { bounding: lost, ..Sets::of(&Default::default()) }.names().join(", ");
+        let error =
+            Error::new(crate::error::Step::Capabilities, names, "the caller does not have them: they are left out");
+        found.push(Trouble { field: "process.capabilities".to_owned(), error, bearable: true });
+    }
+    for one in degraded {
+        let error = Error::new(crate::error::Step::Landlock, Facility::Landlock.name(), one.why);
+        found.push(Trouble { field: "annotations.org.stockade.landlock".to_owned(), error, bearable: true });
+    }
+    found
+}

@@ -1,0 +1,419 @@
+//! Whatever befalls a command, a disk or a record: the next command copes, and `delete --force` leaves nothing.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
+use common::{leaks, skip, text};
+use serde_json::{Value, json};
+
+fn state(bundle: &Bundle, file: &str) -> PathBuf {
+    bundle.dir.join("state").join(&bundle.id).join(file)
+}
+
+/// Directories of the container's cgroups, in whichever hierarchy.
+fn cgroups(bundle: &Bundle) -> Vec<PathBuf> {
+    let all = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = all.chain([PathBuf::from("/sys/fs/cgroup")]);
+    all.map(|path| path.join(&bundle.id)).filter(|path| path.exists()).collect()
+}
+
+/// Processes that have the container's name among their words, or its environment.
+fn processes(bundle: &Bundle) -> Vec<String> {
+    let has = |pid: &str, file: &str| {
+        let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        text.windows(bundle.id.len()).any(|window| window == bundle.id.as_bytes())
+    };
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    pids.filter(|pid| pid.parse::<i32>().is_ok() && (has(pid, "environ") || has(pid, "cmdline"))).collect()
+}
+
+fn expect_nothing_left(bundle: &Bundle, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let left = (cgroups(bundle), processes(bundle), bundle.dir.join("state").join(&bundle.id).exists());
+        if left == (Vec::new(), Vec::new(), false) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{what}: left behind: {left:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn sleeper(runtime: Runtime) -> Option<Bundle> {
+    let mut bundle = Bundle::new(runtime, "echo on; sleep 60")?;
+    let marker = json!(format!("MARKER={}", bundle.id));
+    bundle.config["process"]["env"].as_array_mut().unwrap().push(marker);
+    Some(bundle)
+}
+
+#[test]
+fn a_container_on_a_full_disk_can_be_deleted() {
+    for_each_runtime(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = sleeper(runtime) else { return };
+        let place = bundle.dir.dir("state");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs"]).arg(&place).status();
+        assert!(mounted.unwrap().success());
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let mut filler = std::fs::File::create(place.join("filler")).unwrap();
+        while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+        while std::io::Write::write_all(&mut filler, &[0; 1]).is_ok() {}
+        let another = ["create", "--bundle", text(bundle.dir.path()), "another"];
+        assert!(!bundle.call(another).0.status.success(), "nothing can be written down, so nothing is made");
+        let deleted = bundle.call(["delete", "--force", &bundle.id]);
+        let left = place.join("another").exists();
+        Command::new("umount").arg("-l").arg(&place).status().unwrap();
+        deleted.expect(0);
+        assert!(!left || runtime == Runtime::Runc, "what could not be made leaves nothing");
+        expect_nothing_left(&bundle, "after delete");
+    });
+}
+
+#[test]
+fn a_damaged_record_is_said_to_be_and_force_removes_all_there_is() {
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = sleeper(runtime) else { return };
+        bundle.create().expect(0);
+        let path = state(&bundle, "state.json");
+        let whole = std::fs::read(&path).unwrap();
+        let lengths = (0..whole.len()).step_by(if whole.len() > 2000 { 29 } else { 13 }).chain([whole.len() - 1]);
+        for length in lengths {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            for verb in ["state", "start", "kill", "pause", "delete"] {
+                let called = bundle.about(verb).expect(1);
+                assert!(called.err().contains("is damaged"), "{verb} at {length}: {}", called.err());
+                assert!(!called.err().contains("panick"), "{}", called.err());
+            }
+        }
+        assert!(!cgroups(&bundle).is_empty() && !processes(&bundle).is_empty());
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        expect_nothing_left(&bundle, "a truncated record");
+    });
+}
+
+#[test]
+fn records_of_others_are_not_believed() {
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = sleeper(runtime) else { return };
+        bundle.create().expect(0);
+        let path = state(&bundle, "state.json");
+        let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let with = |key: &str, value: Value| {
+            let mut changed = record.clone();
+            changed[key] = value;
+            std::fs::write(&path, changed.to_string()).unwrap();
+        };
+        // From a program to come: it may manage what this one does not understand.
+        with("version", json!(99));
+        bundle.call(["delete", "--force", &bundle.id]).expect(1).expect_error("version 99");
+        with("id", json!("another"));
+        bundle.call(["delete", "--force", &bundle.id]).expect(1).expect_error("another container");
+        // From before this boot: its number may be anybody's, and so may its cgroup.
+        with("boot_id", json!("00000000-0000-0000-0000-000000000000"));
+        assert_eq!(bundle.state()["status"], "stopped");
+        bundle.call(["kill", &bundle.id, "KILL"]).expect_error("not running");
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        assert!(!processes(&bundle).is_empty() && !cgroups(&bundle).is_empty(), "nobody is signalled on such a word");
+        // The same again, whose directory is then not ours.
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, record.to_string()).unwrap();
+        let directory = path.parent().unwrap().to_owned();
+        for mode in [0o777, 0o770] {
+            std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+            bundle.about("state").expect(1).expect_error("somebody else");
+        }
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::os::unix::fs::chown(&directory, Some(1), Some(1)).unwrap();
+        bundle.about("state").expect(1).expect_error("somebody else");
+        std::os::unix::fs::chown(&directory, Some(0), Some(0)).unwrap();
+        let aside = bundle.dir.join("aside");
+        std::fs::rename(&directory, &aside).unwrap();
+        symlink(&aside, &directory).unwrap();
+        assert!(!bundle.about("state").0.status.success(), "a link is no container");
+        std::fs::remove_file(&directory).unwrap();
+        std::fs::rename(&aside, &directory).unwrap();
+        // A record that would have to be waited for, and one that is elsewhere.
+        std::fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let called = bundle.about("state").expect(1);
+        assert!(called.err().contains("state.json"), "{}", called.err());
+        std::fs::remove_file(&path).unwrap();
+        let elsewhere = bundle.dir.file("elsewhere", record.to_string());
+        symlink(&elsewhere, &path).unwrap();
+        assert!(!bundle.about("state").0.status.success());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, record.to_string()).unwrap();
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        expect_nothing_left(&bundle, "the true record");
+    });
+}
+
+/// Every system call of a command from the first that names its state on: name, and which of that name it is.
+fn steps(bundle: &Bundle, words: &[&str]) -> Vec<(String, usize)> {
+    let trace = bundle.dir.join("trace");
+    let null = Stdio::null;
+    let mut command = Command::new("strace");
+    command.arg("-o").arg(&trace).arg(Runtime::Ours.program()).arg("--root").arg(bundle.dir.join("state")).args(words);
+    bundle.command(["x"]);
+    assert!(command.stdin(null()).stdout(null()).stderr(null()).status().unwrap().success(), "{words:?}");
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let mut seen = std::collections::HashMap::<&str, usize>::new();
+    let (mut steps, mut begun) = (Vec::new(), false);
+    for line in text.lines() {
+        let Some((name, _)) = line.split_once('(').filter(|_| !line.starts_with(['-', '+'])) else { continue };
+        let nth = seen.entry(name).or_default();
+        *nth += 1;
+        begun |= line.contains(&format!("/state/{}\"", bundle.id)) || line.contains(&format!("/state/{}/", bundle.id));
+        let nothing = ["mmap", "munmap", "brk", "madvise", "mprotect", "mremap", "close", "rt_sigaction", "fcntl"];
+        if begun && !nothing.contains(&name) {
+            steps.push((name.to_owned(), *nth));
+        }
+    }
+    steps
+}
+
+fn killed_at(bundle: &Bundle, words: &[&str], step: &(String, usize)) {
+    let null = Stdio::null;
+    let mut command = Command::new("strace");
+    let fault = format!("inject={}:signal=KILL:when={}", step.0, step.1);
+    command.args(["-o", "/dev/null", "-e", &fault]).arg(Runtime::Ours.program());
+    command.arg("--root").arg(bundle.dir.join("state")).args(words);
+    command.stdin(null()).stdout(null()).stderr(null()).status().unwrap();
+}
+
+/// As many of the steps as there is time for, always the same ones.
+fn some(steps: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
+    let every = steps.len().div_ceil(most).max(1);
+    eprintln!("{} steps, of which every {every}. is tried", steps.len());
+    steps.into_iter().step_by(every).collect()
+}
+
+#[test]
+fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
+    if !common::has_program("strace") {
+        return skip("there is no strace");
+    }
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(mut bundle) = sleeper(runtime) else { return };
+        bundle.config["linux"]["resources"]["pids"] = json!({ "limit": 20 });
+        let path = text(bundle.dir.path()).to_owned();
+        let id = bundle.id.clone();
+        let create = ["create", "--bundle", path.as_str(), id.as_str()];
+        let (start, delete, force) =
+            (["start", id.as_str()], ["delete", id.as_str()], ["delete", "--force", id.as_str()]);
+        let quiet = |words: &[&str]| {
+            let mut command = bundle.command(words);
+            Called(command.stdout(Stdio::null()).stderr(Stdio::null()).output().unwrap()).0.status.success()
+        };
+        let all = (steps(&bundle, &create), steps(&bundle, &start), {
+            bundle.call(["kill", &id, "KILL"]).expect(0);
+            bundle.wait_for("stopped");
+            steps(&bundle, &delete)
+        });
+        assert!(all.0.len() > 50 && all.1.len() > 5 && all.2.len() > 5, "{all:?}");
+        for step in some(all.0, 100) {
+            killed_at(&bundle, &create, &step);
+            // Whatever it left: it is in a state that has a name, and goes.
+            let state = bundle.about("state");
+            assert!(state.0.status.success() || state.err().contains("does not exist"), "{step:?}: {}", state.err());
+            assert!(quiet(&force), "create, {step:?}");
+            expect_nothing_left(&bundle, &format!("create, {step:?}"));
+        }
+        for step in some(all.1, 40) {
+            assert!(quiet(&create));
+            killed_at(&bundle, &start, &step);
+            assert!(["created", "running"].contains(&bundle.state()["status"].as_str().unwrap()), "start, {step:?}");
+            assert!(quiet(&force), "start, {step:?}");
+            expect_nothing_left(&bundle, &format!("start, {step:?}"));
+        }
+        for step in some(all.2, 40) {
+            assert!(quiet(&create));
+            assert!(quiet(&["kill", &id, "KILL"]));
+            bundle.wait_for("stopped");
+            killed_at(&bundle, &delete, &step);
+            assert!(quiet(&force), "delete, {step:?}");
+            expect_nothing_left(&bundle, &format!("delete, {step:?}"));
+        }
+    });
+}
+
+#[test]
+fn of_many_that_want_the_same_id_one_gets_it() {
+    for_each_runtime(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = sleeper(runtime) else { return };
+        bundle.command(["x"]);
+        let rounds = if runtime == Runtime::Ours { 6 } else { 1 };
+        for round in 0..rounds {
+            let call = |words: &[&str]| {
+                let mut command = Command::new(runtime.program());
+                command.arg("--root").arg(bundle.dir.join("state")).args(words);
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                command.status().unwrap().success()
+            };
+            let (made, started) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let path = text(bundle.dir.path());
+            std::thread::scope(|scope| {
+                for _ in 0..16 {
+                    scope.spawn(|| {
+                        made.fetch_add(call(&["create", "--bundle", path, &bundle.id]).into(), Ordering::Relaxed)
+                    });
+                }
+            });
+            assert_eq!(made.load(Ordering::Relaxed), 1, "round {round}");
+            assert_eq!(bundle.state()["status"], "created");
+            std::thread::scope(|scope| {
+                for _ in 0..16 {
+                    scope.spawn(|| started.fetch_add(call(&["start", &bundle.id]).into(), Ordering::Relaxed));
+                }
+            });
+            if runtime == Runtime::Ours {
+                assert_eq!(started.load(Ordering::Relaxed), 1, "round {round}");
+            }
+            assert_eq!(bundle.state()["status"], "running");
+            std::thread::scope(|scope| {
+                for thread in 0..16 {
+                    let verb: &[&str] = match thread % 4 {
+                        0 => &["delete", "--force"],
+                        1 => &["kill"],
+                        2 => &["state"],
+                        _ => &["exec"],
+                    };
+                    let id = bundle.id.as_str();
+                    let rest: &[&str] = match thread % 4 {
+                        1 => &["KILL"],
+                        3 => &["true"],
+                        _ => &[],
+                    };
+                    let words: Vec<&str> = verb.iter().copied().chain([id]).chain(rest.iter().copied()).collect();
+                    let call = &call;
+                    scope.spawn(move || call(&words));
+                }
+            });
+            call(&["delete", "--force", &bundle.id]);
+            if runtime == Runtime::Ours {
+                expect_nothing_left(&bundle, &format!("round {round}"));
+            }
+        }
+    });
+}
+
+fn hook(script: &str) -> Value {
+    json!([{ "path": "/bin/sh", "args": ["sh", "-c", script] }])
+}
+
+#[test]
+fn what_a_hook_said_last_is_in_the_error() {
+    ours(|runtime| {
+        let flood =
+            "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i of many >&2; done; echo the reason >&2; exit 7";
+        for stage in ["prestart", "createRuntime", "createContainer", "startContainer", "poststart"] {
+            let Some(mut bundle) = sleeper(runtime) else { return };
+            bundle.config["hooks"] = json!({ stage: hook(flood) });
+            let created = bundle.create();
+            let failed = if ["startContainer", "poststart"].contains(&stage) {
+                created.expect(0);
+                bundle.about("start")
+            } else {
+                created
+            };
+            let failed = failed.expect(1);
+            let said = failed.err();
+            assert!(
+                said.contains(stage) && said.contains("exit status 7") && said.contains("the reason"),
+                "{stage}: {said}"
+            );
+            assert!(said.len() < 3000, "{stage}: {} bytes", said.len());
+            bundle.call(["delete", "--force", &bundle.id]).expect(0);
+            expect_nothing_left(&bundle, stage);
+        }
+        let Some(mut bundle) = sleeper(runtime) else { return };
+        bundle.config["hooks"] = json!({ "poststop": hook("echo gone wrong >&2; exit 3") });
+        bundle.create().expect(0);
+        let deleted = bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        assert!(deleted.err().contains("gone wrong"), "a warning: {}", deleted.err());
+    });
+}
+
+#[test]
+fn a_hook_that_is_too_slow_dies_with_all_that_it_started() {
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(mut bundle) = sleeper(runtime) else { return };
+        // A daemon leaves the group, and the session, and its parent.
+        let script = format!(
+            "setsid sh -c 'sh -c \"sleep 61; true {id}\" & sleep 61; true {id}' & sleep 62; true {id}",
+            id = bundle.id
+        );
+        let mut slow = hook(&script);
+        slow[0]["timeout"] = json!(1);
+        bundle.config["hooks"] = json!({ "createRuntime": slow });
+        let began = Instant::now();
+        bundle.create().expect(1).expect_error("longer than 1 s");
+        assert!(began.elapsed() < Duration::from_secs(8));
+        expect_nothing_left(&bundle, "the hook's processes");
+    });
+}
+
+#[test]
+fn hooks_have_their_order_and_their_state() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        let log = bundle.dir.join("log");
+        let line = |stage: &str, log: &str| {
+            let one = |nth: u32| {
+                let script = format!("read -r state; echo {stage}{nth} \"$state\" >>{log}");
+                json!({ "path": "/bin/sh", "args": ["sh", "-c", script] })
+            };
+            json!([one(1), one(2)])
+        };
+        let mut hooks = serde_json::Map::new();
+        for stage in ["prestart", "createRuntime", "createContainer", "poststart", "poststop"] {
+            hooks.insert(stage.into(), line(stage, text(&log)));
+        }
+        hooks.insert("startContainer".into(), line("startContainer", "/log"));
+        bundle.config["hooks"] = hooks.into();
+        bundle.config["root"]["readonly"] = json!(false);
+        std::fs::write(bundle.rootfs().join("log"), "").unwrap();
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for("stopped");
+        bundle.about("delete").expect(0);
+        let mut told = std::fs::read_to_string(&log).unwrap();
+        let inside = std::fs::read_to_string(bundle.rootfs().join("log")).unwrap();
+        let at = told.find("poststart1").unwrap();
+        told.insert_str(at, &inside);
+        let seen: Vec<(String, String)> = told
+            .lines()
+            .map(|line| {
+                let (stage, state) = line.split_once(' ').unwrap();
+                let state: Value = serde_json::from_str(state).unwrap_or_else(|error| panic!("{line}: {error}"));
+                assert_eq!(state["id"], json!(bundle.id), "{line}");
+                assert_eq!(state["bundle"], json!(bundle.dir.path()), "{line}");
+                let dead = stage.starts_with("poststop");
+                assert!(dead || state["pid"].as_i64().is_some_and(|pid| pid > 0), "{line}");
+                (stage.to_owned(), state["status"].as_str().unwrap().to_owned())
+            })
+            .collect();
+        let stages: Vec<&str> = seen.iter().map(|(stage, _)| stage.as_str()).collect();
+        let expected = ["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"];
+        let expected: Vec<String> =
+            expected.iter().flat_map(|stage| [format!("{stage}1"), format!("{stage}2")]).collect();
+        assert_eq!(stages, expected);
+        let statuses: Vec<&str> = seen.iter().step_by(2).map(|(_, status)| status.as_str()).collect();
+        // The control calls a started container created until it looks again.
+        let started = if runtime == Runtime::Ours { "running" } else { statuses[4] };
+        assert_eq!(statuses, ["creating", "creating", "creating", "created", started, "stopped"]);
+    });
+}
