@@ -153,13 +153,35 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// The text with control characters escaped, so that it cannot drive the terminal it is shown on.
+/// Whether a character does something to the line it is shown in instead of being seen: control characters, line
+/// separators, and those that turn the direction of the text around or are invisible.
+pub fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The text with deceptive characters escaped, so that it cannot drive the terminal it is shown on, or lie about itself.
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        if c.is_control() && c != '\n' {
+        if is_deceptive(c) && c != '\n' {
             out.extend(c.escape_default())
         } else {
             out.push(c)
+        }
+        out
+    })
+}
+
+/// The same JSON, with deceptive characters in its strings as `\\u` escapes: a report may be read on a terminal too.
+pub fn printable_json(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len() + 1), |mut out, c| {
+        if is_deceptive(c) && c != '\n' {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
         }
         out
     })

@@ -10,6 +10,7 @@
 //! - `layers`: one file per layer of confinement, each with a half that prepares and a half that applies.
 //! - `cgroup`: the budget.
 //! - [`audit`]: the log of runs, each line with the hash of the one before.
+//! - `fuzzing`: what holds whatever each parser is given; not in a shipped program.
 //! - [`plan`], [`report`], [`error`]: plain data.
 //! - `sys`: system calls, and the only `unsafe`.
 
@@ -18,6 +19,8 @@ mod cgroup;
 pub mod cli;
 pub mod doctor;
 pub mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod layers;
 pub mod oci;
 pub mod plan;

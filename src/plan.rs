@@ -12,6 +12,8 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::error::is_deceptive;
+
 macro_rules! kernel_names {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:expr, $text:literal;)+ }) => {
         $(#[$doc])*
@@ -71,7 +73,7 @@ impl std::fmt::Display for Bytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+                if is_deceptive(c) { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
             }
             for byte in chunk.invalid() {
                 write!(f, "\\x{byte:02x}")?;

@@ -260,6 +260,31 @@ attempt("new name", lambda: open(D + "/in/moved").read())
 /// A hard link is reached by either name, each with the rights of the directory that it lies in; none can be made, and
 /// nothing can be moved, to where it would have more.
 #[test]
+fn a_rule_is_not_led_elsewhere_by_a_link_of_the_workloads() {
+    for_each_caller(|caller| {
+        let dir = two_halves(caller);
+        let at = at_data(dir.path(), "rw");
+        let run = |command: &str, rule: &str, rights: &str| {
+            Run::new(caller).opts([&at, "--allow-read", "/", rights, rule]).sh(command).go()
+        };
+        Run::new(caller)
+            .opts([&at])
+            .sh("cd /data && mv in was && ln -s out in && ln -s ../out/file out/link")
+            .go()
+            .expect(0);
+        for rule in ["/data/in", "/data/in/file", "/data/out/link"] {
+            for rights in ["--allow-write", "--allow-read"] {
+                let refused = run("true", rule, rights).expect(125);
+                assert!(refused.stderr.contains(rule) && refused.stderr.contains("through a symlink"), "{refused}");
+            }
+        }
+        if holds_to_write_lists() {
+            run("echo > /data/out/file", "/data/out", "--allow-write").expect(0);
+        }
+    });
+}
+
+#[test]
 fn links_and_moves_gain_no_rights() {
     if !holds_to_write_lists() {
         return;

@@ -256,6 +256,7 @@ fn signals_are_passed_on() {
                 (Signal::SIGUSR2, "USR2"),
                 (Signal::SIGQUIT, "QUIT"),
                 (Signal::SIGWINCH, "WINCH"),
+                (Signal::SIGTSTP, "TSTP"),
             ] {
                 let script = format!("trap 'echo got {name}; exit 9' {name}; echo ready; while :; do sleep 0.05; done");
                 let run =
@@ -277,6 +278,16 @@ fn a_signal_that_ends_the_workload_is_the_users_doing() {
         run.wait_for("ready");
         run.signal(Signal::SIGTERM);
         run.finish().expect(128 + 15).expect_status("killed_by_user");
+    });
+}
+
+#[test]
+fn a_deadline_holds_after_control_z_on_time() {
+    for_each_caller(|caller| {
+        let run = Run::new(caller).opts(["--timeout", "2s"]).sh("echo ready; exec sleep 1000").spawn();
+        run.wait_for("ready");
+        run.signal(Signal::SIGTSTP);
+        run.finish().expect(124).expect_status("timeout_wall");
     });
 }
 

@@ -458,6 +458,49 @@ fn the_view_is_ordered_and_gives_way() {
 }
 
 #[test]
+fn binds_that_show_more_than_most_people_mean_are_warned_about() {
+    let scratch = Scratch::new("wide");
+    for (words, part) in [
+        (["--ro", "/run"], "sockets"),
+        (["-v", "/run/:/x"], "sockets"),
+        (["-v", "/proc:/x"], "processes"),
+        (["-v", "/dev:/x"], "--device"),
+        (["-v", "/:/host:ro"], "the whole host"),
+        (["--rootfs", "/"], "the root is the host's own"),
+    ] {
+        let output = scratch.stockade(["plan", words[0], words[1], "true"]);
+        let message = text(&output.stderr);
+        assert!(
+            output.status.success() && message.contains("warning") && message.contains(part),
+            "{words:?}: {message}"
+        );
+    }
+    let output = scratch.stockade(["plan", "--ro", "/usr/share", "-v", "/run/lock:/x:optional", "true"]);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn the_end_of_an_output_is_kept_in_bounded_memory() {
+    let scratch = Scratch::new("tail");
+    scratch.refuses(&["--output-limit", "257M,tail"], &["output-limit", "256M", "head"]);
+    let policy = "version = 1\nstdio = { output_limit = \"100T\", output_keep = \"tail\" }\n";
+    scratch.refuses(&["-p", scratch.file("p.toml", policy).to_str().unwrap()], &["output-limit"]);
+    scratch.plan(&["--output-limit", "256M,tail"]);
+    scratch.plan(&["--output-limit", "100T,kill"]);
+}
+
+#[test]
+fn a_message_cannot_lie_about_what_it_shows() {
+    let scratch = Scratch::new("bidi");
+    for c in ['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{2028}', '\u{9b}'] {
+        let output = scratch.stockade(["plan", "-p", &format!("/none/{c}lmot.toml"), "true"]);
+        let message = text(&output.stderr);
+        let escaped: String = c.escape_default().collect();
+        assert!(!message.contains(c) && message.contains(&escaped), "{message:?}");
+    }
+}
+
+#[test]
 fn defaults_leave_nothing_open() {
     let plan = Scratch::new("defaults").plan(&[]);
     assert_eq!(plan.namespaces.network, stockade::plan::Network::None);

@@ -294,7 +294,7 @@ fn a_report_replaces_the_old_one_in_one_step() {
 #[test]
 fn a_report_that_cannot_be_written_fails_the_run() {
     for_each_caller(|caller| {
-        for file in ["/no/such/dir/report.json", "/proc/report.json", "."] {
+        for file in ["/no/such/dir/report.json", "/proc/report.json", ".", "-"] {
             let outcome = Run::new(caller).without_report().opts(["--report", file]).cmd(["true"]).go();
             assert_eq!(outcome.code(), 125, "{file}: {outcome}");
             assert!(outcome.stderr.contains("report"), "{outcome}");

@@ -107,12 +107,13 @@ fn below(mount: &Path, root: &str, path: &str) -> PathBuf {
 
 /// A line of `/proc/self/cgroup`; without controllers, that of cgroup v2.
 #[derive(Debug, PartialEq)]
-struct Membership {
+pub struct Membership {
     controllers: Vec<String>,
     path: String,
 }
 
-fn memberships(text: &str) -> Vec<Membership> {
+/// The lines of `/proc/self/cgroup` that limit something.
+pub fn memberships(text: &str) -> Vec<Membership> {
     let of_line = |line: &str| {
         let mut fields = line.splitn(3, ':'); // the path may hold colons
         let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -127,15 +128,18 @@ fn memberships(text: &str) -> Vec<Membership> {
 
 /// A mount of a cgroup file system, `proc_pid_mountinfo(5)`.
 #[derive(Debug, PartialEq)]
-struct Mount {
-    version: u8,
+pub struct Mount {
+    /// Of cgroups.
+    pub version: u8,
     /// The cgroup that is mounted; not `/` where a container without a cgroup namespace sees its own alone.
     root: String,
-    at: PathBuf,
+    /// Where.
+    pub at: PathBuf,
     options: Vec<String>,
 }
 
-fn mounts(mountinfo: &[u8]) -> Vec<Mount> {
+/// The mounts of cgroup file systems.
+pub fn mounts(mountinfo: &[u8]) -> Vec<Mount> {
     let of_line = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
         let (mount, file_system) = line.split_once(" - ")?;

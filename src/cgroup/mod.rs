@@ -11,7 +11,7 @@ mod budget;
 mod compat;
 pub mod container;
 mod files;
-mod find;
+pub mod find;
 pub mod gc;
 mod leaf;
 mod name;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::plan::Bytes;
 use crate::report::{Denial, Report};
 
 /// Most lines that are shown; the report has them all.
@@ -36,12 +37,13 @@ pub fn table(report: &Report) -> Option<String> {
 }
 
 fn row(denial: &Denial) -> [String; 4] {
-    let target = denial.target.as_ref().map(|target| format!("({target})")).unwrap_or_default();
+    let target = denial.target.as_ref().map(|target| format!("({})", Bytes::from(target))).unwrap_or_default();
     let error = match denial.errno {
         Some(errno) => format!("{:?}", nix::errno::Errno::from_raw(errno)),
         None => "killed".to_owned(),
     };
-    let hint = denial.hint.as_ref().or(denial.rule.as_ref()).cloned().unwrap_or_default();
+    let hint =
+        denial.hint.as_ref().or(denial.rule.as_ref()).map(|text| Bytes::from(text).to_string()).unwrap_or_default();
     [format!("{} {}{target}", denial.layer, denial.op), error, format!("{}×", denial.count), hint]
 }
 

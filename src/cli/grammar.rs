@@ -251,7 +251,7 @@ const PLAN: &[(&str, &[Flag])] = &[
         "Limits",
         &[
             value("memory", "SIZE", "Memory of the whole tree, or unlimited").short('m'),
-            value("memory-high", "SIZE", "Memory from which on the tree is slowed down"),
+            value("memory-high", "SIZE|PERCENT%", "Memory from which on the tree is slowed down"),
             value("swap", "SIZE", "Swap of the whole tree; none when it has a memory budget and this is not given"),
             value("cpus", "N", "CPUs of the whole tree, such as 0.5, or unlimited"),
             value("cpu-weight", "N", "Share of the CPUs, 1 to 10000; others have 100"),

@@ -1,7 +1,7 @@
 //! The door: verbs, exit codes, and the one place where an error becomes text.
 
 mod audit;
-mod denials;
+pub(crate) mod denials;
 mod doctor;
 mod flags;
 mod gc;

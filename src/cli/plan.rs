@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use super::{intake, plan_text, say, warn};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, printable_json};
 
 /// Prints the plan of these words; runs nothing and writes no report.
 pub fn main(words: &[OsString]) -> Result<ExitCode> {
@@ -15,7 +15,8 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
     }
     if words.on("json") {
         let json = serde_json::to_string_pretty(&resolved.plan);
-        return say(&(json.map_err(|error| Error::new(Step::Plan, "", error.to_string()))? + "\n"));
+        let json = json.map_err(|error| Error::new(Step::Plan, "", error.to_string()))?;
+        return say(&(printable_json(&json) + "\n"));
     }
     say(&plan_text::text(&resolved.plan))
 }

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, printable_json};
 use crate::plan::Bytes;
 use crate::report::Report;
 use crate::sys::inherited;
@@ -50,9 +50,10 @@ impl ReportFile {
     /// Makes sure that a report can be written to `FILE` or `fd:N`. Nothing is visible yet.
     pub fn open(target: &OsStr) -> Result<Self> {
         let shown = Bytes::from(target).to_string();
-        let target = match target.as_bytes().strip_prefix(b"fd:") {
-            Some(number) => descriptor(number),
-            None => file(target),
+        let target = match (target.as_bytes(), target.as_bytes().strip_prefix(b"fd:")) {
+            (_, Some(number)) => descriptor(number),
+            (b"-", _) => Err(reason("standard output is the workload's").hint("fd:2, or ./- for a file of that name")),
+            _ => file(target),
         };
         let refused = |error: Error| Error { step: Step::Report, object: shown.clone(), ..error };
         target.map_err(refused).map(|target| Self { shown, lines: false, target })
@@ -60,9 +61,9 @@ impl ReportFile {
 
     /// Writes the report.
     pub fn write(self, report: &Report) -> Result<()> {
-        let json = if self.lines { serde_json::to_vec(report) } else { serde_json::to_vec_pretty(report) };
-        let mut json = json.map_err(|error| self.failed(error.to_string()))?;
-        json.push(b'\n');
+        let json = if self.lines { serde_json::to_string(report) } else { serde_json::to_string_pretty(report) };
+        let json = json.map_err(|error| self.failed(error.to_string()))?;
+        let json = (printable_json(&json) + "\n").into_bytes();
         let shown = self.shown;
         put(self.target, &json).map_err(|errno| match errno {
             Errno::ESTALE => Error::new(Step::Report, shown, "is in a directory that was moved away during the run")

@@ -20,7 +20,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{self, Bytes, Facility, MountKind, Network, PathRule, Plan};
 use crate::report::{Degraded, Enforced};
 use crate::sys;
-use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
+use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, open_beneath};
 
 /// The newest ABI that this program knows how to use.
 const NEWEST: ABI = ABI::V9;
@@ -56,6 +56,8 @@ struct Rule {
     path: CString,
     access: BitFlags<AccessFs>,
     optional: bool,
+    /// How it is looked up, `openat2(2)`.
+    resolve: u64,
 }
 
 /// Parent half: `None`, with the reason as degraded, where Landlock is off, or missing and allowed to be.
@@ -151,7 +153,9 @@ fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
     let all = AccessFs::from_all(abi);
     let mut rules = Vec::new();
     let mut add = |path: &Bytes, access: BitFlags<AccessFs>, optional: bool| -> Result<()> {
-        rules.push(Rule { path: relative(path)?, access: access & all, optional });
+        let links = if is_writable(plan, path) { NO_SYMLINKS } else { 0 };
+        let resolve = IN_ROOT | NO_MAGICLINKS | links;
+        rules.push(Rule { path: relative(path)?, access: access & all, optional, resolve });
         Ok(())
     };
     let root = Bytes::from("/");
@@ -192,6 +196,16 @@ fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
+/// Whether an earlier run may have put a symlink in the way, so that the path names something else than whoever wrote the
+/// rule thinks.
+fn is_writable(plan: &Plan, path: &Bytes) -> bool {
+    plan.mounts.iter().any(|mount| {
+        let from_host = matches!(mount.kind, MountKind::Bind { .. }) && !mount.read_only;
+        let (mount, path) = (mount.destination.as_path(), path.as_path());
+        from_host && path.starts_with(mount) && path != mount
+    })
+}
+
 fn relative(path: &Bytes) -> Result<CString> {
     let bytes = path.as_bytes();
     let start = bytes.iter().position(|byte| *byte != b'/').unwrap_or(bytes.len());
@@ -212,7 +226,7 @@ impl PreparedLandlock {
     pub fn built(&self, root: BorrowedFd<'_>) -> Applied<RulesetCreated> {
         let mut ruleset = self.ruleset.try_clone().map_err(|_| Errno::EMFILE).during(Step::Landlock, usize::MAX)?;
         for (index, rule) in self.rules.iter().enumerate() {
-            let beneath = match open_beneath(root, &rule.path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS) {
+            let beneath = match open_beneath(root, &rule.path, libc::O_PATH, rule.resolve) {
                 Err(Errno::ENOENT | Errno::ENOTDIR) if rule.optional => continue,
                 beneath => beneath.during(Step::Landlock, index)?,
             };

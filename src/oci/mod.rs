@@ -6,7 +6,7 @@
 mod args;
 mod check;
 mod checkpoint;
-mod config;
+pub(crate) mod config;
 mod console;
 mod create;
 mod criu;
@@ -22,7 +22,7 @@ mod report;
 mod restore;
 mod signal;
 mod spec;
-mod store;
+pub(crate) mod store;
 mod update;
 
 use std::ffi::OsString;

@@ -370,26 +370,33 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
         Err(Errno::ENOENT) => return Ok(Record::new(id, Path::new(""), Path::new(""))),
         read => read.map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?,
     };
-    let wrong = |reason: String| Error::new(Step::State, path.display().to_string(), reason);
+    let damaged = |reason: &str| reason.starts_with(DAMAGED);
+    let record = parse(&bytes).map_err(|reason| {
+        let hint = match damaged(&reason) {
+            true => "delete --force removes what is left",
+            false => "the stockade-oci that wrote it can manage the container",
+        };
+        Error::new(Step::State, path.display().to_string(), reason).hint(hint)
+    })?;
+    if record.id != id {
+        let reason = format!("is that of another container, {:?}", record.id);
+        return Err(Error::new(Step::State, path.display().to_string(), reason));
+    }
+    Ok(record)
+}
+
+/// Reads a record's text; the error is the reason why it is none.
+pub fn parse(bytes: &[u8]) -> std::result::Result<Record, String> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
     }
+    let damaged = |error: serde_json::Error| format!("{DAMAGED}: {error}");
     // Another version may have other fields: that is said first.
-    match serde_json::from_slice(&bytes) {
-        Ok(Version { version: VERSION }) => {}
-        Ok(Version { version }) => {
-            return Err(wrong(format!("is of version {version}; this program knows {VERSION}"))
-                .hint("the stockade-oci that wrote it can manage the container"));
-        }
-        Err(error) => return Err(wrong(format!("{DAMAGED}: {error}")).hint("delete --force removes what is left")),
+    match serde_json::from_slice(bytes).map_err(damaged)? {
+        Version { version: VERSION } => serde_json::from_slice(bytes).map_err(damaged),
+        Version { version } => Err(format!("is of version {version}; this program knows {VERSION}")),
     }
-    let record: Record = serde_json::from_slice(&bytes)
-        .map_err(|error| wrong(format!("{DAMAGED}: {error}")).hint("delete --force removes what is left"))?;
-    if record.id != id {
-        return Err(wrong(format!("is that of another container, {:?}", record.id)));
-    }
-    Ok(record)
 }
 
 const DAMAGED: &str = "is damaged";

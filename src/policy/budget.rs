@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::merge::joined;
 use super::units;
-use super::value::{Amount, CpuList, Cpus, DevicePath, Limit, Pids, Size, Value, Weight, text};
+use super::value::{Amount, CpuList, Cpus, DevicePath, Limit, Pids, Size, Value, Weight, text, written};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Bytes, CgroupFile, Facility, HugetlbMax, IoMax};
 
@@ -17,8 +17,8 @@ use crate::plan::{Budget, Bytes, CgroupFile, Facility, HugetlbMax, IoMax};
 pub struct BudgetSettings {
     /// Memory and tmpfs contents.
     pub memory: Option<Limit<Amount>>,
-    /// Memory from which on the workload is slowed down instead of killed.
-    pub memory_high: Option<Limit<Amount>>,
+    /// Memory from which on the workload is slowed down instead of killed; `"90%"` is that part of `memory`.
+    pub memory_high: Option<Limit<High>>,
     /// Swap; none when there is a memory budget and nothing is said.
     pub swap: Option<Limit<Size>>,
     /// CPU time per wall-clock time.
@@ -78,7 +78,7 @@ impl BudgetSettings {
         if_possible.retain(|controller| !asked_for.contains(controller));
         Self {
             // Another limit on memory is not to be slowed down where the old one began.
-            memory_high: over.memory_high.or(memory_high.filter(|_| over.memory.is_none())),
+            memory_high: over.memory_high.or(memory_high.filter(|high| over.memory.is_none() || high.is_share())),
             memory: over.memory.or(memory),
             swap: over.swap.or(swap),
             cpus: over.cpus.or(cpus),
@@ -106,6 +106,12 @@ impl BudgetSettings {
     /// The budget that these settings come to.
     pub(super) fn plan(&self) -> Result<Budget> {
         let budget = self.to_budget();
+        if budget.memory_high_bytes.is_none()
+            && let Some(Limit::At(High::Share(percent))) = self.memory_high
+        {
+            let reason = format!("{percent}% of a memory budget that there is not");
+            return Err(Error::new(Step::Plan, "memory-high", reason).hint("--memory SIZE"));
+        }
         if let (Some(high), Some(max)) = (budget.memory_high_bytes, budget.memory_bytes)
             && high > max
         {
@@ -122,7 +128,7 @@ impl BudgetSettings {
     fn to_budget(&self) -> Budget {
         let mut budget = Budget {
             memory_bytes: self.memory.and_then(Limit::bound).map(|size| size.get()),
-            memory_high_bytes: self.memory_high.and_then(Limit::bound).map(|size| size.get()),
+            memory_high_bytes: self.memory_high.and_then(Limit::bound).and_then(|high| high.of(self.memory)),
             swap_bytes: self.swap.and_then(Limit::bound).map(|size| size.get()),
             cpu_quota_us: self.cpus.and_then(Limit::bound).map(|cpus| cpus.get()),
             cpu_weight: self.cpu_weight.map(|weight| weight.get()),
@@ -141,6 +147,48 @@ impl BudgetSettings {
             budget.swap_bytes = Some(0);
         }
         budget
+    }
+}
+
+/// From where on memory is reclaimed and the workload slowed down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum High {
+    /// This many bytes, at least one.
+    Bytes(u64),
+    /// This part of the memory budget, in percent: 1 to 99.
+    Share(u8),
+}
+
+impl High {
+    fn of(self, memory: Option<Limit<Amount>>) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Share(percent) => {
+                let max = memory.and_then(Limit::bound)?.get();
+                // By the page, as the kernel keeps it: what is read back has to be what was written.
+                Some(((u128::from(max) * u128::from(percent) / 100) as u64 / 4096).max(1) * 4096)
+            }
+        }
+    }
+}
+
+impl Limit<High> {
+    fn is_share(&self) -> bool {
+        matches!(self, Self::At(High::Share(_)))
+    }
+}
+
+impl Value for High {
+    const WHAT: &'static str = "a size such as 512M, or a part of the memory budget such as 90%";
+    const NUMERIC: bool = true;
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let Some(percent) = bytes.strip_suffix(b"%") else {
+            return Amount::parse(bytes).map(|size| Self::Bytes(size.get()));
+        };
+        match units::whole(text(percent)?)? {
+            percent @ 1..=99 => Ok(Self::Share(percent as u8)),
+            other => Err(format!("{other}% is not a part of the memory budget: 1% to 99%")),
+        }
     }
 }
 
@@ -281,6 +329,10 @@ macro_rules! from_text {
     )+};
 }
 
+written! {
+    High: "^([0-9]+([kKmMgGtT]([iI][bB])?)?|[1-9][0-9]?%)$";
+}
+
 from_text! { IoBound PageSize FileName FileValue }
 
 #[cfg(test)]
@@ -299,6 +351,39 @@ mod tests {
             ["8:0:rbps=1,rbps=2", "8:0:riops=1K", "8:0:rbps=1,", "/dev/../sda:rbps=1", "8:0:rbps=-1", "a:b:rbps=1"]
         {
             IoBound::parse(wrong.as_bytes()).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn memory_is_reclaimed_from_a_part_of_the_budget_on() {
+        let budget = |memory, high: &str| {
+            let memory_high = Some(Limit::At(High::parse(high.as_bytes()).expect(high)));
+            BudgetSettings { memory, memory_high, ..Default::default() }
+        };
+        let memory = |bytes| Some(Limit::At(Amount(bytes)));
+        let high = |settings: &BudgetSettings| settings.plan().unwrap().memory_high_bytes;
+        let settings = budget(memory(100 << 20), "90%");
+        assert_eq!(high(&settings), Some(90 << 20));
+        let smaller = BudgetSettings { memory: memory(10 << 20), ..Default::default() };
+        assert_eq!(high(&settings.overlaid_with(smaller.clone())), Some(9 << 20), "a part stays one");
+        assert_eq!(
+            high(&budget(memory(100 << 20), "90M").overlaid_with(smaller)),
+            None,
+            "a number belonged to the other"
+        );
+        assert_eq!(high(&budget(memory(10_000), "99%")), Some(8192), "by the page");
+        assert_eq!(high(&budget(memory(u64::MAX), "1%")).map(|bytes| bytes % 4096), Some(0));
+        for none in [None, Some(Limit::Unlimited)] {
+            assert!(
+                budget(none, "90%")
+                    .plan()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("90% of a memory budget that there is not")
+            );
+        }
+        for wrong in ["0%", "100%", "%", "-1%", "90.5%", "1K%", "0", "90 %"] {
+            High::parse(wrong.as_bytes()).expect_err(wrong);
         }
     }
 

@@ -1,6 +1,7 @@
 //! From settings to a plan. Pure: what it needs to know of the caller is handed in.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
@@ -67,6 +68,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     };
     home_is_free(&identity.home, &view)?;
     let mut mounts = mounts(view, &settings)?;
+    wide_binds(&root, &mounts, &mut warnings);
     let seccomp = confinement::seccomp(&settings.seccomp, caller.profile_sha256.as_deref(), &mut warnings);
     let landlock = confinement::landlock(&settings.landlock, network, &mut warnings)?;
     let nested = confinement::nested_namespaces(seccomp.as_ref());
@@ -133,11 +135,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         stdio: Stdio {
             stdin: settings.stdio.stdin.unwrap_or(false),
             tty: settings.stdio.tty.unwrap_or(false),
-            output_limit: settings
-                .stdio
-                .output_limit
-                .and_then(Limit::bound)
-                .map(|size| OutputLimit { bytes: size.get(), keep: settings.stdio.output_keep.unwrap_or(Keep::Head) }),
+            output_limit: output_limit(&settings)?,
         },
         deadlines: Deadlines {
             wall_us: settings.deadlines.timeout.and_then(Limit::bound).map(|time| time.get()),
@@ -158,6 +156,42 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     plan.id.clone_from(&caller.id);
     plan.hash_program = settings.audit.is_some(); // after the hash: being recorded does not change what is allowed
     Ok(Resolved { plan, warnings })
+}
+
+/// Most of a stream's end that is kept in memory until the stream is over.
+const LONGEST_TAIL: u64 = 256 << 20;
+
+fn output_limit(settings: &Settings) -> Result<Option<OutputLimit>> {
+    let keep = settings.stdio.output_keep.unwrap_or(Keep::Head);
+    match settings.stdio.output_limit.and_then(Limit::bound).map(|size| size.get()) {
+        Some(bytes) if keep == Keep::Tail && bytes > LONGEST_TAIL => {
+            let reason = format!("the end of a stream is kept in memory: {bytes} bytes are more than 256M");
+            Err(Error::new(Step::Plan, "output-limit", reason).hint("head passes on as much as comes"))
+        }
+        bytes => Ok(bytes.map(|bytes| OutputLimit { bytes, keep })),
+    }
+}
+
+/// What is said of binds that show more than most people mean.
+fn wide_binds(root: &Root, mounts: &[Mount], warnings: &mut Vec<String>) {
+    if matches!(root, Root::Directory(path) if path.as_path() == Path::new("/")) {
+        warnings.push("the root is the host's own: what its permissions let everybody read is readable inside".into());
+    }
+    const SOCKETS: &str = "the sockets of this host's services, to which a read-only mount still lets connect";
+    const WIDE: [(&str, &str); 6] = [
+        ("/", "the whole host"),
+        ("/run", SOCKETS),
+        ("/var/run", SOCKETS),
+        ("/proc", "the host's processes"),
+        ("/sys", "the host's devices and kernel"),
+        ("/dev", "the host's devices; --device /dev/NAME shows one"),
+    ];
+    for mount in mounts {
+        let MountKind::Bind { source } = &mount.kind else { continue };
+        if let Some((_, shows)) = WIDE.iter().find(|(path, _)| source.as_path() == Path::new(path)) {
+            warnings.push(format!("bind of {source}: it shows {shows}"));
+        }
+    }
 }
 
 /// SHA-256 of the plan's JSON while it has no id, no argv and no hash: equal for equal policies, whatever they run.

@@ -87,8 +87,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 macro_rules! written {
     ($($type:ident: $pattern:expr;)+) => {$(
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> ::std::result::Result<Self, D::Error> {
                 deserializer.deserialize_any($crate::policy::value::Written::<Self>(std::marker::PhantomData))
             }
         }
@@ -96,7 +96,7 @@ macro_rules! written {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
             }
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
                 $crate::policy::value::schema::<Self>($pattern)
             }
         }

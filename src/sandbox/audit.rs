@@ -130,7 +130,7 @@ fn is_enabled(socket: &OwnedFd) -> nix::Result<bool> {
 }
 
 /// Type and payload of a netlink message. Audit's lengths leave out the header, so the datagram's own counts.
-fn record(message: &[u8]) -> Option<(u16, &[u8])> {
+pub fn record(message: &[u8]) -> Option<(u16, &[u8])> {
     let kind = u16::from_ne_bytes([*message.get(4)?, *message.get(5)?]);
     Some((kind, message.get(HEADER..)?))
 }
@@ -141,7 +141,7 @@ fn access(fields: &HashMap<&str, String>) -> Access {
 }
 
 /// The `key=value` pairs of a record. Text is in quotes, or, where it has unprintable bytes, bare and in hexadecimal.
-fn fields(text: &str) -> HashMap<&str, String> {
+pub fn fields(text: &str) -> HashMap<&str, String> {
     let mut fields = HashMap::new();
     let mut rest = text.trim_end_matches(['\0', '\n']);
     while let Some((before, after)) = rest.split_once('=') {

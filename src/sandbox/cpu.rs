@@ -23,7 +23,7 @@ pub fn of_tree(root: i32) -> u64 {
 }
 
 /// `utime`, `stime`, `cutime` and `cstime` of `/proc/PID/stat`, whose second field may hold anything, parentheses included.
-fn ticks_of(stat: &str) -> Option<u64> {
+pub fn ticks_of(stat: &str) -> Option<u64> {
     let fields = &stat[stat.rfind(')')? + 1..];
     let mut numbers = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<u64>());
     (0..4).try_fold(0u64, |sum, _| Some(sum.saturating_add(numbers.next()?.ok()?)))

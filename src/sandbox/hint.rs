@@ -23,6 +23,10 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
         (Step::Landlock, Errno::ENOENT | Errno::ENOTDIR) => {
             "paths of rules are paths inside the sandbox; PATH:optional leaves a rule out where its path is missing"
         }
+        (Step::Landlock, Errno::ELOOP) => {
+            "it leads through a symlink where the workload can write, and could lead anywhere the next time: name the \
+             place itself"
+        }
         (Step::Exec, Errno::EACCES) => "it is not executable for the sandbox's user, or lies on a noexec mount",
         (Step::Exec, Errno::ENOEXEC) => "it is not a program for this machine, nor a script with a #! line",
         (Step::Exec, Errno::E2BIG) => "its arguments and environment are too long, execve(2)",

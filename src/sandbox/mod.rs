@@ -27,10 +27,10 @@
 //! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
 //! Without init the workload is pid 1 itself.
 
-mod audit;
+pub(crate) mod audit;
 mod child;
 pub mod container;
-mod cpu;
+pub(crate) mod cpu;
 mod denials;
 mod hint;
 mod init;
@@ -39,7 +39,7 @@ mod output;
 mod prepare;
 mod program;
 mod supervise;
-mod sync;
+pub(crate) mod sync;
 mod terminal;
 mod verify;
 
@@ -62,7 +62,7 @@ use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
 /// Signals that the supervisor takes itself: most are passed on to the workload.
-const TAKEN: [Signal; 8] = [
+const TAKEN: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -71,6 +71,7 @@ const TAKEN: [Signal; 8] = [
     Signal::SIGUSR2,
     Signal::SIGALRM,
     Signal::SIGWINCH,
+    Signal::SIGTSTP, // stopped, we would let deadlines pass
 ];
 
 /// Runs a plan to its end. Whatever happens, there is a report, and nothing is left of the run.

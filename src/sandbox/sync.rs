@@ -72,7 +72,8 @@ pub struct Exited {
 
 const TERMINAL: u32 = 1;
 const STARTED: u32 = 2;
-const EXITED: u32 = 3;
+/// Kind of the frame of an end.
+pub const EXITED: u32 = 3;
 const MISSING: u32 = 4;
 const LISTENER: u32 = 5;
 const PROGRAM: u32 = 6;
@@ -84,7 +85,8 @@ const MOST_SAID: usize = 2048;
 /// Length of the record of a failure.
 pub const FAILURE_LENGTH: usize = 8;
 
-fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENGTH] {
+/// A frame.
+pub fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENGTH] {
     let mut frame = [0; MESSAGE_LENGTH];
     frame[..4].copy_from_slice(&kind.to_ne_bytes());
     frame[4..8].copy_from_slice(&status.to_ne_bytes());
@@ -94,7 +96,7 @@ fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENG
 }
 
 /// Reads a frame totally: anything but a whole message of a known kind, with the descriptor it promises, is none.
-fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
+pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     let frame: &[u8; MESSAGE_LENGTH] = frame.try_into().ok()?;
     let word = |at: usize| u32::from_ne_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
     let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|offset| frame[at + offset]));

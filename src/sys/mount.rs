@@ -21,6 +21,9 @@ pub const IN_ROOT: u64 = libc::RESOLVE_IN_ROOT;
 /// `RESOLVE_NO_MAGICLINKS`: `/proc/PID/fd/N` and its like are not followed.
 pub const NO_MAGICLINKS: u64 = libc::RESOLVE_NO_MAGICLINKS;
 
+/// `RESOLVE_NO_SYMLINKS`: no symlink is followed, in whatever component.
+pub const NO_SYMLINKS: u64 = libc::RESOLVE_NO_SYMLINKS;
+
 const MOVE_EMPTY_TO_EMPTY: libc::c_uint = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
 const MOVE_EMPTY_TO_PATH: libc::c_uint = 0x04;
 const FSCONFIG_SET_FLAG: libc::c_uint = 0;

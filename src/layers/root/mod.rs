@@ -10,10 +10,10 @@ mod copy_up;
 mod dev;
 pub mod given;
 mod mounts;
-mod place;
+pub mod place;
 mod proc;
 mod source;
-mod within;
+pub mod within;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -88,12 +88,14 @@ fn text_of(path: &Path) -> Result<Vec<u8>> {
     read_file(path, MAX_BYTES).map_err(|error| Error { step: Step::Config, ..error })
 }
 
-fn named(file: &str, error: ProfileError) -> Error {
+/// An error about a field, with the file that it is in.
+pub fn named(file: &str, error: ProfileError) -> Error {
     let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
     Error::new(Step::Config, format!("{file}{place}"), error.message())
 }
 
-fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config> {
+/// Reads a configuration's text.
+pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config> {
     let json = parse_up_to(bytes, MAX_BYTES)?;
     let root = At::root(&json);
     let oci_version = version(&root)?;

@@ -112,7 +112,20 @@ pub fn parse_up_to(bytes: &[u8], most: usize) -> Result<Json<'_>, ProfileError> 
     let tree = Tree(&path).deserialize(&mut deserializer).and_then(|tree| deserializer.end().map(|()| tree));
     tree.map_err(|error| {
         let path: String = path.borrow().iter().rev().map(String::as_str).collect();
-        ProfileError { path: path.trim_start_matches('.').to_owned(), value: None, reason: error.to_string() }
+        // Keys are anybody's, and a newline in one would make two lines of an error.
+        let [path, reason] = [path.trim_start_matches('.'), &error.to_string()].map(on_one_line);
+        ProfileError { path, value: None, reason }
+    })
+}
+
+fn on_one_line(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        if c.is_control() {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
+        out
     })
 }
 
@@ -246,8 +259,8 @@ impl<'p> At<'p> {
     pub fn path(&self) -> String {
         match self.path {
             Path::Root => String::new(),
-            Path::Key(parent, key) if matches!(parent.path, Path::Root) => key.to_owned(),
-            Path::Key(parent, key) => format!("{}.{key}", parent.path()),
+            Path::Key(parent, key) if matches!(parent.path, Path::Root) => on_one_line(key),
+            Path::Key(parent, key) => format!("{}.{}", parent.path(), on_one_line(key)),
             Path::Index(parent, index) => format!("{}[{index}]", parent.path()),
         }
     }

@@ -1,0 +1,438 @@
+//! What holds whatever a parser is given: a property for each, which panics where it does not.
+//!
+//! Compiled for tests, which hold each to the corpora in `fuzz/corpus` and to mutations of them, and for `cargo fuzz`, which
+//! searches on (`tests/fuzz`).
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat};
+
+use crate::audit::Line;
+use crate::cgroup::find;
+use crate::cli::denials;
+use crate::error::{Error, is_deceptive, printable, printable_json};
+use crate::layers::root::place::Shape;
+use crate::layers::root::within;
+use crate::layers::seccomp::compare::difference;
+use crate::layers::seccomp::compiler::names::Arch;
+use crate::layers::seccomp::compiler::oci::Context;
+use crate::layers::seccomp::program::{Program, validate};
+use crate::oci::config;
+use crate::oci::store;
+use crate::plan::{Bytes, Plan};
+use crate::policy::{self, Caller, units};
+use crate::report::{Command, Denial, Report};
+use crate::sandbox::sync::{self, Exited};
+use crate::sandbox::{audit, cpu};
+use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
+
+/// What is held to something, and to what.
+pub type Property = fn(&[u8]);
+
+/// Every property, by the name of its target and of its corpus.
+pub const PROPERTIES: [(&str, Property); 13] = [
+    ("audit_line", audit_line),
+    ("audit_record", audit_record),
+    ("init_frames", init_frames),
+    ("mountinfo", mountinfo),
+    ("oci_config", oci_config),
+    ("policy", policy_file),
+    ("proc_stat", proc_stat),
+    ("report", report),
+    ("resolver", resolver),
+    ("seccomp_profile", seccomp_profile),
+    ("state", state),
+    ("terminal", terminal),
+    ("units", units_of),
+];
+
+/// The property of this name. Panics where there is none.
+pub fn property(name: &str) -> Property {
+    PROPERTIES.iter().find(|(known, _)| *known == name).expect("a property of this name").1
+}
+
+/// A line of the audit log is refused, or means the same when it is written again.
+fn audit_line(bytes: &[u8]) {
+    let Some(line) = Line::parse(bytes) else { return };
+    let mut again = serde_json::to_vec(&line).expect("a line is JSON");
+    again.push(b'\n');
+    let read = Line::parse(&again).expect("what was written is a line");
+    assert_eq!(serde_json::to_vec(&read).ok().as_deref(), again.strip_suffix(b"\n"));
+}
+
+/// The kernel's audit records are read totally, and little is kept of them.
+fn audit_record(bytes: &[u8]) {
+    for message in bytes.split(|byte| *byte == 0xff) {
+        let _ = audit::record(message);
+    }
+    let text = String::from_utf8_lossy(bytes);
+    for (key, value) in audit::fields(&text) {
+        assert!(text.contains(key));
+        assert!(value.len() <= 4 * text.len(), "escaping makes four of one at most");
+    }
+}
+
+/// A frame from inside is none, or is the frame that says so.
+fn init_frames(bytes: &[u8]) {
+    if let Some(sync::Message::Exited(exited)) = sync::parse(bytes, None) {
+        let Exited { status, scratch_bytes, scratch_inodes } = exited;
+        assert_eq!(sync::message(sync::EXITED, status, scratch_bytes, scratch_inodes), bytes);
+    }
+    if let Some(failure) = sync::parse_failure(bytes) {
+        let again = sync::parse_failure(&sync::failure_record(failure)).expect("a failure");
+        assert_eq!((again.step, again.index, again.errno), (failure.step, failure.index, failure.errno));
+    }
+}
+
+/// Whatever a directory is called, it is found in the kernel's way of writing it; and any text is read.
+fn mountinfo(bytes: &[u8]) {
+    let _ = find::memberships(&String::from_utf8_lossy(bytes));
+    assert!(find::mounts(bytes).len() <= 1 + bytes.iter().filter(|byte| **byte == b'\n').count());
+    let name: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0 && byte.is_ascii()).collect();
+    let escaped: Vec<u8> = name
+        .iter()
+        .flat_map(|byte| match byte {
+            b' ' | b'\t' | b'\n' | b'\\' | b'#' => format!("\\{byte:03o}").into_bytes(),
+            other => vec![*other],
+        })
+        .collect();
+    let line = [b"36 25 0:30 / /", &escaped[..], b" rw shared:9 - cgroup2 cgroup2 rw\n"].concat();
+    let [mount] = find::mounts(&line).try_into().expect("one mount");
+    assert_eq!(mount.at, Path::new(OsStr::from_bytes(&[b"/", &name[..]].concat())));
+}
+
+/// A configuration is refused in one printable line, or becomes a plan that survives being kept.
+fn oci_config(bytes: &[u8]) {
+    match config::read(bytes, Path::new("/bundle"), "id", config::Flags::default()) {
+        Ok(config) => kept(&config.plan),
+        Err(error) => one_line(&config::named("config.json", error)),
+    }
+    if let Err(error) = config::read_resources("resources", bytes) {
+        one_line(&error);
+    }
+}
+
+/// A policy is refused in printable words, or its plan is too, or that survives being kept.
+fn policy_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let settings = match policy::parse("policy.toml", text) {
+        Ok(settings) => settings,
+        Err(error) => return can_be_shown(&error),
+    };
+    let env = vec![(OsString::from("PATH"), OsString::from("/bin"))];
+    let caller = Caller { env, profile_sha256: None, id: "id".to_owned() };
+    match policy::resolve(settings, &["true".into()], &caller) {
+        Ok(resolved) => kept(&resolved.plan),
+        Err(error) => can_be_shown(&error),
+    }
+}
+
+/// Whatever a process calls itself, its time is found; and any text is read.
+fn proc_stat(bytes: &[u8]) {
+    let _ = cpu::ticks_of(&String::from_utf8_lossy(bytes));
+    let stat = [b"7 (", bytes, b") S 1 2 3 4 5 6 7 8 9 10 100 20 3 1 20 0 1 0 99"].concat();
+    assert_eq!(cpu::ticks_of(&String::from_utf8_lossy(&stat)), Some(124));
+}
+
+/// A report about anything is JSON that means the same when it is read, and its tables drive no terminal.
+fn report(bytes: &[u8]) {
+    let mut report = Report::blank("id", None, SystemTime::UNIX_EPOCH);
+    let argv: Vec<_> = bytes.split(|byte| *byte == 0).map(|word| Bytes::from(word.to_vec())).collect();
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    report.denials = Some(vec![Denial {
+        layer: "seccomp".to_owned(),
+        op: "openat".to_owned(),
+        target: Some(text.clone()),
+        rule: None,
+        errno: Some(1),
+        pid: Some(7),
+        comm: argv.first().cloned(),
+        count: 1,
+        first_us: None,
+        hint: Some(text),
+        confidence: "exact".to_owned(),
+    }]);
+    report.command = Some(Command { argv, argv_sha256: String::new(), cwd: "/".into(), exe_sha256: None });
+    let json = printable_json(&serde_json::to_string(&report).expect("a report is JSON"));
+    assert!(!json.chars().any(is_deceptive), "{json:?}");
+    assert_eq!(serde_json::from_str::<Report>(&json).expect("a report"), report);
+    let shown = denials::table(&report).expect("there was a denial");
+    assert!(!shown.chars().any(|c| is_deceptive(c) && c != '\n'), "{shown:?}");
+}
+
+/// A path that is created in a root leads, whatever links are in it, where the kernel says it does; nothing is created
+/// anywhere else.
+///
+/// The bytes are a little language: directories and links to make, and at the end the path.
+fn resolver(bytes: &[u8]) {
+    let scene = Scene::new();
+    let mut steps: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').take(24).map(path_of).collect();
+    let Some(wanted) = steps.pop().filter(|path| !path.is_empty()) else { return };
+    for step in steps {
+        match step.iter().position(|byte| *byte == b'>') {
+            Some(at) if at > 0 => drop(symlink(OsStr::from_bytes(&step[at + 1..]), scene.at(&step[..at]))),
+            _ => drop(std::fs::create_dir(scene.at(&step))),
+        }
+    }
+    let root = scene.root();
+    let path = CString::new(wanted.iter().copied().filter(|byte| *byte != b'>').collect::<Vec<_>>()).expect("no NUL");
+    if path.is_empty() {
+        return;
+    }
+    let kernels = |path| open_beneath(&root, path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS).and_then(identity);
+    let before = kernels(&path);
+    let made = within::create(root.as_fd(), &path, Shape::Directory).and_then(identity);
+    match (before, made) {
+        (Ok(before), made) => assert_eq!(made, Ok(before), "it was there"),
+        (Err(Errno::ENOENT), Ok(made)) => {
+            assert_eq!(kernels(&path), Ok(made), "{path:?} is there now: {:?}", String::from_utf8_lossy(bytes))
+        }
+        (Err(Errno::ENOENT), Err(_)) => {}
+        (Err(errno), made) => assert_eq!(made, Err(errno)),
+    }
+    scene.check();
+}
+
+/// A profile is refused, or its program does what the profile means, for every call that could tell.
+fn seccomp_profile(bytes: &[u8]) {
+    let context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &["CAP_SYS_PTRACE"], strict: false };
+    let Ok((profile, _)) = crate::seccomp::load(bytes, None, &context) else { return };
+    let Ok(program) = Program::compile(&profile) else { return };
+    assert_eq!(validate(&program.instructions), Ok(()));
+    assert_eq!(difference(&profile, &program.instructions), None);
+    let again = Program::load_binary(&program.to_binary()).map(|program| program.sha256);
+    assert_eq!(again, Ok(program.sha256));
+}
+
+/// The record of a container is refused, or means the same when it is written again.
+fn state(bytes: &[u8]) {
+    let Ok(record) = store::parse(bytes) else { return };
+    let again = serde_json::to_vec(&record).expect("a record is JSON");
+    let read = store::parse(&again).expect("what was written is a record");
+    assert_eq!(serde_json::to_vec(&read).ok(), Some(again));
+}
+
+/// What is shown drives no terminal and does not look like something else.
+fn terminal(bytes: &[u8]) {
+    let shown = printable(&String::from_utf8_lossy(bytes));
+    assert!(!shown.chars().any(|c| is_deceptive(c) && c != '\n'), "{shown:?}");
+    assert_eq!(printable(&shown), shown);
+    let shown = Bytes::from(bytes.to_vec()).to_string();
+    assert!(!shown.chars().any(is_deceptive), "{shown:?}");
+    let bytes = Bytes::from(bytes.iter().copied().filter(|byte| *byte != 0).collect::<Vec<_>>());
+    let json = serde_json::to_string(&bytes).expect("bytes are JSON");
+    assert_eq!(serde_json::from_str::<Bytes>(&json).expect("bytes"), bytes);
+}
+
+/// Sizes, durations and their like are refused, or are what another way of reading them says.
+fn units_of(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let times = |factor: Option<u64>| u128::from(factor?).checked_mul(number.parse().ok()?);
+    if let Ok(size) = units::size(text) {
+        let unit = unit.to_ascii_lowercase();
+        let letter = unit.strip_suffix("ib").unwrap_or(&unit);
+        let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == letter);
+        assert_eq!(Some(u128::from(size)), times(power.map(|power| 1 << (10 * power))), "{text}");
+    }
+    if let Ok(us) = units::duration(text) {
+        let factor = [("ms", 1000), ("", 1_000_000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000)];
+        let factor = factor.iter().find(|(known, _)| *known == unit).map(|(_, factor)| *factor);
+        assert_eq!(Some(u128::from(us)), times(factor), "{text}");
+    }
+    if let Ok(quota) = units::cpus(text) {
+        let cpus: f64 = text.parse().expect("a number");
+        assert!((cpus * 100_000.0 - quota as f64).abs() <= 1.0, "{text}: {quota}");
+    }
+    if let Ok(id) = units::id(text) {
+        assert!(id < u32::MAX && text.parse() == Ok(id), "{text}");
+    }
+    if let Ok(whole) = units::whole(text) {
+        assert_eq!(text.parse(), Ok(whole));
+    }
+    if let Ok(octal) = units::octal(text, 0o1777) {
+        assert!(octal <= 0o1777 && u32::from_str_radix(text, 8) == Ok(octal), "{text}");
+    }
+    if let Ok(signed) = units::signed(text, -1000, 1000) {
+        assert!((-1000..=1000).contains(&signed) && text.parse() == Ok(signed), "{text}");
+    }
+}
+
+fn kept(plan: &Plan) {
+    let json = serde_json::to_vec(plan).expect("a plan is JSON");
+    assert_eq!(&serde_json::from_slice::<Plan>(&json).expect("a plan"), plan);
+}
+
+fn can_be_shown(error: &Error) {
+    let shown = error.to_string();
+    assert!(!shown.is_empty() && !shown.chars().any(|c| is_deceptive(c) && c != '\n'), "{shown:?}");
+}
+
+fn one_line(error: &Error) {
+    can_be_shown(error);
+    assert!(!error.to_string().contains('\n'), "{error}");
+}
+
+fn identity(fd: OwnedFd) -> nix::Result<(u64, u64)> {
+    fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Few enough names that they meet, and no way to write one that is outside.
+fn path_of(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().take(48).map(|byte| b"ab./>"[usize::from(*byte) % 5]).collect()
+}
+
+/// A root in a directory that nothing else is in.
+struct Scene(PathBuf);
+
+impl Scene {
+    fn new() -> Self {
+        let name = format!("stockade-resolver-{}-{:?}", std::process::id(), std::thread::current().id());
+        let place = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let scene = Self(place.join(name));
+        std::fs::create_dir_all(scene.0.join("root")).expect("a place to try it in");
+        scene
+    }
+
+    /// Where a step of the scene is made: never outside, as links lead out of it for the host.
+    fn at(&self, path: &[u8]) -> PathBuf {
+        let path = OsString::from_vec(path.to_vec());
+        let root = self.root();
+        let (parent, name) = match (Path::new(&path).parent(), Path::new(&path).file_name()) {
+            (Some(parent), Some(name)) => (parent.to_owned(), name.to_owned()),
+            _ => return PathBuf::from("/proc/self/none"),
+        };
+        let parent = if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent };
+        let parent = CString::new(parent.into_os_string().into_vec()).expect("no NUL");
+        match open_beneath(&root, &parent, libc::O_PATH | libc::O_DIRECTORY, IN_ROOT | NO_MAGICLINKS) {
+            Ok(fd) => std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)))
+                .map_or_else(|_| PathBuf::from("/proc/self/none"), |parent| parent.join(name)),
+            Err(_) => PathBuf::from("/proc/self/none"),
+        }
+    }
+
+    fn root(&self) -> OwnedFd {
+        open(&self.0.join("root"), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).expect("the root")
+    }
+
+    fn check(&self) {
+        let names: Vec<_> =
+            std::fs::read_dir(&self.0).expect("the scene").flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["root"], "nothing beside the root");
+        assert_eq!(std::fs::metadata(&self.0).expect("the scene").nlink(), 3);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mutations of each seed. Few: `tests/fuzz` has the time for more.
+    const MUTATIONS: u64 = 300;
+
+    fn corpus(name: &str) -> Vec<Vec<u8>> {
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+        let files = std::fs::read_dir(&place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        files.flatten().map(|file| std::fs::read(file.path()).unwrap()).collect()
+    }
+
+    /// The same every time: Marsaglia's xorshift.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, most: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % most.max(1) as u64) as usize
+        }
+
+        fn mutate(&mut self, seed: &[u8]) -> Vec<u8> {
+            const ODD: [&[u8]; 12] = [
+                b"\0",
+                b"\xff",
+                b"\"",
+                b"{}",
+                b"[",
+                b"null",
+                b"-1",
+                b"18446744073709551616",
+                b"\\u0000",
+                b"\n",
+                b"..",
+                b"/",
+            ];
+            let mut bytes = seed.to_vec();
+            for _ in 0..1 + self.below(4) {
+                let (from, to) = (self.below(bytes.len() + 1), self.below(bytes.len() + 1));
+                let (from, to) = (from.min(to), from.max(to));
+                match self.below(5) {
+                    0 => drop(bytes.drain(from..to)),
+                    1 => bytes.truncate(from),
+                    2 => drop(bytes.splice(from..from, ODD[self.below(ODD.len())].iter().copied())),
+                    3 => bytes.extend_from_within(from..to.min(from + 64)),
+                    _ if from < bytes.len() => bytes[from] ^= 1 << self.below(8),
+                    _ => {}
+                }
+            }
+            bytes
+        }
+    }
+
+    fn replay(name: &str) {
+        let holds = property(name);
+        let seeds = corpus(name);
+        assert!(seeds.len() >= 3, "the corpus of {name} was found");
+        for (number, seed) in seeds.iter().enumerate() {
+            holds(seed);
+            let mut chance = Chance(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
+            // Long ones are long because they are hard work.
+            for _ in 0..MUTATIONS / (1 + seed.len() as u64 / 4096) {
+                holds(&chance.mutate(seed));
+            }
+        }
+    }
+
+    #[test]
+    fn every_target_has_a_property_and_a_corpus() {
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+        let names = |directory: &str| {
+            let files = std::fs::read_dir(place.join(directory)).unwrap().flatten();
+            let mut names: Vec<_> =
+                files.map(|file| file.path().file_stem().unwrap().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        };
+        let known: Vec<_> = PROPERTIES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names("fuzz_targets"), known);
+        assert_eq!(names("corpus"), known);
+    }
+
+    macro_rules! replays {
+        ($($name:ident)+) => {$(
+            #[test]
+            fn $name() {
+                replay(stringify!($name));
+            }
+        )+};
+    }
+
+    replays! {
+        audit_line audit_record init_frames mountinfo oci_config policy proc_stat report resolver seccomp_profile state terminal
+        units
+    }
+}
