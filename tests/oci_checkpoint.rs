@@ -33,9 +33,10 @@ fn bundle(runtime: Runtime, script: &str) -> Option<Bundle> {
 }
 
 /// A command whose output goes through a pipe into a file: whoever reads it ends with the last of the container.
+#[allow(clippy::zombie_processes)] // it ends with the last of the container, or with the test
 fn piped(bundle: &Bundle, words: &[&str], file: &str) -> Called {
     let out = std::fs::File::create(bundle.dir.join(file)).unwrap();
-    let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(out).spawn().unwrap();
+    let mut cat = leaks::spawn(Command::new("cat").stdin(Stdio::piped()).stdout(out));
     let pipe = std::os::fd::OwnedFd::from(cat.stdin.take().unwrap());
     let mut command = bundle.command(words);
     let status = command.stdout(pipe.try_clone().unwrap()).stderr(pipe).status().unwrap();
