@@ -67,7 +67,9 @@ fn what_the_package_installs_works_from_there() {
         bash.display()
     )));
     assert_eq!(offered.trim(), "doctor");
-    for file in ["zsh/vendor-completions/_stockade", "fish/vendor_completions.d/stockade.fish", "doc/stockade/copyright"] {
+    for file in
+        ["zsh/vendor-completions/_stockade", "fish/vendor_completions.d/stockade.fish", "doc/stockade/copyright"]
+    {
         assert!(root.join("usr/share").join(file).is_file(), "{file}");
     }
 }

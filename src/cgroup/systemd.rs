@@ -67,6 +67,8 @@ pub fn socket() -> PathBuf {
 pub enum Value {
     /// Yes or no.
     Flag(bool),
+    /// A number of 32 bits, with a sign.
+    Signed(i32),
     /// A number of 64 bits.
     Number(u64),
     /// Text.
@@ -184,6 +186,7 @@ fn start_transient_unit(unit: &str, pid: u32, given: &[(String, Value)]) -> Vec<
         for (name, value) in given {
             match value {
                 Value::Flag(flag) => properties.property(name, "b", |value| value.u32((*flag).into())),
+                Value::Signed(number) => properties.property(name, "i", |value| value.u32(number.cast_unsigned())),
                 Value::Number(number) => properties.property(name, "t", |value| value.u64(*number)),
                 Value::Text(text) => properties.property(name, "s", |value| value.string(text)),
             }

@@ -103,10 +103,11 @@ pub struct Held {
 impl Store {
     /// In this directory, or where the caller's kind of user has it.
     pub fn new(root: Option<PathBuf>) -> Self {
-        let root = root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !process::is_hosts_root()) {
-            Some(runtime) => PathBuf::from(runtime).join("stockade-oci"),
-            None => "/run/stockade-oci".into(),
-        });
+        let root =
+            root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !process::is_hosts_root()) {
+                Some(runtime) => PathBuf::from(runtime).join("stockade-oci"),
+                None => "/run/stockade-oci".into(),
+            });
         Self { root }
     }
 
