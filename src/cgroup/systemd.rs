@@ -67,6 +67,8 @@ pub fn socket() -> PathBuf {
 pub enum Value {
     /// Yes or no.
     Flag(bool),
+    /// A number of 32 bits, with a sign.
+    Signed(i32),
     /// A number of 64 bits.
     Number(u64),
     /// Text.
@@ -182,6 +184,7 @@ impl Message {
     fn value(&mut self, name: &str, value: &Value) {
         match value {
             Value::Flag(flag) => self.property(name, "b", |value| value.u32((*flag).into())),
+            Value::Signed(number) => self.property(name, "i", |value| value.u32(number.cast_unsigned())),
             Value::Number(number) => self.property(name, "t", |value| value.u64(*number)),
             Value::Text(text) => self.property(name, "s", |value| value.string(text)),
         }

@@ -165,11 +165,11 @@ fn limits(resources: &Resources) -> Vec<(String, Value)> {
     .collect()
 }
 
-/// A property of an annotation, in the notation of GVariant: a flag, a number, a quoted text.
+/// A property of an annotation, in the notation of GVariant: a flag, a number (of 32 bits unless it says otherwise), a quoted text.
 fn property(name: &str, value: &str) -> Result<Value> {
     let wrong = || {
         Error::new(Step::Cgroup, format!("org.systemd.property.{name}: {value}"), "is no property that is passed on")
-            .hint("true, false, uint64 NUMBER or 'text'")
+            .hint("true, false, NUMBER (of 32 bits, with a sign), uint64 NUMBER or 'text'")
     };
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(wrong());
@@ -179,9 +179,10 @@ fn property(name: &str, value: &str) -> Result<Value> {
         ("true", _) => Ok(Value::Flag(true)),
         ("false", _) => Ok(Value::Flag(false)),
         (_, Some(text)) if !text.contains(['\'', '"', '\\', '\0']) => Ok(Value::Text(text.to_owned())),
-        (value, _) => {
-            value.strip_prefix("uint64 ").and_then(|number| number.parse().ok()).map(Value::Number).ok_or_else(wrong)
-        }
+        (value, _) => match value.strip_prefix("uint64 ") {
+            Some(number) => number.parse().map(Value::Number).map_err(|_| wrong()),
+            None => value.strip_prefix("int32 ").unwrap_or(value).parse().map(Value::Signed).map_err(|_| wrong()),
+        },
     }
 }
 
@@ -207,11 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn properties_have_one_of_three_types() {
+    fn properties_have_one_of_four_types() {
         assert_eq!(property("A", "uint64 7").unwrap(), Value::Number(7));
+        assert_eq!(property("A", "15").unwrap(), Value::Signed(15));
+        assert_eq!(property("A", "int32 -1").unwrap(), Value::Signed(-1));
         assert_eq!(property("A", "'x y'").unwrap(), Value::Text("x y".into()));
         assert_eq!(property("A", "true").unwrap(), Value::Flag(true));
-        for (name, value) in [("A", "7"), ("A", "['x']"), ("A", "'a' 'b'"), ("", "true"), ("A=B", "true")] {
+        for (name, value) in [("A", "4294967296"), ("A", "['x']"), ("A", "'a' 'b'"), ("", "true"), ("A=B", "true")] {
             assert!(property(name, value).is_err(), "{name} {value}");
         }
     }
