@@ -212,7 +212,7 @@ fn the_cpus_of_exec_are_not_those_of_the_container() {
 
 /// What the kernel shows of a mount: its own options, its tags, and those of its file system.
 fn shown(mountinfo: &str, place: &str) -> Vec<String> {
-    let line = mountinfo.lines().filter(|line| line.split(' ').nth(4) == Some(place)).next_back();
+    let line = mountinfo.lines().rfind(|line| line.split(' ').nth(4) == Some(place));
     let line = line.unwrap_or_else(|| panic!("{place} is not in {mountinfo}"));
     let fields: Vec<&str> = line.split(' ').collect();
     let dash = fields.iter().position(|field| *field == "-").unwrap();
