@@ -386,7 +386,7 @@ fn cve_2021_43784_long_configurations_change_no_other_field() {
             assert!(!called.0.status.success() && called.out().is_empty(), "{length}");
         }
         bundle.config = whole;
-        let map: Vec<_> = (0..340u32).map(|n| json!({ "containerID": n * 2, "hostID": n * 2, "size": 1 })).collect();
+        let map: Vec<_> = (0..340u32).map(|n| json!({ "containerID": n, "hostID": n, "size": 1 })).collect();
         let linux = &mut bundle.config["linux"];
         linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
         (linux["uidMappings"], linux["gidMappings"]) = (json!(map), json!(map));

@@ -340,7 +340,7 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
         (
             "/linux",
             user(json!(
-                (0..300u32)
+                (0..340u32)
                     .map(|n| json!({ "containerID": n * 3, "hostID": 100_000 + n, "size": 1 }))
                     .collect::<Vec<_>>()
             )),
@@ -420,9 +420,9 @@ fn what_is_odd_and_right_runs() {
             ("/linux/devices", json!([{ "path": "/m/dev/x", "type": "p", "fileMode": 0o4666 }])),
             (
                 "/linux/resources",
-                json!({ "memory": { "limit": 0 }, "pids": { "limit": -1 }, "cpu": { "shares": 1, "quota": -1 } }),
+                json!({ "memory": { "limit": 0 }, "pids": { "limit": -1 }, "cpu": { "shares": 2, "quota": -1 } }),
             ),
-            ("/linux/resources", json!({ "memory": { "limit": -1 }, "cpu": { "shares": 262_145 }, "devices": [deny] })),
+            ("/linux/resources", json!({ "memory": { "limit": -1 }, "cpu": { "shares": 262_144 }, "devices": [deny] })),
             ("/linux/resources", json!({ "cpu": { "cpus": "" } })),
             ("/linux/resources", json!({})),
             ("/annotations", json!({ "big": "x".repeat(1 << 20) })),
