@@ -126,7 +126,7 @@ fn warm(options: &Options, contestants: &[Contestant], ready: &[usize], figures:
         measure::once(&contestants[*one]); // not measured: what is not in memory yet comes there
     }
     for round in 0..options.rounds {
-        for one in ready {
+        for one in &measure::shuffled(ready, round as u64) {
             if takes_part(&contestants[*one], round, options) {
                 figures[*one].warm.extend(measure::once(&contestants[*one]));
             }

@@ -143,6 +143,22 @@ fn reap() {
     {}
 }
 
+/// In another order for each seed: who comes after one that has just moved processes into cgroups finds the kernel's lock
+/// warm, and must not always be the same one.
+pub fn shuffled(all: &[usize], seed: u64) -> Vec<usize> {
+    let mut left = all.to_vec();
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut shuffled = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        shuffled.push(left.swap_remove((state >> 33) as usize % left.len()));
+    }
+    shuffled
+}
+
 /// Drops the program from the page cache; with `all`, and as root, everything that can be dropped.
 pub fn forget(contestant: &Contestant, all: bool) {
     if all {
