@@ -189,11 +189,11 @@ const LIFECYCLES: [(&str, &str); 3] = [
     ("runc create+start+delete", "runc"),
 ];
 
-fn runtime(name: &'static str, program: &str) -> Result<String, Contestant> {
+fn runtime(name: &'static str, program: &str) -> Result<String, Box<Contestant>> {
     if !is_root() {
-        return Err(Contestant::without(name, "takes root"));
+        return Err(Box::new(Contestant::without(name, "takes root")));
     }
-    find(program).ok_or_else(|| Contestant::without(name, "not installed"))
+    find(program).ok_or_else(|| Box::new(Contestant::without(name, "not installed")))
 }
 
 const OCI: Claim =
@@ -202,7 +202,7 @@ const OCI: Claim =
 fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
     let program = match runtime(name, program) {
         Ok(program) => program,
-        Err(missing) => return missing,
+        Err(missing) => return *missing,
     };
     let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
     let run = |bundle: PathBuf| -> Words {
@@ -222,7 +222,7 @@ fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
 fn lifecycle(work: &Work, name: &'static str, program: &str) -> Contestant {
     let program = match runtime(name, program) {
         Ok(program) => program,
-        Err(missing) => return missing,
+        Err(missing) => return *missing,
     };
     let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
     let bundle = work.dir.join("bundle").display().to_string();
