@@ -189,20 +189,20 @@ const LIFECYCLES: [(&str, &str); 3] = [
     ("runc create+start+delete", "runc"),
 ];
 
-fn runtime(program: &str) -> Result<String, &'static str> {
+fn runtime(name: &'static str, program: &str) -> Result<String, Box<Contestant>> {
     if !is_root() {
-        return Err("takes root");
+        return Err(Box::new(Contestant::without(name, "takes root")));
     }
-    find(program).ok_or("not installed")
+    find(program).ok_or_else(|| Box::new(Contestant::without(name, "not installed")))
 }
 
 const OCI: Claim =
     Claim { namespaces: CONTAINER, filter: false, no_new_privs: true, no_capabilities: false, read_only_root: true };
 
 fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
-    let program = match runtime(program) {
+    let program = match runtime(name, program) {
         Ok(program) => program,
-        Err(why) => return Contestant::without(name, why),
+        Err(missing) => return *missing,
     };
     let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
     let run = |bundle: PathBuf| -> Words {
@@ -220,9 +220,9 @@ fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
 }
 
 fn lifecycle(work: &Work, name: &'static str, program: &str) -> Contestant {
-    let program = match runtime(program) {
+    let program = match runtime(name, program) {
         Ok(program) => program,
-        Err(why) => return Contestant::without(name, why),
+        Err(missing) => return *missing,
     };
     let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
     let bundle = work.dir.join("bundle").display().to_string();
