@@ -212,12 +212,11 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     };
     // While it builds its root; a record with a process in it says that it is ready, so nobody sees it yet.
     let mut cloned = |pid: nix::unistd::Pid, enforced: &Enforced| {
+        let started = crate::cgroup::started(pid.as_raw().unsigned_abs());
+        let Ok(Some(started)) = started else { return Ok(()) }; // it is dead, and will be asked why
         held.record.pid = pid.as_raw();
+        held.record.started = started;
         held.record.enforced = Some(enforced.clone());
-        held.record.started = crate::cgroup::started(pid.as_raw().unsigned_abs())
-            .ok()
-            .flatten()
-            .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was made"))?;
         held.write_aside()
     };
     let request = Request {
