@@ -191,9 +191,10 @@ fn killed_at(bundle: &Bundle, words: &[&str], step: &(String, usize)) {
     command.stdin(null()).stdout(null()).stderr(null()).status().unwrap();
 }
 
-/// As many of the steps as there is time for, always the same ones.
+/// As many of the steps as there is time for, always the same ones; all of them with `STOCKADE_SWEEP=all`.
 fn some(steps: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
-    let every = steps.len().div_ceil(most).max(1);
+    let all = std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all");
+    let every = if all { 1 } else { steps.len().div_ceil(most) };
     eprintln!("{} steps, of which every {every}. is tried", steps.len());
     steps.into_iter().step_by(every).collect()
 }
@@ -222,7 +223,7 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
             steps(&bundle, &delete)
         });
         assert!(all.0.len() > 50 && all.1.len() > 5 && all.2.len() > 5, "{all:?}");
-        for step in some(all.0, 100) {
+        for step in some(all.0, 30) {
             killed_at(&bundle, &create, &step);
             // Whatever it left: it is in a state that has a name, and goes.
             let state = bundle.about("state");
@@ -230,14 +231,14 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
             assert!(quiet(&force), "create, {step:?}");
             expect_nothing_left(&bundle, &format!("create, {step:?}"));
         }
-        for step in some(all.1, 40) {
+        for step in some(all.1, 12) {
             assert!(quiet(&create));
             killed_at(&bundle, &start, &step);
             assert!(["created", "running"].contains(&bundle.state()["status"].as_str().unwrap()), "start, {step:?}");
             assert!(quiet(&force), "start, {step:?}");
             expect_nothing_left(&bundle, &format!("start, {step:?}"));
         }
-        for step in some(all.2, 40) {
+        for step in some(all.2, 12) {
             assert!(quiet(&create));
             assert!(quiet(&["kill", &id, "KILL"]));
             bundle.wait_for("stopped");
@@ -248,14 +249,14 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
     });
 }
 
+/// Without runc as a control: version 1.1 loses these races, two creates succeed or a start hangs.
 #[test]
 fn of_many_that_want_the_same_id_one_gets_it() {
-    for_each_runtime(|runtime| {
+    ours(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = sleeper(runtime) else { return };
         bundle.command(["x"]);
-        let rounds = if runtime == Runtime::Ours { 6 } else { 1 };
-        for round in 0..rounds {
+        for round in 0..6 {
             let call = |words: &[&str]| {
                 let mut command = Command::new(runtime.program());
                 command.arg("--root").arg(bundle.dir.join("state")).args(words);
@@ -278,9 +279,7 @@ fn of_many_that_want_the_same_id_one_gets_it() {
                     scope.spawn(|| started.fetch_add(call(&["start", &bundle.id]).into(), Ordering::Relaxed));
                 }
             });
-            if runtime == Runtime::Ours {
-                assert_eq!(started.load(Ordering::Relaxed), 1, "round {round}");
-            }
+            assert_eq!(started.load(Ordering::Relaxed), 1, "round {round}");
             assert_eq!(bundle.state()["status"], "running");
             std::thread::scope(|scope| {
                 for thread in 0..16 {
@@ -302,9 +301,7 @@ fn of_many_that_want_the_same_id_one_gets_it() {
                 }
             });
             call(&["delete", "--force", &bundle.id]);
-            if runtime == Runtime::Ours {
-                expect_nothing_left(&bundle, &format!("round {round}"));
-            }
+            expect_nothing_left(&bundle, &format!("round {round}"));
         }
     });
 }
