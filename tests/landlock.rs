@@ -272,13 +272,16 @@ fn a_rule_is_not_led_elsewhere_by_a_link_of_the_workloads() {
             .sh("cd /data && mv in was && ln -s out in && ln -s ../out/file out/link")
             .go()
             .expect(0);
+        let writes = landlock_abi().0 >= 3; // else a list of what may be written is refused
         for rule in ["/data/in", "/data/in/file", "/data/out/link"] {
-            for rights in ["--allow-write", "--allow-read"] {
+            for rights in
+                ["--allow-write", "--allow-read"].into_iter().filter(|rights| writes || *rights != "--allow-write")
+            {
                 let refused = run("true", rule, rights).expect(125);
                 assert!(refused.stderr.contains(rule) && refused.stderr.contains("through a symlink"), "{refused}");
             }
         }
-        if holds_to_write_lists() {
+        if writes {
             run("echo > /data/out/file", "/data/out", "--allow-write").expect(0);
         }
     });

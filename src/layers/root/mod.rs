@@ -166,8 +166,8 @@ impl PreparedRoot {
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         // Last, because a detached mount counts as a mount namespace.
-        match proc::limit_namespaces(limits.as_fd(), &self.nested) {
-            _ if without(Layer::UserNamespace) => {} // they would be the host's
+        let own = !without(Layer::UserNamespace); // or they would be the host's
+        match if own { proc::limit_namespaces(limits.as_fd(), &self.nested) } else { Ok(()) } {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }
