@@ -2,27 +2,33 @@
 
 mod common;
 
+use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
 use common::{leaks, skip, text};
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 
 /// Counts, so that a restored container can be told from a new one; its streams are pipes, as an engine's are.
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.2; done";
 
-/// Whether criu works on this kernel. It does not on every one that it is installed on.
-fn criu_works() -> bool {
+/// criu for this test alone, where it works: it does not on every kernel that it is installed on, and two restores at once
+/// want a socket of the same name (3.17).
+fn criu() -> Option<Flock<File>> {
     match Command::new("criu").arg("check").stdin(Stdio::null()).output() {
         Err(_) => skip("criu is not installed"),
         Ok(output) if !output.status.success() => {
             let said = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default().to_owned();
             skip(&format!("criu does not work on this kernel: {said}"));
         }
-        Ok(_) => return true,
+        Ok(_) => {
+            let file = File::create(std::env::temp_dir().join("stockade-tests-criu")).unwrap();
+            return Some(Flock::lock(file, FlockArg::LockExclusive).unwrap());
+        }
     }
-    false
+    None
 }
 
 /// A bundle that criu can save here: its own network takes parts of the kernel that not every one has.
@@ -59,9 +65,7 @@ fn wait_past(bundle: &Bundle, file: &str, number: u32) {
 
 #[test]
 fn a_saved_container_goes_on_where_it_was() {
-    if !criu_works() {
-        return;
-    }
+    let Some(_alone) = criu() else { return };
     for_each_runtime(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = bundle(runtime, COUNT) else { return };
@@ -100,9 +104,7 @@ fn a_saved_container_goes_on_where_it_was() {
 
 #[test]
 fn a_restored_container_is_confined_as_it_was() {
-    if !criu_works() {
-        return;
-    }
+    let Some(_alone) = criu() else { return };
     // The control restores a read-only root writable, and into the cgroup that the images name.
     ours(|runtime| {
         leaks::adopt_orphans();
@@ -159,9 +161,7 @@ fn a_restored_container_is_confined_as_it_was() {
 
 #[test]
 fn memory_can_be_saved_in_parts() {
-    if !criu_works() {
-        return;
-    }
+    let Some(_alone) = criu() else { return };
     for_each_runtime(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = bundle(runtime, COUNT) else { return };

@@ -122,6 +122,7 @@ ALONE = {
     "D40": "the names of the host's abstract sockets are then listed; connecting is stopped by Landlock",
     "D48": "without a cgroup, the limit on processes counts those of the user and is higher",
     "D49": "without a cgroup, the limits on memory count for each process and are higher",
+    "D53": "without a cgroup, nothing limits the share of the CPUs, only the time that each process may use",
     "D50": "without the size of the temporary directories, only the budget's memory bounds them",
     "D51": "without the size of the temporary directories, only the budget's memory bounds them",
     "D52": "the number of descriptors is bounded by a resource limit alone; their memory by the budget",
