@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
+use common::host::is_uml;
 use common::{leaks, skip, text};
 use serde_json::{Value, json};
 
@@ -203,6 +204,9 @@ fn some(steps: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
 fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
     if !common::has_program("strace") {
         return skip("there is no strace");
+    }
+    if is_uml() {
+        return skip("a User-Mode kernel traces its processes itself, and takes minutes for this");
     }
     ours(|runtime| {
         leaks::adopt_orphans();
