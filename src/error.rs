@@ -112,6 +112,11 @@ steps! {
     AuditChain = "audit_chain", "verifying the audit log";
 }
 
+/// The kernel's reason, as the standard library passes it on; `EIO` where there is none.
+pub fn errno_of(error: &std::io::Error) -> nix::errno::Errno {
+    nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
 impl Error {
     /// An error whose reason is in words.
     pub fn new(step: Step, object: impl Into<String>, reason: impl Into<String>) -> Self {
@@ -121,6 +126,11 @@ impl Error {
     /// An error whose reason is the kernel's.
     pub fn errno(step: Step, object: impl Into<String>, errno: nix::errno::Errno) -> Self {
         Self { step, object: object.into(), cause: Cause::Errno(errno), hint: None }
+    }
+
+    /// As [`Self::errno`], of what the standard library says of an input or output.
+    pub fn io(step: Step, object: impl Into<String>, error: &std::io::Error) -> Self {
+        Self::errno(step, object, errno_of(error))
     }
 
     /// With a way out.

@@ -55,6 +55,22 @@ fn every_test_that_the_walkthrough_names_exists() {
 }
 
 #[test]
+fn every_test_that_is_said_to_cover_a_fault_exists() {
+    let text = file("docs/testing.md");
+    let rows = rows(&text);
+    let faults: Vec<_> = rows.iter().filter(|row| row.len() == 3 && row[0].starts_with('F')).collect();
+    assert_eq!(faults.len(), 44, "each fault has its row");
+    for row in faults {
+        let named: Vec<_> = in_backticks(row[2]).filter(|name| name.contains("::")).collect();
+        for name in &named {
+            let (suite, test) = name.split_once("::").unwrap();
+            assert!(file(&format!("tests/{suite}.rs")).contains(&format!("fn {test}()")), "there is no test {name}");
+        }
+        assert!(!named.is_empty() || row[2].starts_with("not covered") || row[0] == "F39", "{}", row[0]);
+    }
+}
+
+#[test]
 fn the_evidence_knows_every_attack_and_no_other() {
     let text = file("docs/security-evidence.md");
     let told: BTreeSet<String> = rows(&text)
@@ -68,12 +84,19 @@ fn the_evidence_knows_every_attack_and_no_other() {
 
 #[test]
 fn nothing_can_be_left_out_of_the_program_that_ships() {
-    let program = std::fs::read(env!("CARGO_BIN_EXE_stockade")).unwrap();
     let has = |program: &[u8], text: &[u8]| program.windows(text.len()).any(|window| window == text);
-    assert!(has(&program, b"stockade/report/v1"), "the search finds what there is");
-    let beside = Path::new(env!("CARGO_BIN_EXE_stockade")).parent().unwrap().join("../release/stockade");
-    for program in [Some(program), std::fs::read(beside).ok()].into_iter().flatten() {
-        assert!(!has(&program, b"STOCKADE_ABLATE"), "it was built with the feature that leaves layers out");
+    for (path, contains) in [
+        (env!("CARGO_BIN_EXE_stockade"), &b"stockade/report/v1"[..]),
+        (env!("CARGO_BIN_EXE_stockade-oci"), b"ociVersion"),
+    ] {
+        let path = Path::new(path);
+        let program = std::fs::read(path).unwrap();
+        assert!(has(&program, contains), "the search finds what there is");
+        let beside = path.parent().unwrap().join("../release").join(path.file_name().unwrap());
+        for program in [Some(program), std::fs::read(beside).ok()].into_iter().flatten() {
+            let name = path.display();
+            assert!(!has(&program, b"STOCKADE_ABLATE"), "{name} was built with the feature that leaves layers out");
+        }
     }
     let outcome = Run::new(Caller::Unprivileged)
         .via(["env", "STOCKADE_ABLATE=seccomp,landlock,caps"])

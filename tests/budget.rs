@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Caller, Live, Outcome, Run, TempDir, is_root, skip, unique};
+use common::{Caller, Live, Outcome, Run, TempDir, is_root, skip, skip_part, unique};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -154,6 +154,13 @@ fn a_budget_too_small_to_start_in_is_said_to_be() {
         return;
     }
     for options in [&["-m", "64K"][..], &["-m", "200K", "--time-namespace"]] {
+        if options.len() > 2 && common::host::is_uml() {
+            skip_part(
+                "time namespace",
+                "a User-Mode kernel dies where it looks at the path of a process that was just killed",
+            );
+            continue;
+        }
         let outcome = root().opts(options.iter().copied()).cmd(["true"]).go();
         let outcome = outcome.expect(125).expect_status("setup_error");
         assert!(outcome.stderr.contains("memory budget: is too small"), "{outcome}");
@@ -262,6 +269,26 @@ fn a_fork_bomb_is_a_line_in_the_report() {
 }
 
 #[test]
+fn a_neighbour_of_a_fork_bomb_goes_on_on_time() {
+    if host().is_none() {
+        return;
+    }
+    let median = || {
+        let mut walls: Vec<Duration> = (0..9).map(|_| root().cmd(["true"]).go().expect(0).wall).collect();
+        walls.sort();
+        walls[4]
+    };
+    let alone = median();
+    let forks = "import os\nprint('on', flush=True)\nwhile True:\n    try: os.fork()\n    except OSError: pass";
+    let bomb = root().opts(["--pids-limit", "64", "--cpus", "0.25", "--timeout", "50s"]).python(forks).spawn();
+    bomb.wait_for("on");
+    let beside = median();
+    bomb.signal(Signal::SIGTERM);
+    bomb.finish().expect(143);
+    assert!(beside < alone * 3 + Duration::from_millis(100), "{alone:?} alone, {beside:?} beside it");
+}
+
+#[test]
 fn a_workload_that_copes_with_the_limit_ended_well() {
     if host().is_none() {
         return;
@@ -274,15 +301,15 @@ fn a_workload_that_copes_with_the_limit_ended_well() {
 // --- CPU --------------------------------------------------------------------------------------------------------------------
 
 #[test]
-fn half_a_cpu_is_half_a_cpu() {
+fn a_tenth_of_a_cpu_is_a_tenth_of_a_cpu() {
     if host().is_none() {
         return;
     }
-    let spin = "import time\nend = time.monotonic() + 3\nwhile time.monotonic() < end: pass";
-    let outcome = root().opts(["--cpus", "0.5"]).python(spin).go().expect(0);
+    let spin = "import time\nend = time.monotonic() + 5\nwhile time.monotonic() < end: pass";
+    let outcome = root().opts(["--cpus", "0.1"]).python(spin).go().expect(0);
     let (used, wall) = (number(&outcome, "/usage/cpu/total_us"), number(&outcome, "/usage/wall_us"));
-    // One period's worth above, for the last one that was begun. Others on the machine can only take some of it away.
-    assert!(used <= wall * 525 / 1000 + 50_000, "{used} of {wall} µs");
+    // Quota that was handed out before it was used up, in the first and the last period. Others can only take some of it away.
+    assert!(used <= wall / 10 + 50_000, "{used} of {wall} µs");
     assert!(number(&outcome, "/usage/cpu/throttled_periods") > 5, "it wanted more: {outcome}");
     assert!(number(&outcome, "/usage/cpu/throttled_us") > 0);
 }
@@ -378,10 +405,10 @@ fn every_limit_is_in_the_kernel_while_the_workload_runs() {
     let swap = cgroup_of(&run, "memory").join("memory.swap.max");
     assert!(version == Version::V1 || !swap.exists() || read(&swap) == "0", "no swap unless asked for");
     // The whole tree is in there, the workload's init too, and the supervisor is not.
+    let tree: Vec<i32> = run.processes().into_iter().filter(|pid| *pid != run.pid()).collect();
     let inside = read(&cgroup_of(&run, "memory").join("cgroup.procs"));
     let inside: Vec<i32> = inside.lines().map(|line| line.parse().unwrap()).collect();
     assert!(!inside.contains(&run.pid()), "{inside:?}");
-    let tree: Vec<i32> = run.processes().into_iter().filter(|pid| *pid != run.pid()).collect();
     assert!(tree.len() >= 2 && tree.iter().all(|pid| inside.contains(pid)), "{tree:?} in {inside:?}");
     run.signal(Signal::SIGTERM);
     let outcome = run.finish();
@@ -654,7 +681,13 @@ fn no_fault_in_a_step_with_cgroups_leaves_anything() {
     let steps = steps_with_cgroups(&options);
     assert!(steps.len() > 20, "{steps:?}");
     eprintln!("{} steps", steps.len());
-    for (name, nth) in &steps {
+    // Tracing is slow there: the machine itself takes them all.
+    let every = if common::host::is_uml() && std::env::var_os("STOCKADE_SWEEP").is_none_or(|wanted| wanted != "all") {
+        3
+    } else {
+        1
+    };
+    for (name, nth) in steps.iter().step_by(every) {
         eprintln!("{name} {nth}"); // a panic over what is left does not say
         let step = |fault: &str| format!("inject={name}:{fault}:when={nth}");
         let run = root().via(["strace", "-o", "/dev/null", "-e", &step("error=EIO")]);

@@ -41,19 +41,20 @@ fn a_life_goes_from_created_to_running_to_stopped_to_nothing() {
         bundle.about("start").expect(0);
         bundle.wait_for_output("started");
         assert_eq!(bundle.state()["status"], "running");
-        bundle.about("start").expect_error("cannot start");
-        bundle.about("delete").expect_error("not stopped");
+        bundle.about("start").expect_error(runtime.says("cannot start", "exec.fifo"));
+        bundle.about("delete").expect_error(runtime.says("not stopped", "is not in `created` or `stopped` state"));
         bundle.about("kill").expect(0);
         bundle.wait_for("stopped");
         assert_eq!(bundle.state()["pid"], 0);
         let status = waitpid(Pid::from_raw(pid), None).unwrap();
         assert_eq!(status, nix::sys::wait::WaitStatus::Exited(Pid::from_raw(pid), 3), "its own status is its parent's");
-        bundle.call(["kill", &bundle.id, "9"]).expect_error("not running");
-        bundle.about("start").expect_error("cannot start");
+        bundle.call(["kill", &bundle.id, "9"]).expect_error(runtime.says("not running", "No such process"));
+        bundle.about("start").expect_error(runtime.says("cannot start", "is not running"));
         bundle.about("delete").expect(0);
-        bundle.about("delete").expect_error("does not exist");
-        bundle.about("state").expect_error("does not exist");
-        bundle.call(["kill", &bundle.id, "9"]).expect_error("does not exist");
+        let missing = runtime.says("does not exist", "No such file or directory");
+        bundle.about("delete").expect_error(missing);
+        bundle.about("state").expect_error(missing);
+        bundle.call(["kill", &bundle.id, "9"]).expect_error(missing);
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
     });
 }
@@ -105,14 +106,23 @@ fn exec_enters_a_container_as_its_own_processes_are() {
         let look = "grep -E '^(Cap|NoNew)' /proc/self/status; for n in mnt pid net ipc uts cgroup; do readlink /proc/self/ns/$n; done";
         let inside = bundle.exec(look).expect(0).out();
         let first = look.replace("self", "1");
-        assert_eq!(inside, bundle.exec(&first).expect(0).out(), "as pid 1");
+        let mut first = bundle.exec(&first).expect(0).out();
+        if runtime == Runtime::Crun {
+            first = first.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"); // it forgets that for commands
+        }
+        assert_eq!(inside, first, "as pid 1");
         assert_eq!(bundle.exec("readlink /proc/self/ns/pid").out(), bundle.exec("readlink /proc/1/ns/pid").out());
-        let words = ["exec", "--env", "A=b", "--cwd", "/bin", "--user", "7:8", &bundle.id, "sh", "-c"];
-        let called = bundle.call(words.into_iter().chain(["busybox pwd; id -u; id -g; echo $A"])).expect(0);
+        // With crun the variables that are given are all that there are.
+        let words = ["exec", "--env", "A=b", "--env", "PATH=/bin", "--cwd", "/bin", "--user", "7:8", &bundle.id, "sh"];
+        let called = bundle.call(words.into_iter().chain(["-c", "busybox pwd; id -u; id -g; echo $A"])).expect(0);
         assert_eq!(called.out(), "/bin\n7\n8\nb\n");
-        bundle.call(["exec", &bundle.id, "nonsense"]).expect(255).expect_error("executable file not found in $PATH");
-        bundle.call(["exec", &bundle.id, "/nonsense"]).expect(255).expect_error("no such file or directory");
-        bundle.call(["exec", "no-such-container", "sh"]).expect(255);
+        let missing =
+            runtime.says("executable file not found in $PATH", "executable file `nonsense` not found in $PATH");
+        bundle.call(["exec", &bundle.id, "nonsense"]).expect(255).expect_error(missing);
+        let missing = runtime.says("no such file or directory", "No such file or directory");
+        bundle.call(["exec", &bundle.id, "/nonsense"]).expect(255).expect_error(missing);
+        // crun is not as far as to have failed as a command would.
+        bundle.call(["exec", "no-such-container", "sh"]).expect(if runtime == Runtime::Crun { 1 } else { 255 });
     });
 }
 
@@ -128,7 +138,9 @@ fn exec_takes_a_whole_process_from_a_file() {
         process["capabilities"] = json!({});
         let file = bundle.dir.file("process.json", process.to_string());
         let called = bundle.call(["exec", "--process", common::text(&file), &bundle.id]).expect(6);
-        assert_eq!(called.out(), "1234\nCapEff:\t0000000000000000\n/\n");
+        // crun leaves HOME unset for those whom the image does not know.
+        let home = if runtime == Runtime::Crun { "" } else { "/" };
+        assert_eq!(called.out(), format!("1234\nCapEff:\t0000000000000000\n{home}\n"));
         let pid_file = bundle.dir.join("exec.pid");
         process["args"] = json!(["sleep", "7"]);
         let file = bundle.dir.file("process.json", process.to_string());
@@ -154,11 +166,15 @@ fn a_paused_container_stands_still() {
         let before = bundle.printed();
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert_eq!(bundle.printed(), before);
-        bundle.exec("true").expect(255).expect_error("paused");
+        let code = if runtime == Runtime::Crun { 1 } else { 255 };
+        bundle.exec("true").expect(code).expect_error("paused");
         bundle.about("resume").expect(0);
         assert_eq!(bundle.state()["status"], "running");
         bundle.about("pause").expect(0);
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
+        if runtime == Runtime::Crun {
+            let _ = bundle.about("resume"); // the first version of cgroups kills no frozen process, and crun leaves it so
+        }
         bundle.wait_for("stopped");
     });
 }
@@ -171,11 +187,13 @@ fn errors_go_where_engines_read_them() {
         let log = bundle.dir.join("log.json");
         let words = ["--log", common::text(&log), "--log-format", "json", "create", "--bundle"];
         let called = bundle.call(words.into_iter().chain([common::text(bundle.dir.path()), bundle.id.as_str()]));
-        called.expect(1).expect_error("executable file not found in $PATH");
+        let missing =
+            runtime.says("executable file not found in $PATH", "executable file `nonsense` not found in $PATH");
+        called.expect(1).expect_error(missing);
         let text = std::fs::read_to_string(&log).unwrap();
         let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(last["level"], "error");
-        assert!(last["msg"].as_str().unwrap().contains("executable file not found in $PATH"), "{last}");
+        assert!(last["msg"].as_str().unwrap().contains(missing), "{last}");
         assert!(last["time"].is_string());
         assert!(bundle.state().is_null(), "nothing was left");
     });
@@ -232,7 +250,8 @@ fn descriptors_are_handed_over_only_when_counted() {
         let Some(bundle) = Bundle::new(runtime, "ls /proc/self/fd; cat <&3") else { return };
         let given = bundle.dir.file("given", "from outside\n");
         let call = |count: &str| {
-            let mut words = vec![bundle.command(["x"]).get_program().to_owned()];
+            bundle.command(["x"]); // writes the configuration
+            let mut words: Vec<std::ffi::OsString> = runtime.words().into_iter().map(Into::into).collect();
             words.push("--root".into());
             words.push(bundle.dir.join("state").into());
             words.extend(["run", "--preserve-fds", count, "--bundle"].map(Into::into));
@@ -246,7 +265,10 @@ fn descriptors_are_handed_over_only_when_counted() {
         assert!(handed.contains("from outside") && !handed.lines().any(|line| line == "5"), "{handed}");
         let kept = call("0");
         assert!(!kept.out().contains("from outside"), "{kept:?}");
-        call("7").expect_error("");
+        // crun does not look whether they are there.
+        if runtime != Runtime::Crun {
+            call("7").expect_error("");
+        }
     });
 }
 
@@ -326,24 +348,34 @@ fn engines_read_the_other_commands_too() {
         let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
         let version = bundle.call(["--version"]).expect(0).out();
         assert!(version.lines().any(|line| line.contains(" version ")) && version.contains("commit: "), "{version}");
-        assert_eq!(bundle.call(["list", "--format", "json"]).expect(0).out().trim(), "null");
+        let none = bundle.call(["list", "--format", "json"]).expect(0).out().replace('\n', "");
+        assert_eq!(none, runtime.says("null", "[]"));
         bundle.create().expect(0);
         bundle.about("start").expect(0);
         bundle.wait_for_output("started");
         let list: Value = serde_json::from_slice(&bundle.call(["list", "-f", "json"]).0.stdout).unwrap();
         assert_eq!((&list[0]["id"], &list[0]["status"]), (&json!(bundle.id), &json!("running")));
         assert_eq!(bundle.call(["list", "-q"]).out().trim(), bundle.id);
-        let stats: Value = serde_json::from_slice(&bundle.call(["events", "--stats", &bundle.id]).0.stdout).unwrap();
-        assert_eq!((&stats["type"], &stats["id"]), (&json!("stats"), &json!(bundle.id)));
-        assert!(stats["data"]["cpu"]["usage"]["total"].as_u64().unwrap() > 0, "{stats}");
-        assert!(stats["data"]["memory"]["usage"]["usage"].as_u64().unwrap() > 0, "{stats}");
+        if runtime.has_events() {
+            let stats = bundle.call(["events", "--stats", &bundle.id]).0.stdout;
+            let stats: Value = serde_json::from_slice(&stats).unwrap();
+            assert_eq!((&stats["type"], &stats["id"]), (&json!("stats"), &json!(bundle.id)));
+            assert!(stats["data"]["cpu"]["usage"]["total"].as_u64().unwrap() > 0, "{stats}");
+            assert!(stats["data"]["memory"]["usage"]["usage"].as_u64().unwrap() > 0, "{stats}");
+        }
         bundle.call(["kill", "--all", &bundle.id, "KILL"]).expect(0);
         bundle.wait_for("stopped");
     });
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "sleep 9") else { return };
         bundle.create().expect(0);
-        assert!(bundle.about("ps").expect(0).out().contains("PID"));
+        let works =
+            std::process::Command::new("ps").args(["-f", "-p", "1"]).output().is_ok_and(|ps| ps.status.success());
+        match works {
+            true => assert!(bundle.about("ps").expect(0).out().contains("PID")),
+            false => common::skip_part("ps", "ps(1) does not work on this kernel"),
+        }
+        bundle.call(["ps", &bundle.id, "--no-such-option"]).expect(1);
         let features: Value = serde_json::from_slice(&bundle.call(["features"]).expect(0).0.stdout).unwrap();
         assert!(features["ociVersionMin"].is_string() && features["ociVersionMax"].is_string());
         assert!(features["mountOptions"].as_array().unwrap().contains(&json!("rro")));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
-use common::{leaks, skip, text};
+use common::{inject, leaks, skip, text};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 
@@ -39,12 +39,15 @@ fn bundle(runtime: Runtime, script: &str) -> Option<Bundle> {
 }
 
 /// A command whose output goes through a pipe into a file: whoever reads it ends with the last of the container.
-#[allow(clippy::zombie_processes)] // it ends with the last of the container, or with the test
 fn piped(bundle: &Bundle, words: &[&str], file: &str) -> Called {
+    piped_of(bundle, bundle.command(words), file)
+}
+
+#[allow(clippy::zombie_processes)] // it ends with the last of the container, or with the test
+fn piped_of(bundle: &Bundle, mut command: Command, file: &str) -> Called {
     let out = std::fs::File::create(bundle.dir.join(file)).unwrap();
     let mut cat = leaks::spawn(Command::new("cat").stdin(Stdio::piped()).stdout(out));
     let pipe = std::os::fd::OwnedFd::from(cat.stdin.take().unwrap());
-    let mut command = bundle.command(words);
     let status = command.stdout(pipe.try_clone().unwrap()).stderr(pipe).status().unwrap();
     let stderr = std::fs::read(bundle.dir.join(file)).unwrap();
     Called(std::process::Output { status, stdout: Vec::new(), stderr })
@@ -67,6 +70,9 @@ fn wait_past(bundle: &Bundle, file: &str, number: u32) {
 fn a_saved_container_goes_on_where_it_was() {
     let Some(_alone) = criu() else { return };
     for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // Debian's is built without it
+        }
         leaks::adopt_orphans();
         let Some(bundle) = bundle(runtime, COUNT) else { return };
         let path = text(bundle.dir.path()).to_owned();
@@ -159,10 +165,200 @@ fn a_restored_container_is_confined_as_it_was() {
     });
 }
 
+/// What an engine does at its console socket: takes the one descriptor that comes, types a line every now and then, and
+/// shows what it reads.
+const ENGINE: &str = r#"
+import os, socket, sys, threading, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+master = socket.recv_fds(listener.accept()[0], 64, 1)[1][0]
+def types():
+    while True:
+        os.write(master, sys.argv[2].encode() + b"\n")
+        time.sleep(0.5)
+threading.Thread(target=types, daemon=True).start()
+try:
+    while chunk := os.read(master, 512):
+        os.write(1, chunk)
+except OSError:
+    pass
+"#;
+
+#[test]
+fn a_restored_terminal_goes_to_the_console_socket() {
+    let Some(_alone) = criu() else { return };
+    for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // Debian's is built without it
+        }
+        leaks::adopt_orphans();
+        let script = "i=0; while read word; do i=$((i+1)); echo \"$word $(tty) $(stty size)\"; echo $i; done";
+        let Some(mut bundle) = bundle(runtime, script) else { return };
+        bundle.config["process"]["terminal"] = json!(true);
+        bundle.config["process"]["consoleSize"] = json!({ "height": 33, "width": 77 });
+        bundle.dir.file("engine.py", ENGINE);
+        let path = text(bundle.dir.path()).to_owned();
+        let engine = |word: &str| {
+            let socket = bundle.dir.join(&format!("{word}.sock"));
+            let out = File::create(bundle.dir.join(word)).unwrap();
+            let mut engine = Command::new(common::PYTHON);
+            engine.arg(bundle.dir.join("engine.py")).arg(&socket).arg(word).stdin(Stdio::null()).stdout(out);
+            let engine = leaks::spawn(&mut engine);
+            while !socket.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            (engine, text(&socket).to_owned())
+        };
+        let quiet = |words: &[&str]| {
+            let said = File::create(bundle.dir.join("said")).unwrap();
+            let status = bundle.command(words).stdout(said.try_clone().unwrap()).stderr(said).status().unwrap();
+            assert!(status.success(), "{}", std::fs::read_to_string(bundle.dir.join("said")).unwrap());
+        };
+        let (mut first, socket) = engine("first");
+        quiet(&["run", "--detach", "--console-socket", &socket, "--bundle", &path, &bundle.id]);
+        wait_past(&bundle, "first", 2);
+        let images = format!("{path}/images");
+        quiet(&["checkpoint", "--image-path", &images, &bundle.id]);
+        first.wait().unwrap();
+        let reached = last_number(&bundle, "first");
+        let (mut second, socket) = engine("second");
+        let words = ["restore", "--detach", "--image-path", &images, "--bundle", &path, "--console-socket", &socket];
+        quiet(&words.into_iter().chain([bundle.id.as_str()]).collect::<Vec<_>>());
+        wait_past(&bundle, "second", reached + 2);
+        let told = std::fs::read_to_string(bundle.dir.join("second")).unwrap();
+        assert!(told.contains("second /dev/pts/0 33 77"), "{told}");
+        bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
+        bundle.wait_for("stopped");
+        bundle.about("delete").expect(0);
+        second.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_network_namespace_by_path_is_entered_again() {
+    let Some(_alone) = criu() else { return };
+    for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // Debian's is built without it
+        }
+        leaks::adopt_orphans();
+        let Some(mut bundle) = Bundle::new(runtime, COUNT) else { return };
+        let mut holder = Command::new("unshare");
+        let script = "ip address add 192.0.2.77/32 dev lo && ip link set lo up && echo up && exec sleep 600";
+        let mut holder = leaks::spawn(holder.args(["--net", "sh", "-c", script]).stdout(Stdio::piped()));
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0; 3]).unwrap();
+        let namespace = format!("/proc/{}/ns/net", holder.id());
+        for one in bundle.config["linux"]["namespaces"].as_array_mut().unwrap() {
+            if one["type"] == "network" {
+                one["path"] = json!(namespace);
+            }
+        }
+        let path = text(bundle.dir.path()).to_owned();
+        piped(&bundle, &["run", "--detach", "--bundle", &path, &bundle.id], "first").expect(0);
+        wait_past(&bundle, "first", 2);
+        let images = format!("{path}/images");
+        bundle.call(["checkpoint", "--image-path", &images, &bundle.id]).expect(0);
+        let reached = last_number(&bundle, "first");
+        let restore = ["restore", "--detach", "--image-path", &images, "--bundle", &path, &bundle.id];
+        piped(&bundle, &restore, "second").expect(0);
+        wait_past(&bundle, "second", reached + 2);
+        let found = std::fs::read_link(format!("/proc/{}/ns/net", bundle.state()["pid"])).unwrap();
+        assert_eq!(found, std::fs::read_link(&namespace).unwrap());
+        assert!(bundle.exec("busybox ip address show dev lo").expect(0).out().contains("192.0.2.77"));
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+    });
+}
+
+/// Lets calls of a command about a container fail; `prepare` is done before each, and `judge` told what became of it.
+fn sweep(bundle: &Bundle, words: &[&str], most: usize, prepare: impl Fn(), judge: impl Fn(&str, &Called)) {
+    let list = bundle.dir.join("calls");
+    let faulty = |what: &[&str]| {
+        prepare();
+        let tool = inject::words(what);
+        let plain = bundle.command(words);
+        let mut command = Command::new(&tool[0]);
+        command.args(&tool[1..]).arg(plain.get_program()).args(plain.get_args());
+        piped_of(bundle, command, "said")
+    };
+    judge("none, but for being traced", &faulty(&[text(&list)]).expect(0));
+    let calls = inject::listed(&list);
+    // By the last openat(2) what was to be saved, or restored, is there.
+    let last = calls.iter().rfind(|call| call[1] == "257").cloned().map(|call| (call, "EMFILE"));
+    for ([process, number, nth], error) in inject::some(calls, most).into_iter().chain(last) {
+        let fault = format!("{}, process {process}, call {number}, time {nth}: {error}", words[0]);
+        eprintln!("{fault}");
+        let called = faulty(&[&process, &number, &nth, error]);
+        assert!(called.0.status.success() || !called.err().is_empty(), "{fault}: {called:?}");
+        assert!(!called.err().contains("panicked"), "{fault}: {called:?}");
+        judge(&fault, &called);
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        bundle.expect_nothing_left(&fault);
+    }
+}
+
+#[test]
+fn whatever_call_of_checkpoint_or_restore_fails_no_container_is_lost() {
+    let Some(_alone) = criu() else { return };
+    if !inject::may_inject() {
+        return;
+    }
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = bundle(runtime, COUNT) else { return };
+        let path = text(bundle.dir.path()).to_owned();
+        let images = format!("{path}/images");
+        let save = ["checkpoint", "--image-path", &images, &bundle.id];
+        let restore = ["restore", "--detach", "--image-path", &images, "--bundle", &path, &bundle.id];
+        let gone = || drop(bundle.call(["delete", "--force", &bundle.id]).expect(0));
+        let runs = || {
+            gone();
+            piped(&bundle, &["run", "--detach", "--bundle", &path, &bundle.id], "first").expect(0);
+            wait_past(&bundle, "first", 1);
+        };
+        let begun = || {
+            runs();
+            let _ = std::fs::remove_dir_all(&images);
+        };
+        sweep(&bundle, &save, 6, begun, |fault, called| {
+            let state = bundle.state();
+            assert!(!called.0.status.success() || state.is_null(), "{fault}: {state}");
+            let reached = last_number(&bundle, "first");
+            if state["status"] == "running" {
+                return wait_past(&bundle, "first", reached);
+            }
+            // What does not run any more is in the images.
+            gone();
+            piped(&bundle, &restore, "second").expect(0);
+            wait_past(&bundle, "second", reached);
+        });
+        begun();
+        bundle.call(save).expect(0);
+        let reached = last_number(&bundle, "first");
+        sweep(&bundle, &restore, 8, gone, |fault, called| {
+            let running = bundle.state()["status"] == "running";
+            assert_eq!(running, called.0.status.success(), "{fault}: {called:?}");
+            if running {
+                wait_past(&bundle, "said", reached);
+            }
+        });
+        gone();
+        // The images are what they were.
+        piped(&bundle, &restore, "second").expect(0);
+        wait_past(&bundle, "second", reached);
+        gone();
+    });
+}
+
 #[test]
 fn memory_can_be_saved_in_parts() {
     let Some(_alone) = criu() else { return };
     for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // Debian's is built without it
+        }
         leaks::adopt_orphans();
         let Some(bundle) = bundle(runtime, COUNT) else { return };
         let path = text(bundle.dir.path()).to_owned();

@@ -1,8 +1,9 @@
-//! What `config.json` says is what the container has: checked from inside, with runc as the control.
+//! What `config.json` says is what the container has: checked from inside, with runc and crun as the controls.
 
 mod common;
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::ExitStatusExt as _;
 
 use common::bundle::{Bundle, Runtime, for_each_runtime, ours};
 use common::host;
@@ -265,18 +266,20 @@ fn limits_are_in_force_and_can_be_changed() {
         bundle.create().expect(0);
         bundle.about("start").expect(0);
         bundle.wait_for_output("up");
-        let stats =
-            || -> Value { serde_json::from_slice(&bundle.call(["events", "--stats", &bundle.id]).0.stdout).unwrap() };
-        let now = stats();
-        assert_eq!(now["data"]["memory"]["usage"]["limit"], json!(64 << 20));
-        assert_eq!(now["data"]["pids"]["limit"], json!(33));
+        let expect_limits = |memory: u64, pids: u64| {
+            if !runtime.has_events() {
+                return;
+            }
+            let now: Value = serde_json::from_slice(&bundle.call(["events", "--stats", &bundle.id]).0.stdout).unwrap();
+            assert_eq!(now["data"]["memory"]["usage"]["limit"], json!(memory));
+            assert_eq!(now["data"]["pids"]["limit"], json!(pids));
+        };
+        expect_limits(64 << 20, 33);
         let resources = bundle
             .dir
             .file("resources.json", json!({ "memory": { "limit": 48 << 20 }, "pids": { "limit": 22 } }).to_string());
         bundle.call(["update", "--resources", common::text(&resources), &bundle.id]).expect(0);
-        let now = stats();
-        assert_eq!(now["data"]["memory"]["usage"]["limit"], json!(48 << 20));
-        assert_eq!(now["data"]["pids"]["limit"], json!(22));
+        expect_limits(48 << 20, 22);
         let called = bundle
             .exec("for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; do sleep 1 & done; wait");
         assert!(called.err().contains("fork"), "{called:?}");
@@ -359,7 +362,7 @@ fn hooks_run_at_their_stages_with_the_state() {
                 serde_json::from_slice(&std::fs::read(log.join(format!("{stage}.json"))).unwrap()).unwrap();
             assert_eq!(state["id"], json!(bundle.id));
             // The control does not always know yet that it runs.
-            assert!(state["status"] == json!(status) || runtime == Runtime::Runc, "{stage}: {state}");
+            assert!(state["status"] == json!(status) || runtime != Runtime::Ours, "{stage}: {state}");
             assert_eq!(state["bundle"], json!(bundle.dir.path()));
         }
     });
@@ -368,15 +371,25 @@ fn hooks_run_at_their_stages_with_the_state() {
 #[test]
 fn a_hook_that_fails_or_hangs_ends_the_container() {
     for_each_runtime(|runtime| {
-        for (script, said) in [("echo broken >&2; exit 3", "broken"), ("sleep 60; true", "")] {
-            if runtime == Runtime::Runc && said.is_empty() {
-                continue; // it kills the shell alone, and then waits for what holds its output
+        // crun does not say what a hook said.
+        let broken = runtime.says("broken", "exit code: 3");
+        for (script, said) in [("echo broken >&2; exit 3", broken), ("sleep 60; true", "")] {
+            if runtime != Runtime::Ours && said.is_empty() {
+                continue; // they kill the shell alone, and what it started holds the output
             }
             let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
             let hook = json!([{ "path": "/bin/sh", "args": ["sh", "-c", script], "timeout": 1 }]);
             bundle.config["hooks"] = json!({ "createRuntime": hook });
             let begun = std::time::Instant::now();
-            let called = bundle.run();
+            let mut called = bundle.run();
+            // crun is killed by its own pipe to the container now and then, before it has said why.
+            while runtime == Runtime::Crun
+                && called.0.status.signal() == Some(libc::SIGPIPE)
+                && begun.elapsed().as_secs() < 10
+            {
+                let _ = bundle.call(["delete", "--force", &bundle.id]);
+                called = bundle.run();
+            }
             assert!(!called.0.status.success() && called.out().is_empty(), "{called:?}");
             assert!(called.err().contains(said), "{called:?}");
             assert!(begun.elapsed().as_secs() < 20);

@@ -91,6 +91,9 @@ fn what_was_changed_is_what_later_commands_know() {
 #[test]
 fn memory_that_runs_out_is_told_at_once() {
     for_each_runtime(|runtime| {
+        if !runtime.has_events() {
+            return;
+        }
         leaks::adopt_orphans();
         let script = "read line </go; busybox tail /dev/zero; echo survived; sleep 60";
         let Some(mut bundle) = Bundle::new(runtime, script) else { return };
@@ -136,6 +139,9 @@ fn memory_that_runs_out_is_told_at_once() {
 #[test]
 fn figures_have_the_shape_that_engines_read() {
     for_each_runtime(|runtime| {
+        if !runtime.has_events() {
+            return;
+        }
         leaks::adopt_orphans();
         let Some(bundle) = Bundle::new(runtime, "sleep 60") else { return };
         bundle.create().expect(0);
@@ -143,6 +149,7 @@ fn figures_have_the_shape_that_engines_read() {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(3);
         let lines: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+        assert_eq!(lines.len(), 3);
         child.kill().unwrap();
         child.wait().unwrap();
         for line in lines {

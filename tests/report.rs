@@ -4,9 +4,14 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use common::{Caller, Outcome, Run, TempDir, for_each_caller, has_program, is_root, outside, schema, text};
+use common::run::Live;
+use common::{Caller, Outcome, Run, TempDir, for_each_caller, has_program, is_root, leaks, outside, schema, text};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -254,6 +259,55 @@ fn a_report_to_a_descriptor_is_complete_and_the_workload_has_no_part_in_it() {
         assert_eq!(stdout.text(), "", "standard output is the workload's");
         let closed = Run::new(caller).without_report().opts(["--report", "fd:77"]).cmd(["true"]).go();
         assert_ne!(closed.code(), 0, "a report that cannot be written is no success");
+    });
+}
+
+/// Ours while it writes its report into a pipe that is full.
+fn stuck_in_its_report(caller: Caller, blocking: &str) -> Live {
+    let full = "import os\nos.mkfifo('../fifo')\nos.dup2(os.open('../fifo', os.O_RDWR), 9)\nos.set_blocking(9, False)\n\
+        try:\n while True: os.write(9, b'\\0' * 4096)\nexcept BlockingIOError: pass\n";
+    let run = Run::new(caller)
+        .without_report()
+        .after_python(&format!("{full}os.set_blocking(9, {blocking})"))
+        .opts(["--report", "fd:9"])
+        .sh("echo on")
+        .spawn();
+    run.wait_for("on");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !(leaks::descendants(run.pid()) == [run.pid()]
+        && leaks::stat(run.pid()).is_some_and(|(state, _)| state == 'S'))
+    {
+        assert!(Instant::now() < deadline, "it waits for whoever reads its report");
+        sleep(Duration::from_millis(5));
+    }
+    run
+}
+
+#[test]
+fn a_report_that_nobody_reads_holds_nobody() {
+    for_each_caller(|caller| {
+        for blocking in ["True", "False"] {
+            let run = stuck_in_its_report(caller, blocking);
+            run.signal(Signal::SIGTERM);
+            let outcome = run.finish();
+            assert_eq!(outcome.status.signal(), Some(Signal::SIGTERM as i32), "{outcome}");
+        }
+    });
+}
+
+#[test]
+fn a_report_that_is_read_late_is_complete() {
+    for_each_caller(|caller| {
+        for blocking in ["True", "False"] {
+            let run = stuck_in_its_report(caller, blocking);
+            let fifo = run.home().join("fifo");
+            sleep(Duration::from_millis(2500)); // it has been interrupted twice by then
+            let reader = std::thread::spawn(move || fs::read(fifo).unwrap());
+            run.finish().expect(0);
+            let read = reader.join().unwrap();
+            let start = read.iter().position(|byte| *byte != 0).unwrap();
+            assert_eq!(serde_json::from_slice::<Value>(&read[start..]).unwrap()["status"], "ok");
+        }
     });
 }
 

@@ -16,7 +16,7 @@ struct File(PathBuf);
 
 impl File {
     fn new(name: &str, content: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("stockade-{}-{name}", std::process::id()));
         std::fs::write(&path, content).unwrap_or_else(|error| panic!("{error}"));
         Self(path)
     }

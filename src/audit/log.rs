@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::line::Line;
 use super::{MAX_LINE, is_torn};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::{Bytes, hex};
 use crate::sys::process;
 
@@ -76,9 +76,9 @@ impl Log {
         if let Err(error) = (&self.file).write_all(&bytes) {
             // A part of a line helps nobody; where it cannot be taken back (an append-only file), the next writer ends it.
             let _ = self.file.set_len(size);
-            return Err(errno(raw(&error)));
+            return Err(errno(errno_of(&error)));
         }
-        if self.sync { self.file.sync_data().map_err(|error| errno(raw(&error))) } else { Ok(()) }
+        if self.sync { self.file.sync_data().map_err(|error| errno(errno_of(&error))) } else { Ok(()) }
     }
 }
 
@@ -90,12 +90,8 @@ fn errno(errno: Errno) -> Error {
     Error::errno(Step::Audit, "", errno)
 }
 
-fn raw(error: &std::io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
-}
-
 fn size(file: &File) -> Result<u64> {
-    file.metadata().map(|metadata| metadata.len()).map_err(|error| errno(raw(&error)))
+    file.metadata().map(|metadata| metadata.len()).map_err(|error| errno(errno_of(&error)))
 }
 
 /// Opens it in its directory, without following a link and without waiting for anybody.
@@ -176,7 +172,7 @@ fn make_room(file: &File) -> Result<()> {
 pub(super) fn lock(file: &File, how: FlockArg) -> Result<Flock<File>> {
     let deadline = Instant::now() + LOCK_DEADLINE;
     let mut pause = Duration::from_micros(50);
-    let mut file = file.try_clone().map_err(|error| errno(raw(&error)))?;
+    let mut file = file.try_clone().map_err(|error| errno(errno_of(&error)))?;
     loop {
         file = match Flock::lock(file, how) {
             Ok(lock) => return Ok(lock),
@@ -207,7 +203,7 @@ impl Tail {
     fn read(file: &File, size: u64) -> Result<Self> {
         let start = size.saturating_sub(TAIL);
         let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(0)];
-        file.read_exact_at(&mut bytes, start).map_err(|error| errno(raw(&error)))?;
+        file.read_exact_at(&mut bytes, start).map_err(|error| errno(errno_of(&error)))?;
         Self::of(&bytes, start == 0).ok_or_else(|| {
             reason("its end is not that of an audit log").hint("name a file of its own, or a new one, for the log")
         })

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::os::fd::OwnedFd;
 
-use nix::errno::Errno;
 use nix::fcntl::{FlockArg, OFlag, open};
 use nix::sys::stat::Mode;
 use sha2::{Digest as _, Sha256};
@@ -55,7 +54,7 @@ pub fn verify(path: &OsStr, head: Option<&str>) -> Result<Chain> {
 }
 
 fn failed(error: &std::io::Error) -> Error {
-    Error::errno(Step::AuditRead, "", Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    Error::io(Step::AuditRead, "", error)
 }
 
 fn open_to_read(path: &OsStr) -> Result<File> {

@@ -95,10 +95,7 @@ pub fn device_number(io: &IoMax) -> Result<String> {
         return Ok(io.device.to_string());
     }
     let wrong = |reason: &str| Error::new(Step::Cgroup, io.device.to_string(), reason);
-    let metadata = std::fs::metadata(path).map_err(|error| {
-        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        Error::errno(Step::Cgroup, io.device.to_string(), errno)
-    })?;
+    let metadata = std::fs::metadata(path).map_err(|error| Error::io(Step::Cgroup, io.device.to_string(), &error))?;
     if !metadata.file_type().is_block_device() {
         return Err(wrong("is not a block device, and only their traffic can be bounded"));
     }

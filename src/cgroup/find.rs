@@ -8,8 +8,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
+use crate::error::{Result, errno_of};
 use crate::plan::Facility;
 
 const USUAL: &str = "/sys/fs/cgroup";
@@ -46,54 +48,110 @@ pub struct V1 {
 impl Hierarchies {
     /// Whether v1 has a controller, so that v2 cannot.
     pub fn has_on_v1(&self, controller: Facility) -> bool {
-        let name = if controller == Facility::Io { "blkio" } else { controller.name() };
-        self.v1.iter().flat_map(|v1| &v1.controllers).any(|taken| taken == name)
+        self.v1.iter().flat_map(|v1| &v1.controllers).any(|taken| taken == v1_name(controller))
     }
 }
 
-/// Looks at this process's mounts and memberships. What cannot be read is not there.
+/// Looks at this process's mounts and memberships. Where that fails there is nothing.
 pub fn look() -> Hierarchies {
-    let memberships = memberships(&String::from_utf8_lossy(&std::fs::read("/proc/self/cgroup").unwrap_or_default()));
-    // The common case, without reading every mount there is.
-    if is_v2(Path::new(USUAL))
-        && let [Membership { controllers, path }] = memberships.as_slice()
-        && controllers.is_empty()
-    {
-        let own = below(Path::new(USUAL), "/", path);
-        if own.is_dir() {
-            return Hierarchies { v2: Some(V2 { mount: USUAL.into(), own }), v1: Vec::new() };
-        }
+    try_look().unwrap_or_default()
+}
+
+/// As [`look`], for who relies on every hierarchy: with one that was overlooked goes what it would have confined.
+///
+/// # Errors
+/// Of whatever is there, or might be, and cannot be looked at.
+pub fn try_look() -> Result<Hierarchies> {
+    Memberships::read()?.look()
+}
+
+/// The hierarchies that there are, mounted or not, and where this process is in them.
+#[derive(Debug, Default)]
+pub struct Memberships(Vec<Membership>);
+
+impl Memberships {
+    /// Asks the kernel.
+    pub fn read() -> Result<Self> {
+        Ok(Self(memberships(&String::from_utf8_lossy(&read("/proc/self/cgroup")?))))
     }
-    let mounts = mounts(&std::fs::read("/proc/self/mountinfo").unwrap_or_default());
-    let mut found = Hierarchies::default();
-    for Membership { controllers, path } in memberships {
-        let mount = mounts.iter().find(|mount| {
-            let (version, is_real): (_, fn(&Path) -> bool) =
+
+    /// Whether v1 has a controller, so that v2 cannot.
+    pub fn has_on_v1(&self, controller: Facility) -> bool {
+        self.0.iter().flat_map(|of| &of.controllers).any(|taken| taken == v1_name(controller))
+    }
+
+    /// As [`try_look`].
+    pub fn look(self) -> Result<Hierarchies> {
+        let Self(memberships) = self;
+        // The common case, without reading every mount there is.
+        if is_v2(Path::new(USUAL))?
+            && let [Membership { controllers, path }] = memberships.as_slice()
+            && controllers.is_empty()
+        {
+            let own = below(Path::new(USUAL), "/", path);
+            if is_dir(&own)? {
+                return Ok(Hierarchies { v2: Some(V2 { mount: USUAL.into(), own }), v1: Vec::new() });
+            }
+        }
+        let mounts = mounts(&read("/proc/self/mountinfo")?);
+        let mut found = Hierarchies::default();
+        for Membership { controllers, path } in memberships {
+            let (version, is_real): (_, fn(&Path) -> Result<bool>) =
                 if controllers.is_empty() { (2, is_v2) } else { (1, is_v1) };
-            mount.version == version
-                && controllers.iter().all(|controller| mount.options.contains(controller))
-                && is_real(&mount.at)
-        });
-        let Some(mount) = mount else { continue };
-        let own = below(&mount.at, &mount.root, &path);
-        if !own.is_dir() {
-            continue;
+            let mut real = None;
+            for mount in &mounts {
+                if mount.version == version
+                    && controllers.iter().all(|controller| mount.options.contains(controller))
+                    && is_real(&mount.at)?
+                {
+                    real = Some(mount);
+                    break;
+                }
+            }
+            let Some(mount) = real else { continue };
+            let own = below(&mount.at, &mount.root, &path);
+            if !is_dir(&own)? {
+                continue;
+            }
+            if controllers.is_empty() {
+                found.v2 = Some(V2 { mount: mount.at.clone(), own });
+            } else {
+                found.v1.push(V1 { controllers, mount: mount.at.clone(), own });
+            }
         }
-        if controllers.is_empty() {
-            found.v2 = Some(V2 { mount: mount.at.clone(), own });
-        } else {
-            found.v1.push(V1 { controllers, mount: mount.at.clone(), own });
-        }
+        Ok(found)
     }
-    found
 }
 
-fn is_v2(path: &Path) -> bool {
-    statfs(path).is_ok_and(|fs| fs.filesystem_type() == CGROUP2_SUPER_MAGIC)
+fn v1_name(controller: Facility) -> &'static str {
+    if controller == Facility::Io { "blkio" } else { controller.name() }
 }
 
-fn is_v1(path: &Path) -> bool {
-    statfs(path).is_ok_and(|fs| fs.filesystem_type() == CGROUP_SUPER_MAGIC)
+fn is_v2(path: &Path) -> Result<bool> {
+    has(path, statfs(path).map(|fs| fs.filesystem_type() == CGROUP2_SUPER_MAGIC))
+}
+
+fn is_v1(path: &Path) -> Result<bool> {
+    has(path, statfs(path).map(|fs| fs.filesystem_type() == CGROUP_SUPER_MAGIC))
+}
+
+fn is_dir(path: &Path) -> Result<bool> {
+    has(path, nix::sys::stat::stat(path).map(|found| found.st_mode & libc::S_IFMT == libc::S_IFDIR))
+}
+
+/// What is covered, or not ours to see, is not there. Anything else is a failure.
+fn has(path: &Path, found: nix::Result<bool>) -> Result<bool> {
+    match found {
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => Ok(false),
+        found => found.map_err(|errno| super::failed(path, errno)),
+    }
+}
+
+fn read(path: &str) -> Result<Vec<u8>> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()), // a kernel without cgroups
+        read => read.map_err(|error| super::failed(Path::new(path), errno_of(&error))),
+    }
 }
 
 /// Where a cgroup is found, of which `root` is mounted at `mount`.

@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 
 use super::files::{Dir, content, keyed};
 use super::{failed, name};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, errno_of};
 
 /// How long a killed cgroup may take to become empty before it is left to `stockade gc`.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
@@ -134,5 +134,5 @@ fn remove_tree(path: &Path) -> nix::Result<()> {
 
 /// `rmdir(2)`.
 pub fn rmdir(path: &Path) -> nix::Result<()> {
-    std::fs::remove_dir(path).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    std::fs::remove_dir(path).map_err(|error| errno_of(&error))
 }

@@ -27,10 +27,10 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::{Pid, geteuid};
 
-pub use self::name::started;
+pub use self::name::{runs_since, started};
 
 use self::compat::Leaves;
-use self::find::Hierarchies;
+use self::find::{Hierarchies, Memberships};
 use self::leaf::Leaf;
 use self::place::Base;
 use crate::error::{Error, Result, Step};
@@ -57,7 +57,13 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
     if asked.wanted.is_empty() {
         return Ok((None, Vec::new()));
     }
-    let hierarchies = find::look();
+    let memberships = Memberships::read().unwrap_or_default();
+    // Without a look at every mount there is, which takes longer than this can be worth.
+    if geteuid().is_root() && !asked.is_urgent() && asked.wanted.iter().all(|one| memberships.has_on_v1(*one)) {
+        asked.excuse_all(|_| true, ONLY_ON_V1)?;
+        return Ok((None, asked.degraded));
+    }
+    let hierarchies = memberships.look().unwrap_or_default();
     let group = match on_v2(&hierarchies, &mut asked)? {
         Some(base) => Some(make_v2(&base, &mut asked)?),
         None if asked.wanted.is_empty() => None,
@@ -68,16 +74,15 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
     Ok((group, asked.degraded))
 }
 
+const ONLY_ON_V1: &str = "cgroup v1, which takes longer than a start, is used only for a budget that was asked for";
+
 /// Where in cgroup v2 the cgroup is to be made; `None` if it is better made in v1, or nowhere.
 fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base>> {
     let on_v1 = if geteuid().is_root() { compat::available(hierarchies) } else { Vec::new() };
     // On a hybrid host v2 has what v1 left.
     let better = asked.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
     if better && !on_v1.is_empty() && !asked.is_urgent() {
-        asked.excuse_all(
-            |_| true,
-            "cgroup v1, which takes longer than a start, is used only for a budget that was asked for",
-        )?;
+        asked.excuse_all(|_| true, ONLY_ON_V1)?;
         return Ok(None);
     }
     if better && !on_v1.is_empty() {

@@ -74,17 +74,29 @@ fn namespace() -> Option<u64> {
 
 /// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`. An error says nothing.
 pub fn started(pid: u32) -> std::io::Result<Option<u64>> {
+    read_start(pid, false)
+}
+
+/// As [`started`]; `None` also when it is about to be gone. Then it runs nothing any more, and closes what it has before it is
+/// a zombie.
+pub fn runs_since(pid: u32) -> std::io::Result<Option<u64>> {
+    read_start(pid, true)
+}
+
+fn read_start(pid: u32, ending_is_gone: bool) -> std::io::Result<Option<u64>> {
     match std::fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => Ok(start_time(&String::from_utf8_lossy(&stat))),
+        Ok(stat) => Ok(start_time(&String::from_utf8_lossy(&stat), ending_is_gone)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn start_time(stat: &str) -> Option<u64> {
+fn start_time(stat: &str, ending_is_gone: bool) -> Option<u64> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace(); // the name before it may hold anything
     let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let is_ending = flags & 4 != 0; // PF_EXITING of linux/sched.h
+    if matches!(state, "Z" | "X") || ending_is_gone && is_ending { None } else { fields.nth(12)?.parse().ok() }
 }
 
 #[cfg(test)]
@@ -128,6 +140,8 @@ mod tests {
     #[test]
     fn a_zombie_has_ended() {
         let stat = |state| format!("7 (a) R (\n) {state} 1 2 3 4 5 6 7 8 9 10 100 20 3 1 20 0 1 0 99 5");
-        assert_eq!((start_time(&stat("S")), start_time(&stat("Z")), start_time("7 (a) S 1")), (Some(99), None, None));
+        let start = |stat: &str| start_time(stat, false);
+        assert_eq!((start(&stat("S")), start(&stat("Z")), start("7 (a) S 1")), (Some(99), None, None));
+        assert_eq!(start_time(&stat("S"), true), None, "its flags are 6, and 4 says that it is about to be one");
     }
 }

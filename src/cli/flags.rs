@@ -8,9 +8,10 @@ use super::words::Words;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
 use crate::policy::mount::MountRequest;
+use crate::policy::path::{HostPath, SandboxPath};
 use crate::policy::rules::{LandlockMode, SeccompChoice};
 use crate::policy::ulimit::Ulimit;
-use crate::policy::value::{HostPath, Id, Limit, SandboxPath, UserMap, UserName, Value};
+use crate::policy::value::{Id, Limit, UserMap, UserName, Value};
 use crate::policy::{Settings, budget, env_file, nearest, units};
 
 /// What the flags say.

@@ -54,10 +54,7 @@ pub fn man(words: &[OsString]) -> Result<ExitCode> {
     pages.push(("stockade-seccomp.1".to_owned(), page(tools.name("stockade-seccomp"), synopsis)?));
     for (name, text) in pages {
         let path = Path::new(directory).join(name);
-        std::fs::write(&path, text).map_err(|error| {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Error::errno(Step::Output, path.display().to_string(), errno)
-        })?;
+        std::fs::write(&path, text).map_err(|error| Error::io(Step::Output, path.display().to_string(), &error))?;
     }
     Ok(ExitCode::SUCCESS)
 }

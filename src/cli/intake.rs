@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use super::flags;
 use super::words::Words;
 use crate::error::{Error, Result, Step};
-use crate::policy::value::HostPath;
+use crate::policy::path::HostPath;
 use crate::policy::{self, Caller, Loaded, Resolved, trust};
 
 /// The plan of these words, read in this process's directory and environment.

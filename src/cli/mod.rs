@@ -8,6 +8,7 @@ mod gc;
 mod generate;
 mod grammar;
 mod intake;
+mod patience;
 mod plan;
 mod plan_text;
 mod records;
@@ -95,8 +96,7 @@ fn unknown_verb(verb: &OsString) -> Error {
 fn say(text: &str) -> Result<ExitCode> {
     match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Err(Error::errno(Step::Output, "standard output", errno))
+            Err(Error::io(Step::Output, "standard output", &error))
         }
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -104,11 +104,13 @@ fn say(text: &str) -> Result<ExitCode> {
 
 /// Says what failed, on standard error. If that is closed there is nobody to tell.
 fn complain(error: &Error) {
-    let mut text = format!("stockade: {error}\n");
-    if let Some(hint) = &error.hint {
-        text.push_str(&format!("  hint: {}\n", printable(hint)));
-    }
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(complaint(error).as_bytes());
+}
+
+/// What failed, and the way out.
+fn complaint(error: &Error) -> String {
+    let hint = error.hint.iter().map(|hint| format!("  hint: {}\n", printable(hint)));
+    format!("stockade: {error}\n{}", hint.collect::<String>())
 }
 
 /// Says what should not go unnoticed.
@@ -116,8 +118,8 @@ fn warn(warning: &str) {
     let _ = std::io::stderr().write_all(format!("stockade: warning: {}\n", printable(warning)).as_bytes());
 }
 
-/// Says what whoever started a run wants to know of its end: one thing, and lines about it.
-fn tell(text: &str) {
+/// What whoever started a run wants to know of its end: one thing, and lines about it.
+fn told(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(printable).map(|line| line.to_string()).collect();
-    let _ = std::io::stderr().write_all(format!("stockade: {}\n", lines.join("\n")).as_bytes());
+    format!("stockade: {}\n", lines.join("\n"))
 }

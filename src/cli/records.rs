@@ -8,8 +8,9 @@ use super::words::Words;
 use crate::audit::{Line, Log};
 use crate::error::{Error, Result, Step};
 use crate::policy::Settings;
-use crate::policy::value::HostPath;
+use crate::policy::path::HostPath;
 use crate::report::{ErrorRecord, Report, Status, argv_sha256};
+use crate::sandbox::Blocked;
 
 /// Places that are known to be writable before the run starts.
 #[derive(Debug)]
@@ -47,8 +48,8 @@ impl<'a> Records<'a> {
     }
 
     /// Appends to the log, and then writes the report, which knows whether that went well: a run that is not on record is
-    /// a failed one.
-    pub fn write(self, report: &mut Report) -> Result<()> {
+    /// a failed one. Signals that are held back come through when that takes long.
+    pub fn write(self, report: &mut Report, held: Option<&Blocked>) -> Result<()> {
         let mut line = Line::of(report);
         if line.argv_sha256.is_none() && !self.argv.is_empty() {
             line.argv_sha256 = Some(argv_sha256(self.argv.iter().map(|word| word.as_bytes())));
@@ -56,7 +57,7 @@ impl<'a> Records<'a> {
         if let Some(Err(error)) = self.audit.map(|log| log.append(line)) {
             blame(report, &error);
         }
-        self.report.map_or(Ok(()), |file| file.write(report))
+        self.report.map_or(Ok(()), |file| file.write(report, held))
     }
 }
 

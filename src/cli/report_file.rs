@@ -1,8 +1,6 @@
 //! Where a report goes: a file that appears whole or not at all, or a descriptor of the caller's.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,9 +11,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
+use super::patience::write;
 use crate::error::{Error, Result, Step, printable_json};
 use crate::plan::Bytes;
 use crate::report::Report;
+use crate::sandbox::Blocked;
 use crate::sys::inherited;
 
 /// A place that is known to be writable before the run starts.
@@ -59,13 +59,13 @@ impl ReportFile {
         target.map_err(refused).map(|target| Self { shown, lines: false, target })
     }
 
-    /// Writes the report.
-    pub fn write(self, report: &Report) -> Result<()> {
+    /// Writes the report, with the patience that [`write`] has.
+    pub fn write(self, report: &Report, held: Option<&Blocked>) -> Result<()> {
         let json = if self.lines { serde_json::to_string(report) } else { serde_json::to_string_pretty(report) };
         let json = json.map_err(|error| self.failed(error.to_string()))?;
         let json = (printable_json(&json) + "\n").into_bytes();
         let shown = self.shown;
-        put(self.target, &json).map_err(|errno| match errno {
+        put(self.target, &json, held).map_err(|errno| match errno {
             Errno::ESTALE => Error::new(Step::Report, shown, "is in a directory that was moved away during the run")
                 .hint("what is found there now may be forged: put reports where the workload cannot write"),
             errno => Error::errno(Step::Report, shown, errno),
@@ -171,20 +171,20 @@ fn replaceable(directory: &OwnedFd, name: &OsStr) -> Result<()> {
     }
 }
 
-fn put(target: Target, json: &[u8]) -> nix::Result<()> {
+fn put(target: Target, json: &[u8], held: Option<&Blocked>) -> nix::Result<()> {
     let (Place { directory, parent, name }, temporary) = match target {
-        Target::Descriptor(fd) => return write(fd, json),
+        Target::Descriptor(fd) => return write(fd, json, held),
         Target::Nameless { file, place } => {
             // A nameless file can be named but cannot replace: hence first a temporary name, then the rename.
             let own = format!("/proc/self/fd/{}", file.as_raw_fd());
             let temporary = temporary_name();
-            write(file.try_clone().map_err(|_| Errno::EMFILE)?, json)?;
+            write(file.try_clone().map_err(|_| Errno::EMFILE)?, json, None)?;
             linkat(AT_FDCWD, own.as_str(), &place.directory, temporary.as_os_str(), AtFlags::AT_SYMLINK_FOLLOW)?;
             (place, temporary)
         }
         Target::Named { place } => {
             let (temporary, file) = temporary(&place.directory)?;
-            let written = write(file, json);
+            let written = write(file, json, None);
             if written.is_err() {
                 let _ = unlinkat(&place.directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
                 return written;
@@ -219,8 +219,4 @@ fn temporary(directory: &OwnedFd) -> nix::Result<(OsString, OwnedFd)> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = openat(directory, name.as_os_str(), flags, Mode::from_bits_truncate(0o644))?;
     Ok((name, file))
-}
-
-fn write(fd: OwnedFd, json: &[u8]) -> nix::Result<()> {
-    File::from(fd).write_all(json).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
 use super::words::Words;
-use super::{denials, grammar, intake, tell, warn};
+use super::{complaint, denials, grammar, intake, patience, told, warn};
 use crate::error::{Error, Result, Step};
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::{Report, Sample, Status};
-use crate::sandbox::{self, Sampler};
+use crate::sandbox::{self, Blocked, Sampler};
 
 /// Runs what the words say; the exit code is the report's. A report is written also when the words are wrong.
 pub fn main(words: &[OsString]) -> Result<ExitCode> {
@@ -30,22 +30,21 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
     let ready = writable.and(readable).and(id).and_then(|id| {
         let loaded = intake::load(&words)?;
         records.open_audit_of(&loaded.settings)?;
-        Ok((intake::resolve(&words, id, loaded)?, stats?))
+        let resolved = intake::resolve(&words, id, loaded)?;
+        resolved.warnings.iter().for_each(|warning| warn(warning)); // while a signal still ends who waits for a reader
+        Ok((resolved.plan, stats?, Blocked::block()?))
     });
     match ready {
         Err(error) => Err(refuse(records, &known_id, started, &error)),
-        Ok((resolved, stats)) => {
-            for warning in &resolved.warnings {
-                warn(warning);
-            }
+        Ok((plan, stats, signals)) => {
             let report = match stats {
-                None => sandbox::run(&resolved.plan, None, warn_of_all),
+                None => sandbox::run(&plan, &signals, None, warn_of_all),
                 Some((period, stream)) => {
                     let sink = Box::new(|sample: &Sample| stream.line(sample));
-                    sandbox::run(&resolved.plan, Some(Sampler { period, sink }), warn_of_all)
+                    sandbox::run(&plan, &signals, Some(Sampler { period, sink }), warn_of_all)
                 }
             };
-            finish(report, records)
+            Ok(finish(report, records, &signals))
         }
     }
 }
@@ -73,7 +72,7 @@ fn stats(words: &Words<'_>, file: Option<&mut ReportFile>) -> Result<Option<(Dur
 /// Records a run that never came to be, and hands the error on.
 fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) -> Error {
     let mut report = Report::not_started(id, None, started, error);
-    let written = records.write(&mut report);
+    let written = records.write(&mut report, None);
     let mut error = error.clone();
     error.hint = report.error.and_then(|record| record.hint); // with what became of the log
     if let Err(second) = written {
@@ -82,30 +81,36 @@ fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) ->
     error
 }
 
-/// Records the run and turns its report into an exit code.
-fn finish(mut report: Report, records: Records<'_>) -> Result<ExitCode> {
+/// Records the run, says what there is to say of it, and turns its report into an exit code. Signals stay held back to the
+/// end: those that still come are for a run that is over.
+fn finish(mut report: Report, records: Records<'_>, signals: &Blocked) -> ExitCode {
+    let mut words = String::new();
     if report.status == Status::SeccompKilled {
-        tell(&denials::of_the_killed(&report));
+        words.push_str(&told(&denials::of_the_killed(&report)));
     }
     if let Some(table) = denials::table(&report) {
-        tell(&table);
+        words.push_str(&told(&table));
     }
-    let written = records.write(&mut report);
+    let written = records.write(&mut report, Some(signals));
     match (&report.error, written) {
+        (None, Ok(())) => {}
+        (None, Err(error)) => {
+            // The workload's own failure is worth more than ours.
+            if report.exit_code == 0 {
+                report.exit_code = error.exit_code();
+            }
+            words.push_str(&complaint(&error));
+        }
         (Some(record), written) => {
             let mut error = Error::from(record);
             if let Err(second) = written {
                 error.hint = Some(and_also(error.hint, &second));
             }
-            super::complain(&error);
-            Ok(ExitCode::from(report.exit_code))
+            words.push_str(&complaint(&error));
         }
-        (None, Ok(())) => Ok(ExitCode::from(report.exit_code)),
-        // The workload's own failure is worth more than ours.
-        (None, Err(error)) if report.exit_code != 0 => {
-            super::complain(&error);
-            Ok(ExitCode::from(report.exit_code))
-        }
-        (None, Err(error)) => Err(error),
     }
+    if !words.is_empty() {
+        let _ = patience::write(std::io::stderr(), words.as_bytes(), Some(signals));
+    }
+    ExitCode::from(report.exit_code)
 }

@@ -184,10 +184,8 @@ impl Subject {
             let reason = "has flags or a listener, which a compiled program cannot carry";
             return Err(Error::new(Step::SeccompProfile, name, reason));
         }
-        std::fs::write(output, program.to_binary()).map_err(|error| {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Error::errno(Step::Output, output.to_string_lossy(), errno)
-        })?;
+        std::fs::write(output, program.to_binary())
+            .map_err(|error| Error::io(Step::Output, output.to_string_lossy(), &error))?;
         for warning in &warnings {
             line(out, &format!("{name}: {warning}"))?;
         }

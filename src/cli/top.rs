@@ -98,10 +98,7 @@ fn print(text: &str) -> Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Err(Error::errno(Step::Output, "standard output", errno))
-        }
+        Err(error) => Err(Error::io(Step::Output, "standard output", &error)),
     }
 }
 

@@ -6,7 +6,6 @@ use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::sys::statfs::FsType;
 use nix::unistd::Pid;
 
@@ -136,7 +135,7 @@ fn shown(path: &Path) -> String {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::errno(Step::Rdt, shown(path), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    Error::io(Step::Rdt, shown(path), error)
 }
 
 #[cfg(test)]

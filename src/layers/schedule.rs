@@ -28,6 +28,13 @@ pub fn bind_finally(container: &Container, own: Option<&CpuSet>) -> Applied {
     }
 }
 
+/// Whether it is to run before everything that is not of its kind: a process that never sleeps would then stop the others.
+pub fn is_real_time(container: &Container) -> bool {
+    const SCHED_DEADLINE: u32 = 6;
+    let kinds = [libc::SCHED_FIFO as u32, libc::SCHED_RR as u32, SCHED_DEADLINE];
+    container.scheduler.is_some_and(|planned| kinds.contains(&planned.policy))
+}
+
 /// Sets the policy of a process; 0 is this one. Some cannot be handed on to a child.
 pub fn set_policy(container: &Container, pid: i32) -> Applied {
     let Some(planned) = container.scheduler else { return Ok(()) };

@@ -1,7 +1,8 @@
 //! Users: which host ids the sandbox runs as, its user namespace's id maps, and the switch to them.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
@@ -134,10 +135,9 @@ impl From<&IdRange> for Extent {
 
 /// A random id of the range nobody uses, or another id that this user namespace has and that is not its root.
 fn own_host_id() -> Result<u32> {
-    let mut random = [0; 4];
-    // The only way this fails is a kernel without getrandom; a fixed id is then as good as any.
-    let _ = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
-    let id = OWN_IDS.start + u32::from_ne_bytes(random) % (OWN_IDS.end - OWN_IDS.start);
+    // The standard library seeds its hash maps from getrandom(2), which is all that is needed of it here.
+    let random = RandomState::new().build_hasher().finish() as u32;
+    let id = OWN_IDS.start + random % (OWN_IDS.end - OWN_IDS.start);
     let map = std::fs::read_to_string("/proc/self/uid_map")
         .map_err(|error| Error::errno(Step::Identity, "/proc/self/uid_map", errno_of(&error)))?;
     choose_id(id, &map).ok_or_else(|| {

@@ -9,11 +9,13 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::criu::{Criu, Message, Request, fd_number};
-use super::store::Status;
+use super::record::Status;
+
 use super::{Runtime, delete};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{Container, GivenSource, NamespaceKind};
 use crate::plan::{MountKind, Plan};
+use crate::sandbox::container::gate;
 use crate::sys::process;
 
 /// Which files the standard streams were, under the name that other runtimes give it.
@@ -44,6 +46,9 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
     let id = held.record.id.clone();
     let pre = runtime.args.is_on("pre-dump");
     match held.status() {
+        Status::Running | Status::Paused if gate::is_underway(&held.directory) => {
+            return Err(Error::new(Step::Checkpoint, id, "cannot be saved while it is being started"));
+        }
         Status::Running | Status::Paused => {}
         status => {
             let reason = format!("a container that is {} cannot be saved: its program must run", status.name());
@@ -259,9 +264,5 @@ impl Images {
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
-    Error::errno(
-        Step::Checkpoint,
-        path.display().to_string(),
-        Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
-    )
+    Error::io(Step::Checkpoint, path.display().to_string(), error)
 }

@@ -1,23 +1,24 @@
 //! `create`, `start` and `run`.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::errno::Errno;
 
 use super::config::{self, Config};
 use super::console::activation;
 use super::notify::Listener;
+use super::record::{Record, Status};
 use super::report::End;
-use super::store::{Held, Record, Status};
+use super::store::Held;
 use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::error::{Error, Result, Step};
+use crate::layers::user::open_proc_pid;
 use crate::plan::Plan;
 use crate::plan::container::Container;
 use crate::report::Enforced;
-use crate::sandbox::container::foreground::Foreground;
-use crate::sandbox::container::gate::{Gate, open_gate};
-use crate::sandbox::container::{Launched, Request, hooks, launch, start_error};
+use crate::sandbox::container::gate::{Gate, Started, open_gate};
+use crate::sandbox::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
 use crate::sys::process::{self, borrow_standard};
 
 /// Makes a container, up to its program.
@@ -34,31 +35,23 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
     image::protect(preserved)?;
     let detach = runtime.args.is_on("detach");
-    let foreground = if detach {
-        None
-    } else {
-        if !runtime.args.is_on("no-subreaper") {
-            let _ = process::adopt_orphans(true);
-        }
-        Some(Foreground::prepare()?)
-    };
+    let foreground = runtime.foreground()?;
     let (held, launched) = make(runtime, preserved, !detach)?;
-    let started = start_held(&held);
+    let id = held.record.id.clone();
+    let started = start_held(runtime, held);
     let Some(foreground) = foreground else {
+        let pid = launched.pid.as_raw().unsigned_abs();
         return match started {
-            Ok(listener) => {
-                drop(held); // other commands may come while it gets ready
-                let pid = launched.pid.as_raw().unsigned_abs();
-                listener.map_or(Ok(()), |listener| listener.wait_until_ready(launched.pidfd.as_fd(), pid)).map(|()| 0)
-            }
+            Ok(None) => Ok(0),
+            Ok(Some(listener)) => listener.wait_until_ready(launched.pidfd.as_fd(), pid).map(|()| 0),
             Err(error) => {
-                let _ = delete::destroy(runtime, held);
+                if let Ok(held) = runtime.store.hold(&id) {
+                    let _ = delete::destroy(runtime, held);
+                }
                 Err(error)
             }
         };
     };
-    let id = held.record.id.clone();
-    drop(held); // other commands may come while it runs
     let waited = started.and_then(|listener| {
         if let Some(listener) = listener {
             let pidfd = launched.pidfd.try_clone().map_err(|_| Error::errno(Step::Notify, "pidfd", Errno::EMFILE))?;
@@ -87,44 +80,71 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
 pub fn start(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let held = runtime.store.hold(runtime.args.id()?)?;
-    let listener = start_held(&held)?;
-    if let (Some(listener), Some(process)) = (listener, held.record.process()) {
-        let pid = held.record.pid.unsigned_abs();
-        drop(held); // it may never be ready, and others have business with it
+    let (process, pid) = (held.record.process(), held.record.pid.unsigned_abs());
+    if let (Some(listener), Some(process)) = (start_held(runtime, held)?, process) {
         listener.wait_until_ready(process.as_fd(), pid)?;
     }
     Ok(0)
 }
 
-/// Starts it; who listens to what it has to say to a service manager, if there is one.
-fn start_held(held: &Held) -> Result<Option<Listener>> {
+/// Starts it; who listens to what it has to say to a service manager, if there is one. Others have business with it
+/// meanwhile: hooks may take long, and it may never be ready.
+fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let id = held.record.id.clone();
     match held.status() {
         Status::Created => {}
         Status::Stopped => return Err(Error::new(Step::State, id, "cannot start a container that has stopped")),
         Status::Creating => return Err(Error::new(Step::State, id, "cannot start a container that is being created")),
-        Status::Running | Status::Paused => {
-            return Err(Error::new(Step::State, id, "cannot start an already running container"));
-        }
+        Status::Running => return Err(Error::new(Step::State, id, "cannot start an already running container")),
+        Status::Paused => return Err(Error::new(Step::State, id, "cannot start a container that is paused")),
     }
     let listener = Listener::open(&held.directory)?;
-    match open_gate(&held.directory) {
-        Ok(None) => {}
-        Ok(Some((failure, words))) => return Err(start_error(&held.plan()?, failure, words)),
-        Err(Errno::ENXIO | Errno::ENOENT) => {
+    let underway = match open_gate(&held.directory) {
+        // Nobody waits there, or, when it was written to, nobody does any more.
+        Err(Errno::ENXIO | Errno::ENOENT | Errno::EPIPE) => {
             return Err(Error::new(Step::State, id, "cannot start a container that has stopped"));
         }
-        Err(errno) => return Err(Error::errno(Step::State, "exec fifo", errno)),
+        opened => opened.map_err(|errno| Error::errno(Step::State, "exec fifo", errno))?,
+    };
+    let process = held.record.process();
+    let (record, directory) = (held.record.clone(), held.directory.clone());
+    drop(held);
+    let schedule = || set_policy(&super::store::read_plan(&directory)?, nix::unistd::Pid::from_raw(record.pid));
+    let started = underway.wait(|| look_at(&record), schedule).inspect_err(|_| {
+        if let Some(process) = &process {
+            let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
+        }
+    });
+    match started? {
+        Started::Executed => {}
+        Started::Failed(failure, words) => {
+            return Err(start_error(&super::store::read_plan(&directory)?, failure, words));
+        }
+        Started::Died => return Err(Error::new(Step::State, id, "died before its program was executed")),
     }
-    if !held.record.later_hooks {
+    if !record.later_hooks {
         return Ok(listener);
     }
+    let held = match runtime.store.hold(&id) {
+        Ok(held) if (held.record.pid, held.record.started) == (record.pid, record.started) => held,
+        Err(error) if !super::store::is_missing(&error) => return Err(error),
+        _ => return Ok(listener), // it ran, and somebody has deleted it
+    };
     let plan = held.plan()?;
     let poststart = plan.container.as_deref().map(|container| &container.hooks.poststart[..]).unwrap_or_default();
     if !poststart.is_empty() {
-        hooks::run("poststart", poststart, &state_text(&held.record, held.record.pid, "running"))?;
+        hooks::run("poststart", poststart, &state_text(&record, record.pid, "running"))?;
     }
     Ok(listener)
+}
+
+/// A container's first process as the kernel shows it, and how many filters it must have.
+fn look_at(record: &Record) -> Result<(OwnedFd, u64)> {
+    let proc_pid = open_proc_pid(nix::unistd::Pid::from_raw(record.pid))?;
+    if !record.is_alive() {
+        return Err(Error::new(Step::State, record.id.clone(), "died before its program was executed"));
+    }
+    Ok((proc_pid, record.filters.unwrap_or(1)))
 }
 
 /// Everything from the configuration to a container that waits at its gate. What was made is taken away again on failure.
@@ -134,9 +154,11 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     super::store::valid_id(id)?;
     let bundle = runtime.bundle()?;
     let mut config = config::load(&bundle, id, runtime.flags())?;
+    #[cfg(feature = "ablate")]
+    crate::sandbox::ablate::thin_container(&mut config.plan);
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     runtime.check_console(&config.plan, bridged)?;
-    let mut record = Record::new(id, &bundle, &config.rootfs);
+    let mut record = Record::new(id, &bundle, &config.rootfs)?;
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
     if runtime.args.is_on("no-pivot")
@@ -216,6 +238,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         let Ok(Some(started)) = started else { return Ok(()) }; // it is dead, and will be asked why
         held.record.pid = pid.as_raw();
         held.record.started = started;
+        held.record.filters = filters_of(enforced);
         held.record.enforced = Some(enforced.clone());
         held.write_aside()
     };
@@ -239,8 +262,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         .and_then(|()| runtime.write_pid_file(held.record.pid))
         .and_then(|()| launched.let_go());
     if let Err(error) = made {
-        let _ = process::pidfd_send_signal(launched.pidfd.as_fd(), libc::SIGKILL);
-        let _ = process::wait4(launched.pid);
+        process::end_child(launched.pidfd.as_fd(), launched.pid);
         return Err(error);
     }
     Ok(launched)

@@ -160,6 +160,9 @@ impl Answer {
     }
 }
 
+/// The last stage before a restored container runs. Who refuses it has to kill what was restored.
+pub const PRE_RESUME: &str = "pre-resume";
+
 /// A stage that criu has come to: its name, the first process as far as it is there, and what came with it.
 pub struct Stage<'a> {
     /// `pre-dump`, `setup-namespaces`, `post-restore` and so on.
@@ -291,6 +294,13 @@ impl Criu {
                 return Err(refused.unwrap_or_else(|| failure(request, &answer, log)));
             }
             let told = stage(Stage { name: &answer.stage, pid: answer.pid, fd });
+            if answer.stage == PRE_RESUME
+                && let Err(error) = told
+            {
+                // It goes on all the same, and for ever: what was killed cannot be reaped while criu traces its children.
+                let _ = process::pidfd_send_signal(self.pidfd.as_fd(), libc::SIGKILL);
+                return Err(error);
+            }
             let mut reply = Message::default();
             reply.number(1, NOTIFY).number(3, u64::from(told.is_ok()));
             refused = refused.or(told.err());

@@ -5,7 +5,8 @@ use std::os::fd::AsFd as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::create::state_text;
-use super::store::{Held, Status, is_damaged, is_missing};
+use super::record::{Status, is_damaged};
+use super::store::{Held, is_missing};
 use super::{Runtime, log, report};
 use crate::error::{Error, Result, Step};
 use crate::layers::rdt;
@@ -27,8 +28,8 @@ pub fn delete(runtime: &Runtime) -> Result<u8> {
         held => held?,
     };
     match held.status() {
-        Status::Running | Status::Paused | Status::Creating if !force => {
-            let reason = format!("cannot delete container {id} that is not stopped: {}", held.status().name());
+        status @ (Status::Running | Status::Paused | Status::Creating) if !force => {
+            let reason = format!("cannot delete container {id} that is not stopped: {}", status.name());
             Err(Error::new(Step::State, "", reason).hint("kill it first, or use --force"))
         }
         _ => destroy(runtime, held).map(|()| 0),
@@ -37,13 +38,17 @@ pub fn delete(runtime: &Runtime) -> Result<u8> {
 
 /// Kills what lives, takes away what was made, tells the hooks.
 pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
-    if let Some(process) = held.record.process() {
+    let first = held.record.process();
+    if let Some(process) = &first {
         let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
-        if let Some(groups) = held.record.groups()
-            && groups.is_frozen()
-        {
-            let _ = groups.set_frozen(false); // what is stopped does not die
-        }
+    }
+    // What is stopped does not die, nor does what `exec` was just about to put there when the first process died.
+    if let Some(groups) = held.record.groups()
+        && groups.is_frozen()
+    {
+        let _ = groups.set_frozen(false);
+    }
+    if let Some(process) = &first {
         let gone = PollFd::new(process.as_fd(), PollFlags::POLLIN);
         while let Err(nix::errno::Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(PATIENCE_MS)) {}
         if held.record.is_alive() {

@@ -4,12 +4,12 @@ use std::os::fd::AsFd as _;
 
 use super::config::{self, Process};
 use super::create::state_text;
-use super::store::{Held, Status};
+use super::record::Status;
+use super::store::Held;
 use super::{Runtime, image};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{Container, Hooks};
 use crate::plan::{Bytes, Plan, Root};
-use crate::sandbox::container::foreground::Foreground;
 use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
@@ -32,7 +32,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     runtime.check_console(&plan, !detach)?;
     let first =
         held.record.process().ok_or_else(|| Error::new(Step::State, id, "cannot exec in a stopped container"))?;
-    let groups = held.record.groups();
+    let groups = held.record.needed_groups()?;
     let groups = match (groups, runtime.args.text("cgroup")?) {
         (Some(groups), Some(path)) => Some(groups.below(path.rsplit_once(':').map_or(path, |(_, path)| path))?),
         // Where the container has made cgroups of its own, none of its processes may be in the one above them.
@@ -41,14 +41,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     let namespaces = namespaces(&held.plan()?);
     let record = held.record.clone();
     drop(held); // it may take long, and others have business with the container
-    let foreground = if detach {
-        None
-    } else {
-        if !runtime.args.is_on("no-subreaper") {
-            let _ = process::adopt_orphans(true);
-        }
-        Some(Foreground::prepare()?)
-    };
+    let foreground = runtime.foreground()?;
     let state = |pid: i32, status: &str| state_text(&record, pid, status);
     let request = Request {
         groups: groups.as_ref(),
@@ -65,8 +58,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     let handed = runtime.hand_over(&mut launched).and_then(|()| runtime.write_pid_file(launched.pid.as_raw()));
     if let Err(error) = handed {
-        let _ = process::pidfd_send_signal(launched.pidfd.as_fd(), libc::SIGKILL);
-        let _ = process::wait4(launched.pid);
+        process::end_child(launched.pidfd.as_fd(), launched.pid);
         return Err(error);
     }
     foreground.map_or(Ok(0), |foreground| foreground.wait(launched))

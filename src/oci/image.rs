@@ -13,7 +13,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, errno_of};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::image;
 use crate::sys::mount::{self, Attributes, RDONLY};
 use crate::sys::process;
@@ -50,7 +51,7 @@ fn is_protected(own: &File) -> bool {
     let read_only = fstatvfs(own).is_ok_and(|found| found.flags().contains(FsFlags::ST_RDONLY));
     const SEALS: i32 = libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
     let seals = nix::fcntl::fcntl(own, nix::fcntl::FcntlArg::F_GET_SEALS).unwrap_or(0);
-    read_only || seals & SEALS == SEALS
+    read_only || seals & SEALS == SEALS || without(Layer::ReadOnly)
 }
 
 /// A mount of the program's own file alone, read-only, that is attached nowhere.
@@ -72,8 +73,4 @@ fn sealed(own: &File) -> std::result::Result<OwnedFd, Errno> {
     io::copy(&mut from, &mut &copy).map_err(|error| errno_of(&error))?;
     image::seal(copy.as_fd())?;
     Ok(copy.into())
-}
-
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }

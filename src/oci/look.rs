@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::store::{Record, Status};
+use super::record::{Record, Status};
+
 use super::{Runtime, print};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::OCI_VERSION;
@@ -10,8 +11,7 @@ use crate::plan::container::OCI_VERSION;
 /// Says what a container is doing.
 pub fn state(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
-    let (directory, record) = runtime.store.look(runtime.args.id()?)?;
-    let status = record.status(&directory);
+    let (record, status) = runtime.store.seen(runtime.args.id()?)?;
     let text = serde_json::to_string_pretty(&describe(&record, status)).unwrap_or_default();
     print(&format!("{text}\n")).map(|()| 0)
 }
@@ -42,8 +42,8 @@ pub fn list(runtime: &Runtime) -> Result<u8> {
     }
     let mut found = Vec::new();
     for id in ids {
-        match runtime.store.look(&id) {
-            Ok((directory, record)) => found.push((record.status(&directory), record)),
+        match runtime.store.seen(&id) {
+            Ok((record, status)) => found.push((status, record)),
             Err(error) if super::store::is_missing(&error) => {}
             Err(error) => runtime.log.warn(&super::log::sentence(&error)),
         }
@@ -75,8 +75,8 @@ pub fn list(runtime: &Runtime) -> Result<u8> {
 /// Lists the processes of a container: as JSON their numbers, as a table what `ps(1)` says of them.
 pub fn ps(runtime: &Runtime) -> Result<u8> {
     let id = runtime.args.id()?;
-    let (directory, record) = runtime.store.look(id)?;
-    if record.status(&directory) == Status::Stopped {
+    let (record, status) = runtime.store.seen(id)?;
+    if status == Status::Stopped {
         return Err(Error::new(Step::State, id, "container not running"));
     }
     let groups =
@@ -94,6 +94,12 @@ pub fn ps(runtime: &Runtime) -> Result<u8> {
             };
             let output = command.arg("-p").arg(list).output();
             let output = output.map_err(|error| Error::new(Step::State, "ps", error.to_string()))?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            // Where it fails without a word it only found nobody any more.
+            let found_nobody = output.status.code().is_some() && said.trim().is_empty();
+            if !output.status.success() && !found_nobody {
+                return Err(Error::new(Step::State, "ps", format!("{}: {}", output.status, said.trim())));
+            }
             print(&String::from_utf8_lossy(&output.stdout)).map(|()| 0)
         }
         Some(_) => Err(Error::new(Step::Usage, "--format", "is neither table nor json")),

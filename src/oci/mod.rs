@@ -1,7 +1,7 @@
 //! The OCI runtime: the command line that engines call, and what it does with a bundle.
 //!
 //! `config` turns `config.json` into a plan, which [`crate::sandbox::container`] carries out as `stockade run` does its own;
-//! `store` is what is remembered between commands. Nothing stays running.
+//! `record` is what is remembered of a container between commands, `store` where. Nothing stays running.
 
 mod args;
 mod check;
@@ -18,11 +18,12 @@ mod image;
 mod log;
 mod look;
 mod notify;
+pub(crate) mod record;
 mod report;
 mod restore;
 mod signal;
 mod spec;
-pub(crate) mod store;
+mod store;
 mod update;
 
 use std::ffi::OsString;
@@ -35,6 +36,8 @@ use self::config::Flags;
 use self::log::Log;
 use self::store::Store;
 use crate::error::{Error, Result, Step};
+use crate::sandbox::container::foreground::Foreground;
+use crate::sys::process;
 
 /// What every command has.
 #[derive(Debug)]
@@ -107,25 +110,30 @@ impl Runtime {
         absolute(&self.args.path("bundle").unwrap_or_else(|| ".".into()))
     }
 
+    /// What follows a process until it ends; `None` with `--detach`.
+    fn foreground(&self) -> Result<Option<Foreground>> {
+        if self.args.is_on("detach") {
+            return Ok(None);
+        }
+        if !self.args.is_on("no-subreaper") {
+            let _ = process::adopt_orphans(true);
+        }
+        Foreground::prepare().map(Some)
+    }
+
     /// Writes the pid file, all or nothing: a bare number, as engines read it.
     fn write_pid_file(&self, pid: i32) -> Result<()> {
         let Some(path) = self.args.path("pid-file") else { return Ok(()) };
         let mut new = path.clone().into_os_string();
         new.push(".new");
         let written = std::fs::write(&new, pid.to_string()).and_then(|()| std::fs::rename(&new, &path));
-        written.map_err(|error| {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Error::errno(Step::State, format!("pid file {}", path.display()), errno)
-        })
+        written.map_err(|error| Error::io(Step::State, format!("pid file {}", path.display()), &error))
     }
 }
 
 /// A bundle's path as it really is.
 fn absolute(given: &std::path::Path) -> Result<PathBuf> {
-    std::fs::canonicalize(given).map_err(|error| {
-        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        Error::errno(Step::Config, format!("bundle {}", given.display()), errno)
-    })
+    std::fs::canonicalize(given).map_err(|error| Error::io(Step::Config, format!("bundle {}", given.display()), &error))
 }
 
 /// A line with "version" in it, what is before that being the name, and a commit: engines want both.
@@ -152,8 +160,7 @@ fn say(text: &str) -> ExitCode {
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            Err(Error::errno(Step::Output, "standard output", errno))
+            Err(Error::io(Step::Output, "standard output", &error))
         }
         _ => Ok(()),
     }

@@ -134,5 +134,5 @@ fn connect(manager: &OsStr) -> std::io::Result<UnixDatagram> {
 }
 
 fn io(error: std::io::Error) -> Error {
-    Error::errno(Step::Notify, "NOTIFY_SOCKET", Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    Error::io(Step::Notify, "NOTIFY_SOCKET", &error)
 }

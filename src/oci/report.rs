@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::store::{self, Held, Record};
+use super::record::Record;
+use super::store::{self, Held};
 use crate::error::{Error, Result, Step};
 use crate::report::{Report, Status, Usage};
 

@@ -16,15 +16,15 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 
 use super::checkpoint::{Images, joined, refuse, savable};
 use super::config::{self, Config};
-use super::criu::{Criu, Message, Request, fd_number};
-use super::store::{Held, Record};
+use super::criu::{Criu, Message, PRE_RESUME, Request, Stage, fd_number};
+use super::record::Record;
+use super::store::Held;
 use super::{Runtime, create, delete};
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::caps::Sets;
 use crate::plan::container::{Container, GivenSource};
 use crate::plan::{Bytes, MountKind, Plan};
-use crate::sandbox::container::foreground::Foreground;
 use crate::sandbox::container::{Launched, hooks};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath};
@@ -48,18 +48,11 @@ pub fn restore(runtime: &Runtime) -> Result<u8> {
     let container = savable(&config.plan)?;
     let detach = runtime.args.is_on("detach");
     runtime.check_console(&config.plan, !detach)?;
-    let mut record = Record::new(id, &bundle, &config.rootfs);
+    let mut record = Record::new(id, &bundle, &config.rootfs)?;
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
     record.places = create::places(container, id)?;
-    let foreground = if detach {
-        None
-    } else {
-        if !runtime.args.is_on("no-subreaper") {
-            let _ = process::adopt_orphans(true);
-        }
-        Some(Foreground::prepare()?)
-    };
+    let foreground = runtime.foreground()?;
     let mut held = runtime.store.create(record)?;
     let restored = held.write().and_then(|()| fill(runtime, &mut held, &config, &images));
     let launched = match restored {
@@ -137,7 +130,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
     }
     let mut terminal = None;
     let mut born = None;
-    let mut stage = |stage: super::criu::Stage<'_>| match stage.name {
+    let mut stage = |stage: Stage<'_>| match stage.name {
         "setup-namespaces" => {
             let text = create::state_text(&held.record, stage.pid, "creating");
             hooks::run("prestart", &container.hooks.prestart, &text)?;
@@ -169,7 +162,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             Ok(())
         }
         // What it may do is restored last, and is not undone by an error: then nobody may go on with it.
-        "pre-resume" => born.as_ref().map_or(Ok(()), |born| {
+        PRE_RESUME => born.as_ref().map_or(Ok(()), |born| {
             verify_credentials(runtime, born, plan, container).inspect_err(|_| {
                 let _ = process::pidfd_send_signal(born.pidfd.as_fd(), libc::SIGKILL);
             })
@@ -386,5 +379,5 @@ fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &Plan, container
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
-    Error::errno(Step::Restore, path.display().to_string(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    Error::io(Step::Restore, path.display().to_string(), error)
 }

@@ -5,8 +5,9 @@ use std::os::fd::AsFd as _;
 use nix::errno::Errno;
 
 use super::Runtime;
-use super::store::{Status, read_plan};
-use crate::error::{Error, Result, Step};
+use super::record::Status;
+use super::store::read_plan;
+use crate::error::{Cause, Error, Result, Step};
 use crate::plan::container::NamespaceKind;
 use crate::sys::process;
 
@@ -26,8 +27,12 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
         let plan = read_plan(&directory).ok();
         plan.and_then(|plan| plan.container).is_some_and(|container| container.new.contains(&NamespaceKind::Pid))
     };
-    let groups = record.groups();
-    let Some(process) = record.process() else {
+    let groups = match record.needed_groups() {
+        // What is frozen would not die, and of those without a pid namespace of their own only the first.
+        Err(error) if signal == libc::SIGKILL && !is_absent(&error) => return Err(error),
+        found => found.ok().flatten(),
+    };
+    let Some(process) = record.process().filter(|_| record.runs()) else {
         // Without a pid namespace of its own, others may live on.
         let left = groups.filter(|_| runtime.args.is_on("all") && !own_pids());
         return match left.filter(|groups| !groups.pids().is_empty()) {
@@ -52,6 +57,10 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
         groups.set_frozen(false)?;
     }
     Ok(0)
+}
+
+fn is_absent(error: &Error) -> bool {
+    matches!(error.cause, Cause::Errno(Errno::ENOENT))
 }
 
 /// Stops all processes of a container, or lets them go on.

@@ -17,10 +17,7 @@ pub fn spec(runtime: &Runtime) -> Result<u8> {
     let text = serde_json::to_string_pretty(&usual(runtime.args.is_on("rootless"))).unwrap_or_default();
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
     let written = file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
-    written.map(|()| 0).map_err(|error| {
-        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        Error::errno(Step::Config, path.display().to_string(), errno)
-    })
+    written.map(|()| 0).map_err(|error| Error::io(Step::Config, path.display().to_string(), &error))
 }
 
 fn usual(rootless: bool) -> Value {

@@ -4,93 +4,30 @@
 //! later can take it away again. A process is known by its number, its start time and the boot; a command holds the lock of
 //! its container while it changes it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::stat::Mode;
-use nix::unistd::{Pid, geteuid};
-use serde::{Deserialize, Serialize};
+use nix::unistd::geteuid;
 
+use super::record::{DAMAGED, Record, Status, parse};
 use super::report::End;
-use crate::cgroup;
-use crate::cgroup::container::{Groups, Places, find};
-use crate::error::{Error, Result, Step};
+use crate::cgroup::container::find;
+use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::Plan;
-use crate::report::Enforced;
-use crate::sandbox::container::gate;
 use crate::sys::process;
 
-/// Version of the record.
-const VERSION: u32 = 1;
 const RECORD: &str = "state.json";
 const PLAN: &str = "plan.json";
 /// No record of ours is longer.
 const MAX_BYTES: u64 = 64 << 20;
-
-/// What is known of a container.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Record {
-    /// Of the record.
-    pub version: u32,
-    /// The container's id.
-    pub id: String,
-    /// Of the specification that its configuration was written for.
-    pub oci_version: String,
-    /// The boot it was made in.
-    pub boot_id: String,
-    /// Its bundle.
-    pub bundle: PathBuf,
-    /// Its root on the host.
-    pub rootfs: PathBuf,
-    /// When it was made.
-    pub created: String,
-    /// Notes of whoever configured it.
-    pub annotations: BTreeMap<String, String>,
-    /// Where its cgroups are, or will be.
-    pub places: Option<Places>,
-    /// Whether its plan has hooks for after its start or its end; records of before this was written may.
-    #[serde(default = "unknown")]
-    pub later_hooks: bool,
-    /// Its first process, once that is ready; 0 before.
-    pub pid: i32,
-    /// When that was started, in clock ticks since the boot.
-    pub started: u64,
-    /// Who made it.
-    pub owner: u32,
-    /// What confines it.
-    #[serde(default)]
-    pub enforced: Option<Enforced>,
-}
-
-/// What a container is doing, in the specification's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Status {
-    Creating,
-    Created,
-    Running,
-    Paused,
-    Stopped,
-}
-
-impl Status {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Creating => "creating",
-            Self::Created => "created",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-        }
-    }
-}
+/// How long a container's directory may have a lock and no record; it takes some system calls.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All containers.
 #[derive(Debug)]
@@ -124,22 +61,37 @@ impl Store {
     /// A new container's directory, with its lock; the record is not written yet.
     pub fn create(&self, record: Record) -> Result<Held> {
         valid_id(&record.id)?;
-        let failed = |path: &Path, error: &std::io::Error| io(path, error);
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.root)
-            .map_err(|error| failed(&self.root, &error))?;
+            .map_err(|error| io(&self.root, &error))?;
         self.trusted()?;
-        let directory = self.root.join(&record.id);
-        match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(Error::new(Step::State, record.id, "container with given ID already exists"));
-            }
-            made => made.map_err(|error| failed(&directory, &error))?,
-        }
-        let lock = lock(&directory)?;
+        let (directory, lock) = self.claim(&record.id)?;
         Ok(Held { directory, record, end: End::default(), _lock: lock })
+    }
+
+    /// Makes a container's directory and locks it.
+    fn claim(&self, id: &str) -> Result<(PathBuf, Flock<File>)> {
+        let directory = self.root.join(id);
+        let exists = || Error::new(Step::State, id, "container with given ID already exists");
+        loop {
+            match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(exists()),
+                made => made.map_err(|error| io(&directory, &error))?,
+            }
+            // Until it is locked it looks like one that was given up: somebody may have taken it away, and another made one of
+            // that name, and a container in it.
+            match self.lock(id) {
+                Err(error) if is_missing(&error) => {}
+                Err(error) => {
+                    let _ = std::fs::remove_dir(&directory);
+                    return Err(error);
+                }
+                Ok(_) if directory.join(RECORD).exists() => return Err(exists()),
+                locked => return locked,
+            }
+        }
     }
 
     /// A container that is there, locked.
@@ -152,7 +104,7 @@ impl Store {
     /// A container whose record cannot be read, as far as its plan still says what there is of it.
     pub fn salvage(&self, id: &str) -> Result<Held> {
         let (directory, lock) = self.lock(id)?;
-        let mut record = Record::new(id, Path::new(""), Path::new(""));
+        let mut record = Record::new(id, Path::new(""), Path::new(""))?;
         let planned = read_plan(&directory).ok().and_then(|plan| plan.container).map(|container| container.cgroup);
         record.places = planned.filter(|cgroup| !cgroup.disabled).and_then(|cgroup| find(&cgroup, id).ok());
         Ok(Held { directory, record, end: End::default(), _lock: lock })
@@ -167,11 +119,12 @@ impl Store {
             };
             // Whoever held it may have deleted it, and somebody made another.
             let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
-            let same = match (lock.metadata(), std::fs::metadata(&directory)) {
-                (Ok(ours), Ok(now)) => identity(ours) == identity(now),
-                _ => return Err(missing(id)),
+            let ours = lock.metadata().map_err(|error| io(&directory, &error))?;
+            let now = match std::fs::metadata(&directory) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing(id)),
+                found => found.map_err(|error| io(&directory, &error))?,
             };
-            if same {
+            if identity(ours) == identity(now) {
                 return Ok((directory, lock));
             }
         }
@@ -186,6 +139,30 @@ impl Store {
         }
         let record = read_record(&directory, id)?;
         Ok((directory, record))
+    }
+
+    /// What is known of a container and what it is doing, without waiting for whoever changes it.
+    pub fn seen(&self, id: &str) -> Result<(Record, Status)> {
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            let (directory, record) = self.look(id)?;
+            if record.pid != 0 {
+                let status = record.status(&directory);
+                return Ok((record, status));
+            }
+            if !is_locked(&directory) {
+                // Nobody makes it; but somebody may have, since the record was read.
+                let (_, again) = self.look(id)?;
+                if again.pid == 0 {
+                    return Ok((again, Status::Stopped));
+                }
+            } else if directory.join(RECORD).exists() || Instant::now() > patience {
+                return Ok((record, Status::Creating));
+            } else {
+                // The record is about to be written, or was the last of it to go: it will be known at once.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// The ids of all.
@@ -239,7 +216,7 @@ impl Held {
     /// What it is doing.
     pub fn status(&self) -> Status {
         // Nobody but us is making it, as we have the lock.
-        if self.record.pid == 0 { Status::Stopped } else { self.record.status(&self.directory) }
+        self.record.status(&self.directory)
     }
 
     /// The plan it was made by.
@@ -258,70 +235,6 @@ impl Held {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(&self.directory, &error)),
             _ => Ok(()),
         }
-    }
-}
-
-impl Record {
-    /// A new one.
-    pub fn new(id: &str, bundle: &Path, rootfs: &Path) -> Self {
-        Self {
-            version: VERSION,
-            id: id.to_owned(),
-            oci_version: String::new(),
-            boot_id: boot_id(),
-            bundle: bundle.to_owned(),
-            rootfs: rootfs.to_owned(),
-            created: humantime::format_rfc3339_nanos(std::time::SystemTime::now()).to_string(),
-            annotations: BTreeMap::new(),
-            places: None,
-            later_hooks: true,
-            pid: 0,
-            started: 0,
-            owner: geteuid().as_raw(),
-            enforced: None,
-        }
-    }
-
-    /// What the container of this record and directory is doing.
-    pub fn status(&self, directory: &Path) -> Status {
-        if self.pid == 0 {
-            // Whoever makes it holds the lock; without one it was left half-made.
-            return if is_locked(directory) { Status::Creating } else { Status::Stopped };
-        }
-        if !self.is_alive() {
-            return Status::Stopped;
-        }
-        if gate::is_closed(directory) {
-            return Status::Created;
-        }
-        if self.groups().is_some_and(|groups| groups.is_frozen()) { Status::Paused } else { Status::Running }
-    }
-
-    /// Whether it was made since this host was booted: otherwise nothing of it is left but files.
-    pub fn is_of_this_boot(&self) -> bool {
-        self.boot_id == boot_id()
-    }
-
-    /// Whether its first process lives.
-    pub fn is_alive(&self) -> bool {
-        self.pid > 0
-            && self.is_of_this_boot()
-            && cgroup::started(self.pid.unsigned_abs()).map_or(true, |started| started == Some(self.started))
-    }
-
-    /// Its first process, which cannot be another by now; `None` when it is gone.
-    pub fn process(&self) -> Option<OwnedFd> {
-        let pidfd = process::pidfd_open(Pid::from_raw(self.pid)).ok()?;
-        self.is_alive().then_some(pidfd)
-    }
-
-    /// Its cgroups, if they are there.
-    pub fn groups(&self) -> Option<Groups> {
-        // After a boot they would be somebody else's of the same name.
-        if !self.is_of_this_boot() {
-            return None;
-        }
-        Groups::open(self.places.clone()?).ok()
     }
 }
 
@@ -378,10 +291,6 @@ pub fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
         .map_err(|error| io(directory, &error))
 }
 
-fn unknown() -> bool {
-    true
-}
-
 fn aside(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!(".{name}.new"))
 }
@@ -405,7 +314,7 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
     let path = directory.join(RECORD);
     let bytes = match read_own(&path) {
         // Begun, and given up before anything was made.
-        Err(Errno::ENOENT) => return Ok(Record::new(id, Path::new(""), Path::new(""))),
+        Err(Errno::ENOENT) => return Record::new(id, Path::new(""), Path::new("")),
         read => read.map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?,
     };
     let damaged = "delete --force removes what is left";
@@ -424,39 +333,17 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
     Ok(record)
 }
 
-/// Reads a record's text; the error is the reason why it is none.
-pub fn parse(bytes: &[u8]) -> std::result::Result<Record, String> {
-    #[derive(Deserialize)]
-    struct Version {
-        version: u32,
-    }
-    let damaged = |error: serde_json::Error| format!("{DAMAGED}: {error}");
-    // Another version may have other fields: that is said first.
-    match serde_json::from_slice(bytes).map_err(damaged)? {
-        Version { version: VERSION } => serde_json::from_slice(bytes).map_err(damaged),
-        Version { version } => Err(format!("is of version {version}; this program knows {VERSION}")),
-    }
-}
-
-const DAMAGED: &str = "is damaged";
-
-/// Whether an error says that a container's record cannot be read.
-pub fn is_damaged(error: &Error) -> bool {
-    matches!(&error.cause, crate::error::Cause::Reason(reason) if reason.starts_with(DAMAGED))
-}
-
 /// A file of ours: never waits, follows nothing, and is not longer than any of ours.
 fn read_own(path: &Path) -> std::result::Result<Vec<u8>, Errno> {
     use std::io::Read as _;
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty())?);
-    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-    let found = file.metadata().map_err(errno)?;
+    let found = file.metadata().map_err(|error| errno_of(&error))?;
     if !found.is_file() || found.uid() != geteuid().as_raw() {
         return Err(Errno::EPERM);
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(errno)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| errno_of(&error))?;
     if bytes.len() as u64 > MAX_BYTES { Err(Errno::EFBIG) } else { Ok(bytes) }
 }
 
@@ -466,10 +353,6 @@ pub fn read_plan(directory: &Path) -> Result<Plan> {
     let bytes = read_own(&path).map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?;
     serde_json::from_slice(&bytes)
         .map_err(|error| Error::new(Step::State, path.display().to_string(), error.to_string()))
-}
-
-fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 fn missing(id: &str) -> Error {
@@ -486,8 +369,7 @@ pub fn is_missing(error: &Error) -> bool {
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Error {
-    let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-    Error::errno(Step::State, path.display().to_string(), errno)
+    Error::io(Step::State, path.display().to_string(), error)
 }
 
 /// Letters, digits and `_+-.`; no `.` or `..`, no dash in front.

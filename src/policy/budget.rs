@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::merge::joined;
+use super::path::DevicePath;
 use super::units;
-use super::value::{Amount, CpuList, Cpus, DevicePath, Limit, Pids, Size, Value, Weight, text, written};
+use super::value::{Amount, CpuList, Cpus, Limit, Pids, Size, Value, Weight, text, written};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Bytes, CgroupFile, Facility, HugetlbMax, IoMax};
 

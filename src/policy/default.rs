@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use super::budget::BudgetSettings;
+use super::path::SandboxPath;
 use super::rules::{LandlockAbi, LandlockMode, SeccompChoice};
 use super::settings::{
     DeadlineSettings, EnvSettings, LandlockSettings, ProcView, ScratchSettings, SeccompSettings, Settings, UserSettings,
 };
 use super::ulimit::Ulimit;
 use super::value::{
-    Amount, Count, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, Pids, SandboxPath, Umask, UserMap,
-    UserName,
+    Amount, Count, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, Pids, Umask, UserMap, UserName,
 };
 use crate::layers::seccomp::builtin::Builtin;
 use crate::plan::{Bytes, Facility, IdMapping, Network, RlimitResource};

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::Bytes;
 
 /// What a file is for, and how large it may be.
@@ -47,9 +47,7 @@ pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<Truste
     let max = purpose.max_kib * 1024;
     let object = || Bytes::from(path).to_string();
     let mut bytes = Vec::new();
-    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| {
-        Error::errno(purpose.step, object(), Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
-    })?;
+    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| Error::io(purpose.step, object(), &error))?;
     // It may have grown, and some files of /proc say they are empty.
     if bytes.len() as u64 > max {
         return Err(Error::new(purpose.step, object(), purpose.too_large()));
@@ -81,8 +79,7 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [Pa
         None => return Err(refused("is relative, and the current directory is gone")),
     };
     // A symlink is followed once, here; the name it leads to is opened without following anything.
-    let real =
-        named.canonicalize().map_err(|error| errno(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
+    let real = named.canonicalize().map_err(|error| errno(errno_of(&error)))?;
     let (Some(directory), Some(name)) = (real.parent(), real.file_name()) else {
         return Err(refused("is a directory, not a file"));
     };

@@ -16,6 +16,7 @@ mod file;
 mod load;
 mod merge;
 pub mod mount;
+pub mod path;
 mod resolve;
 pub mod rules;
 mod settings;

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::value::{Amount, Count, HostPath, Mode, SandboxPath, Value};
+use super::path::{HostPath, SandboxPath};
+use super::value::{Amount, Count, Mode, Value};
 use crate::plan::{Bytes, Mount, MountKind};
 
 /// Where a run's workspace is inside.

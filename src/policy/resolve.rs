@@ -6,8 +6,9 @@ use std::path::Path;
 use super::confinement;
 use super::environment::{self, MAX_STRING};
 use super::mount::{self, MountRequest, RequestKind, WORKSPACE};
+use super::path::{HostPath, SandboxPath};
 use super::settings::{ProcView, Settings};
-use super::value::{HostPath, Hostname, Limit, SandboxPath};
+use super::value::{Hostname, Limit};
 use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{

@@ -7,8 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use super::diagnose::nearest;
+use super::path::{HostPath, SandboxPath};
 use super::units;
-use super::value::{HostPath, SandboxPath, Value, text, written};
+use super::value::{Value, text, written};
 use crate::layers::seccomp::builtin::{Builtin, Group};
 use crate::plan::{Bytes, PathRule};
 

@@ -10,11 +10,12 @@ use serde::Deserialize;
 
 use super::budget::BudgetSettings;
 use super::mount::MountRequest;
+use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, LandlockMode, Port, RulePath, SeccompChoice, SeccompGroup};
 use super::ulimit::Ulimit;
 use super::value::{
-    Amount, CapabilityName, Count, Deadline, DevicePath, Duration, EnvName, EnvPattern, EnvValue, HostPath, Hostname,
-    Id, Limit, OomScoreAdj, SandboxPath, Size, Umask, UserMap, UserName, Version,
+    Amount, CapabilityName, Count, Deadline, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, OomScoreAdj,
+    Size, Umask, UserMap, UserName, Version,
 };
 use crate::plan::{Facility, Keep, Network, RlimitResource};
 

@@ -6,19 +6,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::path::{Component, Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::units;
-use crate::plan::{Bytes, Capability, IdMapping};
-
-/// Longest path the kernel takes, `PATH_MAX` without its NUL.
-const PATH_MAX: usize = 4095;
-
-/// Longest component of a path, `NAME_MAX`.
-const NAME_MAX: usize = 255;
+use crate::plan::{Bytes, Capability, IdMapping, unhex};
 
 /// A value with one written form.
 pub trait Value: Sized {
@@ -80,11 +73,6 @@ impl<T: Value> Written<T> {
     }
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
-    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
-}
-
 macro_rules! written {
     ($($type:ident: $pattern:expr;)+) => {$(
         impl<'de> ::serde::Deserialize<'de> for $type {
@@ -137,9 +125,6 @@ written! {
     Hostname: "^[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$";
     UserName: "^[a-z_][a-z0-9_-]{0,31}$";
     UserMap: "^(single|subordinate|host:[0-9]+(:[0-9]+)?)$";
-    HostPath: "^.";
-    SandboxPath: "^/";
-    DevicePath: "^/dev/.";
     EnvName: "^[^=]+$";
     EnvPattern: "^[^=]+$";
     EnvValue: "";
@@ -333,108 +318,6 @@ impl UserMap {
             (_, 0) => Err("host group 0 is root's: choose an unprivileged host group".into()),
             (uid, gid) => Ok(Self(IdMapping::HostUser { uid, gid })),
         }
-    }
-}
-
-/// A path on the host. It is relative only between being read and [`HostPath::anchor`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPath(pub(crate) Bytes);
-
-impl Value for HostPath {
-    const WHAT: &'static str = "a path on the host";
-    const BINARY: bool = true;
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let path = path(bytes)?;
-        // A shell would have expanded these; taken literally they are nearly always a mistake with surprising results.
-        match bytes {
-            [b'~'] | [b'~', b'/', ..] | [b'$', ..] => Err(format!("\"{path}\" is not expanded: write the path out")),
-            _ => Ok(Self(path)),
-        }
-    }
-}
-
-impl HostPath {
-    /// The absolute path: a relative one starts in `base`, which has no symlinks in it, so that its leading `..` are folded.
-    pub fn anchor(&mut self, base: Option<&Path>) -> Result<(), String> {
-        if self.0.as_bytes().starts_with(b"/") {
-            return Ok(());
-        }
-        let base =
-            base.ok_or_else(|| format!("\"{}\" is relative, and there is no directory it could start in", self.0))?;
-        let mut absolute = PathBuf::from(base);
-        let mut leading = true;
-        for component in self.0.as_path().components() {
-            match component {
-                Component::CurDir => {}
-                Component::ParentDir if leading => {
-                    absolute.pop();
-                }
-                other => {
-                    leading = false;
-                    absolute.push(other);
-                }
-            }
-        }
-        self.0 = path(Bytes::from(&absolute).as_bytes())?;
-        Ok(())
-    }
-}
-
-/// An absolute path inside the sandbox, without `.`, `..` or empty components.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxPath(pub(crate) Bytes);
-
-impl Value for SandboxPath {
-    const WHAT: &'static str = "an absolute path inside the sandbox";
-    const BINARY: bool = true;
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let path = path(bytes)?;
-        if !bytes.starts_with(b"/") {
-            return Err(format!("\"{path}\" is not an absolute path"));
-        }
-        let mut normal = Vec::with_capacity(bytes.len());
-        for component in bytes.split(|byte| *byte == b'/') {
-            match component {
-                b"" | b"." => {}
-                b".." => return Err(format!("\"{path}\" contains \"..\"")),
-                name => {
-                    normal.push(b'/');
-                    normal.extend(name);
-                }
-            }
-        }
-        Ok(Self(if normal.is_empty() { "/".as_bytes().to_vec().into() } else { normal.into() }))
-    }
-}
-
-/// A device node below `/dev`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DevicePath(pub(crate) Bytes);
-
-impl Value for DevicePath {
-    const WHAT: &'static str = "a device node below /dev";
-    fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let path = SandboxPath::parse(bytes)?.0;
-        match path.as_bytes().starts_with(b"/dev/") && !bytes.contains(&b':') {
-            true => Ok(Self(path)),
-            false => Err(format!("\"{path}\" is not {}", Self::WHAT)),
-        }
-    }
-}
-
-/// The checks that every path has in common.
-fn path(bytes: &[u8]) -> Result<Bytes, String> {
-    let path = Bytes::from(bytes.to_vec());
-    if bytes.is_empty() {
-        Err("is empty".into())
-    } else if bytes.contains(&0) {
-        Err(format!("\"{path}\" contains a NUL byte"))
-    } else if bytes.len() > PATH_MAX {
-        Err(format!("is {} bytes long, more than the {PATH_MAX} that a path can have", bytes.len()))
-    } else if bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_MAX) {
-        Err(format!("has a component longer than {NAME_MAX} bytes"))
-    } else {
-        Ok(path)
     }
 }
 

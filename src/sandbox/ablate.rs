@@ -1,5 +1,6 @@
 //! A plan without the protection that is left out: only in a build that is made for that.
 
+use crate::plan::container::{CapabilitySets, IdRange, NamespaceKind, Resources};
 use crate::plan::{Budget, Capability, IdMapping, Plan};
 use crate::sys::ablate::{Layer, without};
 
@@ -45,4 +46,64 @@ pub fn thinned(plan: &Plan) -> Plan {
         (plan.scratch.size_bytes, plan.scratch.nr_inodes) = (1 << 40, 1 << 30);
     }
     plan
+}
+
+/// The same for the plan of a container.
+pub fn thin_container(plan: &mut Plan) {
+    let Some(container) = &mut plan.container else { return };
+    let all = without(Layer::NoNewPrivileges);
+    // Without no_new_privs a filter has to be in force before privileges are given up, and this one forbids that; rules of
+    // paths are put in force by the program's user, who may not do it.
+    if all || without(Layer::Seccomp) {
+        plan.seccomp = None;
+    }
+    if all || without(Layer::Landlock) {
+        plan.landlock = None;
+    }
+    container.no_new_privs &= !all;
+    if without(Layer::Masks) {
+        plan.masked_paths.clear();
+        plan.readonly_paths.clear();
+    }
+    if without(Layer::Capabilities) {
+        let every = || Capability::ALL.to_vec();
+        container.capabilities = CapabilitySets {
+            bounding: every(),
+            effective: every(),
+            inheritable: every(),
+            permitted: every(),
+            ambient: every(),
+        };
+    }
+    if without(Layer::Identity) {
+        (plan.identity.uid, plan.identity.gid) = (0, 0);
+        for map in [&mut container.uid_map, &mut container.gid_map] {
+            *map = vec![IdRange { inside: 0, outside: 0, count: 65536 }];
+        }
+    }
+    let namespaces = [
+        (Layer::UserNamespace, NamespaceKind::User),
+        (Layer::PidNamespace, NamespaceKind::Pid),
+        (Layer::NetworkNamespace, NamespaceKind::Network),
+        (Layer::IpcNamespace, NamespaceKind::Ipc),
+        (Layer::UtsNamespace, NamespaceKind::Uts),
+        (Layer::CgroupNamespace, NamespaceKind::Cgroup),
+    ];
+    container.new.retain(|kind| !namespaces.iter().any(|(layer, left_out)| left_out == kind && without(*layer)));
+    if without(Layer::UserNamespace) {
+        container.uid_map.clear();
+        container.gid_map.clear();
+    }
+    if without(Layer::UtsNamespace) {
+        (plan.hostname, container.domainname) = (None, None);
+    }
+    container.read_only &= !without(Layer::ReadOnly);
+    container.new_keyring &= !without(Layer::Keyring);
+    if without(Layer::Budget) {
+        let devices = container.cgroup.resources.devices.take();
+        container.cgroup.resources = Resources { devices, ..Resources::default() };
+    }
+    if without(Layer::ResourceLimits) {
+        plan.rlimits.clear();
+    }
 }

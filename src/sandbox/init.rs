@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nix::errno::Errno;
 use nix::sys::statfs::fstatfs;
 use nix::unistd::Pid;
 
@@ -35,11 +36,15 @@ fn forward(workload: Pid, signal: libc::c_int) {
 }
 
 fn reap_all(workload: Pid) {
-    while let Ok(Some(event)) = process::peek_child() {
-        match event {
-            ChildEvent::Ended(pid, status) if pid == workload => finish(status),
-            ChildEvent::Ended(pid, _) => drop(process::reap(pid)),
-            ChildEvent::Traced(pid) => drop(process::detach_tracee(pid)),
+    loop {
+        match process::peek_child() {
+            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => finish(status),
+            Ok(Some(ChildEvent::Ended(pid, _))) => drop(process::reap(pid)),
+            Ok(Some(ChildEvent::Traced(pid))) => drop(process::detach_tracee(pid)),
+            Err(Errno::EINTR) => {}
+            Ok(None) | Err(Errno::ECHILD) => return,
+            // How the workload ends could not be seen: then everything ends, rather than nothing ever.
+            Err(_) => process::exit(125),
         }
     }
 }

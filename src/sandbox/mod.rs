@@ -28,7 +28,7 @@
 //! Without init the workload is pid 1 itself.
 
 #[cfg(feature = "ablate")]
-mod ablate;
+pub(crate) mod ablate;
 pub(crate) mod audit;
 mod child;
 pub mod container;
@@ -77,25 +77,40 @@ const TAKEN: [Signal; 9] = [
     Signal::SIGTSTP, // stopped, we would let deadlines pass
 ];
 
+/// The signals that the supervisor takes, blocked. They stay so after [`run`]: none is to end a caller whose run is over and
+/// whose report is not yet written.
+#[derive(Debug)]
+pub struct Blocked {
+    taken: SigSet,
+    before: SigSet,
+}
+
+impl Blocked {
+    /// Blocks them, but those that are to be ignored, as by nohup(1), in the calling thread.
+    pub fn block() -> Result<Self> {
+        let taken = TAKEN.into_iter().filter(|signal| !process::is_ignored(*signal as libc::c_int)).collect::<SigSet>();
+        let mut before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&taken), Some(&mut before))
+            .map_err(|errno| Error::errno(Step::Supervise, "signal mask", errno))?;
+        Ok(Self { taken, before })
+    }
+
+    /// Lets them through, those that are waiting first.
+    pub fn let_through(&self) {
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
+    }
+}
+
 /// Runs a plan to its end. Whatever happens, there is a report, and nothing is left of the run.
 ///
 /// `warn` is called once, before anything of the workload exists, with what the person who asked should be told of the
 /// files that the plan names.
 ///
-/// While it runs, most signals that end or notify a process are blocked in the calling thread and SIGCHLD has its default disposition.
-/// The caller should have no other threads (`clone3(2)` copies only the calling one).
-pub fn run(plan: &Plan, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
+/// SIGCHLD gets its default disposition. The caller should have no other threads (`clone3(2)` copies only the calling one).
+pub fn run(plan: &Plan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
     let begun = Beginning::now();
-    // What was to be ignored, as by nohup(1), stays so.
-    let blocked = TAKEN.into_iter().filter(|signal| !process::is_ignored(*signal as libc::c_int)).collect::<SigSet>();
-    let mut before = SigSet::empty();
-    let masked = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before));
     process::default_child_signal();
-    let report = match masked.map_err(|errno| Error::errno(Step::Supervise, "signal mask", errno)) {
-        Ok(()) => start(plan, sampler, begun, &blocked, warn),
-        Err(error) => Err(error),
-    };
-    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    let report = start(plan, sampler, begun, &signals.taken, warn);
     report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
 }
 
@@ -126,7 +141,9 @@ fn start(
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
-    let blank = Report::blank(&plan.id, Some(plan), begun.time); // hashes are taken while the child builds its root
+    // While the child builds its root: hashes are taken, and nothing is left to close at the end.
+    let blank = Report::blank(&plan.id, Some(plan), begun.time);
+    prepared.root.let_go();
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {

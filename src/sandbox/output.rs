@@ -102,9 +102,7 @@ fn never_block(fd: OwnedFd) -> Result<OwnedFd> {
 }
 
 fn copy_of(number: i32) -> Result<OwnedFd> {
-    borrow_standard(number)
-        .try_clone_to_owned()
-        .map_err(|error| Error::errno(Step::Streams, "", Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))
+    borrow_standard(number).try_clone_to_owned().map_err(|error| Error::io(Step::Streams, "", &error))
 }
 
 /// The caller's stream, for writing without ever blocking. A pipe or terminal is opened anew for that, because the mode of

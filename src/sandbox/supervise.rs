@@ -437,7 +437,7 @@ impl<'a> Supervisor<'a> {
 
     /// To pid 1, which passes it on (or is the workload itself).
     fn signal(&self, signal: libc::c_int) {
-        if let Err(Errno::EPERM | Errno::ENOSYS) = process::pidfd_send_signal(self.pidfd.as_fd(), signal) {
+        if process::pidfd_send_signal(self.pidfd.as_fd(), signal).is_err() {
             // A filter around us: until it is waited for, the number still is our child's.
             let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::try_from(signal).ok());
         }

@@ -118,7 +118,12 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
 impl ParentEnds {
     /// Lets the child go on: its id maps are written.
     pub fn go(&self) -> Result<()> {
-        socket::send(&self.control, b"g", None).map_err(|errno| Error::errno(Step::Wait, "", errno))
+        socket::send(&self.control, b"g", None).map_err(|errno| match errno {
+            Errno::EPIPE | Errno::ECONNRESET => {
+                Error::new(Step::Supervise, "", "the first process died while it was set up")
+            }
+            errno => Error::errno(Step::Wait, "", errno),
+        })
     }
 
     /// The next message, if one is there: `Ok(None)` when there is none now, `Err(EPIPE)` when there will be no more.
@@ -134,21 +139,45 @@ impl ParentEnds {
 
     /// After the pipe became readable: the child's failure, or `None` when it ended because the workload runs.
     pub fn failure(&self) -> Option<Failure> {
-        self.failure_and_words().map(|(failure, _)| failure)
-    }
-
-    /// As [`Self::failure`], with what a program that the child ran said about it.
-    pub fn failure_and_words(&self) -> Option<(Failure, String)> {
-        read_failure(self.failure.as_fd()).ok().flatten()
+        match read_told(self.failure.as_fd()) {
+            Ok(Told::Failed(failure, _)) => Some(failure),
+            _ => None,
+        }
     }
 }
 
-/// Reads a failure from a pipe, and the words that came with it: `None` at the end of the stream.
-pub fn read_failure(pipe: BorrowedFd<'_>) -> std::result::Result<Option<(Failure, String)>, Errno> {
-    let mut record = [0; FAILURE_LENGTH + MOST_SAID];
+/// What stands in a pipe for failures.
+#[derive(Debug)]
+pub enum Told {
+    /// The last filter is about to be put in force.
+    Due,
+    /// A failure, and the words that came with it.
+    Failed(Failure, String),
+    /// The end of the stream, or what is no record.
+    Nothing,
+}
+
+/// No failure: an error number of 0.
+const DUE: Failure = Failure { step: Step::Seccomp, index: 0, errno: Errno::UnknownErrno };
+
+/// Reads from a pipe for failures.
+pub fn read_told(pipe: BorrowedFd<'_>) -> std::result::Result<Told, Errno> {
+    let mut record = [0; 2 * FAILURE_LENGTH + MOST_SAID];
     let length = nix::unistd::read(pipe, &mut record)?;
-    let (record, words) = record[..length].split_at(length.min(FAILURE_LENGTH));
-    Ok(parse_failure(record).map(|failure| (failure, String::from_utf8_lossy(words).into_owned())))
+    let told = &record[..length];
+    let rest = told.strip_prefix(&failure_record(DUE));
+    if rest.is_some_and(<[u8]>::is_empty) {
+        return Ok(Told::Due);
+    }
+    let told = rest.unwrap_or(told);
+    let (record, words) = told.split_at(told.len().min(FAILURE_LENGTH));
+    let failed = |failure| Told::Failed(failure, String::from_utf8_lossy(words).into_owned());
+    Ok(parse_failure(record).map_or(Told::Nothing, failed))
+}
+
+/// Tells that the last filter is about to be put in force.
+pub fn tell_due(pipe: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+    nix::unistd::write(pipe, &failure_record(DUE)).map(drop)
 }
 
 /// The record of a failure, and words about it.
@@ -186,6 +215,11 @@ impl ChildEnds {
     /// Tells the parent what failed. Nothing more can be done if it does not listen.
     pub fn fail(&self, failure: Failure) {
         self.fail_with_words(failure, "");
+    }
+
+    /// The pipe for failures.
+    pub fn failure(&self) -> BorrowedFd<'_> {
+        self.failure.as_fd()
     }
 
     /// As [`Self::fail`], with what a program that we ran said about it.
@@ -274,5 +308,22 @@ mod tests {
         assert!(parse_failure(&[0xff; 8]).is_none());
         assert!(parse_failure(&[0; 7]).is_none());
         assert_eq!(parse_failure(&[0; 8]).map(|failure| failure.step), Some(Step::Usage));
+    }
+
+    #[test]
+    fn what_is_due_and_what_failed_are_told_apart() {
+        let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+        let failure = Failure { step: Step::Exec, index: 3, errno: Errno::EACCES };
+        assert_eq!(read_told(reader.as_fd()).unwrap_err(), Errno::EAGAIN);
+        let failed = || matches!(read_told(reader.as_fd()), Ok(Told::Failed(found, words)) if found == failure && words == "why");
+        let fail = || nix::unistd::write(&writer, &failure_with_words(failure, "why")).map(drop);
+        fail().unwrap();
+        assert!(failed());
+        tell_due(writer.as_fd()).unwrap();
+        assert!(matches!(read_told(reader.as_fd()), Ok(Told::Due)));
+        tell_due(writer.as_fd()).and_then(|()| fail()).unwrap();
+        assert!(failed(), "both at once");
+        drop(writer);
+        assert!(matches!(read_told(reader.as_fd()), Ok(Told::Nothing)));
     }
 }

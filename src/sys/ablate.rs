@@ -33,6 +33,10 @@ pub enum Layer {
     Budget,
     ResourceLimits,
     ScratchLimit,
+    /// Of containers.
+    PidNamespace,
+    /// Of containers: which device nodes may be used.
+    DeviceRules,
 }
 
 /// Whether it is left out.
@@ -56,7 +60,7 @@ mod chosen {
 
     use super::Layer;
 
-    const NAMES: [(&str, Layer); 24] = [
+    const NAMES: [(&str, Layer); 26] = [
         ("user", Layer::UserNamespace),
         ("net", Layer::NetworkNamespace),
         ("ipc", Layer::IpcNamespace),
@@ -81,6 +85,8 @@ mod chosen {
         ("budget", Layer::Budget),
         ("rlimits", Layer::ResourceLimits),
         ("scratch", Layer::ScratchLimit),
+        ("pid", Layer::PidNamespace),
+        ("devices", Layer::DeviceRules),
     ];
 
     static CHOSEN: OnceLock<u32> = OnceLock::new();

@@ -74,6 +74,8 @@ const PROG_QUERY: libc::c_int = 16;
 const CGROUP_DEVICE_PROGRAM: u32 = 15;
 const CGROUP_DEVICE: u32 = 6;
 const ALLOW_MULTI: u32 = 2;
+/// How often a program is loaded again that a signal came in the way of.
+const ATTEMPTS: u32 = 1000;
 
 fn call<T>(command: libc::c_int, attributes: &mut T) -> Result<libc::c_long> {
     // SAFETY: the attributes are a plain structure of the size given, whose pointers are to live data; only used below.
@@ -117,7 +119,14 @@ fn load(program: &[Instruction]) -> Result<OwnedFd> {
         rest: [0; 2],
         name: *b"stockade_device\0",
     };
-    check_fd(call(PROG_LOAD, &mut attributes)?)
+    let mut left = ATTEMPTS;
+    loop {
+        match call(PROG_LOAD, &mut attributes) {
+            // The kernel's verifier gives up on any signal, also when that only stops us for a while.
+            Err(Errno::EAGAIN) if left > 0 => left -= 1,
+            loaded => return check_fd(loaded?),
+        }
+    }
 }
 
 fn attach(command: libc::c_int, cgroup: BorrowedFd<'_>, program: &OwnedFd) -> Result<()> {

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod ablate;
+pub mod alarm;
 pub mod bpf;
 pub mod clone;
 pub mod file;
@@ -18,6 +19,7 @@ pub mod net;
 pub mod process;
 pub mod schedule;
 pub mod seccomp;
+pub mod shared;
 pub mod socket;
 pub mod terminal;
 

@@ -84,10 +84,9 @@ impl FsContext {
 
 /// A detached copy of what `path` (or, if empty, `dir` itself) is the root of, with all mounts below it if `recursive`.
 pub fn clone_tree(dir: BorrowedFd<'_>, path: &CStr, recursive: bool) -> Result<OwnedFd> {
-    let mut flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as libc::c_uint;
-    if recursive {
-        flags |= libc::AT_RECURSIVE as libc::c_uint;
-    }
+    let how = if path.is_empty() { libc::AT_EMPTY_PATH } else { libc::AT_NO_AUTOMOUNT };
+    let how = if recursive { how | libc::AT_RECURSIVE } else { how } as libc::c_uint;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | how;
     // SAFETY: the path is NUL-terminated and outlives the call.
     check_fd(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
 }
@@ -172,9 +171,11 @@ pub fn id_of(mount: impl AsFd) -> Result<u64> {
     // SAFETY: all-zero is a valid statx.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     let fd = mount.as_fd().as_raw_fd();
+    // Not libc::statx: std names it weakly, which with link-time optimization leaves it out of a static program, null.
     // SAFETY: the path is empty, and the result is written to a live local.
-    let result = unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut found) };
-    check(result.into())?;
+    check(unsafe {
+        libc::syscall(libc::SYS_statx, fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut found)
+    })?;
     if found.stx_mask & libc::STATX_MNT_ID != 0 { Ok(found.stx_mnt_id) } else { Err(nix::errno::Errno::ENOSYS) }
 }
 

@@ -28,6 +28,15 @@ pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> Result<(
     check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_info, 0) }).map(drop)
 }
 
+/// Kills a child that nobody has waited for yet, and waits for it. Where a filter around us refuses the one way, there is another:
+/// its number is still its own.
+pub fn end_child(pidfd: BorrowedFd<'_>, pid: Pid) {
+    if pidfd_send_signal(pidfd, libc::SIGKILL).is_err() {
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
+    let _ = wait4(pid);
+}
+
 /// Reaps an ended child and says what it and the children it waited for used, `wait4(2)`.
 ///
 /// The status is as `wait(2)` encodes it.
@@ -276,9 +285,10 @@ pub fn ignore_broken_pipes() {
 }
 
 /// Undoes [`ignore_broken_pipes`].
-pub fn default_broken_pipes() {
+pub fn default_broken_pipes() -> Result<()> {
     // SAFETY: SIG_DFL installs no handler.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    if before == libc::SIG_ERR { Err(Errno::last()) } else { Ok(()) }
 }
 
 /// Resets every signal's disposition to the default and unblocks all of them.
@@ -286,9 +296,11 @@ pub fn reset_signals() -> Result<()> {
     for signal in 1..=64 {
         let default = [0u64; 4]; // the kernel's struct sigaction: SIG_DFL, no flags, no restorer, an empty mask
         let old: *mut u64 = std::ptr::null_mut();
-        // SAFETY: SIG_DFL installs no handler. SIGKILL and SIGSTOP are refused, and need no reset. The raw call also resets
-        // the two signals that glibc keeps for itself.
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8) };
+        // SAFETY: SIG_DFL installs no handler. The raw call also resets the two signals that glibc keeps for itself.
+        match check(unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8) }) {
+            Err(Errno::EINVAL) => {} // SIGKILL and SIGSTOP, which need no reset
+            reset => drop(reset?),
+        }
     }
     let empty: u64 = 0;
     let old: *mut u64 = std::ptr::null_mut();

@@ -13,18 +13,9 @@ import termios
 import time
 from dataclasses import dataclass, field
 
-from attacks import ALONE, ATTACKS, LAYERS
-from rig import RIG, Rig, syscall
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILT = next(iter(sorted(ROOT.glob("target/*-linux-gnu/debug"))), ROOT / "target/debug")
-STOCKADE = pathlib.Path(os.environ.get("STOCKADE", BUILT / "stockade"))  # or one that is installed
-OCI, ABLATE = BUILT / "stockade-oci", BUILT / "stockade-ablate"
-ATTACK = str(RIG / "bin/attack")
-OTHER = 65534
-# What a container of docker's keeps.
-DOCKER_CAPABILITIES = ["CAP_" + name for name in (
-    "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE").split()]
+from attacks import ALONE, ATTACKS, DEADLINE, LAYERS, OCI_ALONE, OCI_LAYERS
+from rig import RIG, Rig
+from sandboxes import ABLATE, BUILT, MAPPED, OCI, OCI_ABLATE, OTHER, STOCKADE, Sandboxes
 
 
 @dataclass
@@ -66,100 +57,7 @@ class Battery:
         self.rig.start_victim(0)
         wanted = options.only.split(",") if options.only else list(ATTACKS)
         self.attacks = {name: ATTACKS[name] for name in wanted}
-        self.degraded = [word for name in options.degraded for word in ("--allow-degraded", name)]
-        self.number = 0
-        self.landlock = 0 if "landlock" in options.degraded else max(0, syscall(444, None, 0, 1))
-
-    # --- the kinds of sandbox --------------------------------------------------------------------------------------------
-
-    def run_command(self, name, way, program=STOCKADE, environment=(), caller=0):
-        attack = ATTACKS[name]
-        own = [str(RIG / "bin"), str(RIG / "ro")]
-        command = [str(program), "run", *[word for path in own for word in ("--ro", path)], "--rw", str(RIG / "ws")]
-        command += ["-e", f"VICTIM={self.rig.victim}", *self.degraded, *attack.options]
-        command += ["-w", str(RIG / "ws")] if attack.gift != "cwd" else ["-w", way]
-        command += ["--rootfs", str(RIG / f"hostile-{way}")] if attack.gift == "hostile" else []
-        command += ["--report", str(RIG / "ws/report.json")] if attack.gift == "report" else []
-        command += ["--", ATTACK, name, *([way] if way and attack.gift != "cwd" else [])]
-        return ["env", *environment, *self.become(caller), *command]
-
-    def become(self, uid):
-        return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"] if uid else []
-
-    def oci_command(self, name, way, runtime, user_namespace=False):
-        attack = ATTACKS[name]
-        self.number += 1
-        bundle = RIG / f"bundle{self.number}"
-        bundle.mkdir()
-        config = json.loads(subprocess.run([OCI, "spec", "--bundle", bundle], check=True, capture_output=True) and (bundle / "config.json").read_text())
-        config["ociVersion"] = "1.0.2"
-        config["root"] = {"path": str(RIG / (f"hostile-{way}" if attack.gift == "hostile" else "rootfs")), "readonly": True}
-        process, linux = config["process"], config["linux"]
-        process.update(terminal=False, args=[ATTACK, name, *([way] if way and attack.gift != "cwd" else [])])
-        process["cwd"] = way if attack.gift == "cwd" else str(RIG / "ws")
-        process["env"] += [f"VICTIM={self.rig.victim}"]
-        process["capabilities"] = {kind: DOCKER_CAPABILITIES for kind in ("bounding", "effective", "permitted")}
-        linux["seccomp"] = self.docker_profile()
-        linux["cgroupsPath"] = f"/attack{os.getpid()}-{self.number}"
-        linux["resources"].update(attack.limits)
-        linux["resources"]["devices"] += [{"allow": True, "type": "c", "major": 1, "minor": minor, "access": "rwm"} for minor in (3, 5, 7, 8, 9)]
-        if user_namespace:
-            linux["namespaces"].append({"type": "user"})
-            for kind in ("uid", "gid"):
-                linux[f"{kind}Mappings"] = [{"containerID": 0, "hostID": 100_000, "size": 65536}]
-        for place, mode in [("bin", "ro"), ("ro", "ro"), ("ws", "rw")]:
-            options = ["rbind", mode, "nosuid", "nodev"]
-            config["mounts"].append({"destination": str(RIG / place), "type": "bind", "source": str(RIG / place), "options": options})
-        (bundle / "config.json").write_text(json.dumps(config))
-        command = [str(runtime), "--root", str(RIG / "state"), "run", "--bundle", str(bundle), f"attack{self.number}"]
-        if "crun" in str(runtime) and os.path.ismount("/sys/fs/cgroup/unified"):
-            # It takes one version of cgroups or the other, not both.
-            command = ["unshare", "-m", "sh", "-c", 'umount /sys/fs/cgroup/unified; exec "$@"', "sh", *command]
-        return command
-
-    def docker_profile(self):
-        """Docker's own, without what it says about other machines and for capabilities that are not kept."""
-        profile = json.loads((ROOT / "profiles/seccomp/docker.json").read_text())
-        machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
-
-        def applies(rule):
-            includes, excludes = rule.pop("includes", {}), rule.pop("excludes", {})
-            kept = set(DOCKER_CAPABILITIES)
-            return (all(cap in kept for cap in includes.get("caps", [])) and machine in includes.get("arches", [machine])
-                    and not any(cap in kept for cap in excludes.get("caps", [])) and machine not in excludes.get("arches", []))
-
-        rules = [{key: value for key, value in rule.items() if key in ("names", "action", "errnoRet", "args")} for rule in profile["syscalls"] if applies(rule)]
-        architectures = {"x86_64": ["SCMP_ARCH_X86_64"], "aarch64": ["SCMP_ARCH_AARCH64"]}[os.uname().machine]
-        keys = {key: value for key, value in profile.items() if key in ("defaultAction", "defaultErrnoRet")}
-        return {**keys, "architectures": architectures, "syscalls": rules}
-
-    def bwrap_command(self, name, way):
-        attack = ATTACKS[name]
-        command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib",
-                   "--symlink", "usr/lib64", "/lib64", "--symlink", "usr/bin", "/bin", "--ro-bind", "/etc/passwd", "/etc/passwd", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-        for place, bind in [("bin", "--ro-bind"), ("ro", "--ro-bind"), ("ws", "--bind")]:
-            command += [bind, str(RIG / place), str(RIG / place)]
-        command += ["--chdir", way if attack.gift == "cwd" else str(RIG / "ws"), "--setenv", "VICTIM", str(self.rig.victim)]
-        return [*command, ATTACK, name, *([way] if way and attack.gift != "cwd" else [])]
-
-    def control_command(self, name, way):
-        """The same without a sandbox; some in a namespace or root that is thrown away, for the harm they do."""
-        attack = ATTACKS[name]
-        direct = [ATTACK, name, *([way] if way and attack.gift != "cwd" else [])]
-        own = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
-        if attack.control == "mount":
-            return [*own, f'mount --bind {RIG}/ro {RIG}/ro && mount -o remount,bind,ro {RIG}/ro && cd {RIG}/ws && exec "$@"', "sh", *direct]
-        if attack.control == "chroot":
-            root = RIG / "rootfs"
-            binds = f"mount --bind {RIG}/bin {root}{RIG}/bin && mount --bind {RIG}/ws {root}{RIG}/ws"
-            return [*own, f'{binds} && exec chroot {root} "$@"', "sh", *direct]
-        if attack.control == "report":
-            return ["sh", "-c", f'"$@"; echo report >{RIG}/ws/report.json', "sh", *direct]
-        if attack.control == "hostile":
-            return ["sh", "-c", f": >{RIG}/hostile-{way}/{way.rstrip('+')}/planted"]
-        if attack.control == "nobody":
-            return [*self.become(OTHER), *direct]
-        return direct
+        self.sandboxes = Sandboxes(self.rig, options.degraded)
 
     # --- one attack in one place -----------------------------------------------------------------------------------------
 
@@ -182,6 +80,9 @@ class Battery:
     def once(self, attack, way, command, environment):
         rig, result = self.rig, Result()
         environment = {"PATH": os.environ["PATH"], "VICTIM": str(rig.victim), **(environment or {})}
+        deadline = attack.deadline
+        if "CONTROL" not in environment or attack.absent is not DEADLINE:  # which go on until somebody ends them
+            deadline *= self.options.slow
         passed, gifts, before_start = (), [], None
         if attack.gift in ("descriptors", "cwd"):
             directory = os.open(RIG / "host", os.O_PATH | os.O_DIRECTORY)
@@ -209,12 +110,12 @@ class Battery:
             result.refused = str(error)
             return result
         try:
-            output, errors = process.communicate(timeout=attack.deadline)
+            output, errors = process.communicate(timeout=deadline)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             rig.left_behind()
             output, errors = process.communicate()
-            result.songs.append(f"not over after {attack.deadline:g} s")
+            result.songs.append(f"not over after {deadline:g} s")
         result.took = time.monotonic() - started
         self.read(output, process.returncode, errors, result)
         if attack.gift == "descriptors":
@@ -246,7 +147,9 @@ class Battery:
             if line.startswith("try\t"):
                 _, name, outcome, detail = (line.split("\t") + ["", "", ""])[:4]
                 result.tries[name], result.details[name] = outcome, detail
-        if not result.tries and "done\t" not in text:
+        if not result.tries and code in (137, -signal.SIGKILL):
+            result.tries["anything"] = "SIGKILL"  # a budget ends the whole tree, and with it who would have told
+        elif not result.tries and "done\t" not in text:
             said = [line for line in errors.decode(errors="replace").splitlines() if not line.startswith("  hint:")]
             result.refused = (said or [f"ended with {code}"])[-1][:300]
 
@@ -255,45 +158,55 @@ class Battery:
     def all(self):
         names = list(self.attacks)
         began = time.monotonic()
-        controls = {name: self.go(name, self.control_command, environment={"CONTROL": "1"}) for name in names}
+        controls = {name: self.go(name, self.sandboxes.control, environment={"CONTROL": "1"}) for name in names}
         unproven = [name for name in names if not controls[name].open]
         self.progress("without a sandbox", began)
         places = self.places()
-        results, dropped = {}, {}
+        results, dropped, dropped_oci = {}, {}, {}
 
         def keep():  # as it goes: a run that is ended loses only what it has not done
             if self.options.save:
-                self.save(names, controls, places, results, dropped)
+                self.save(names, controls, places, results, dropped, dropped_oci)
 
-        for place, (kind, owner, make, program) in places.items():
+        for place, (kind, owner, make, *_rest) in places.items():
             began = time.monotonic()
             results[place] = {}
             for name in names:
-                if ATTACKS[name].only and kind not in ATTACKS[name].only:
+                if kind in ATTACKS[name].absent:
                     continue
                 results[place][name] = self.go(name, make, owner)
             self.progress(place, began)
             keep()
-        if not self.options.skip_ablation:
+        if not self.options.skip_ablation and not self.options.under:
             self.ablation(names, dropped, keep)
-        return self.report(names, controls, unproven, places, results, dropped)
+            self.oci_ablation(names, dropped_oci, keep)
+        return self.report(names, controls, unproven, places, results, dropped, dropped_oci)
 
     def progress(self, what, began):
         print(f"tests/attack: {what}: {time.monotonic() - began:.0f} s", flush=True)
 
     def places(self):
-        """Name: kind, who owns the files, how it is started, and what has to be installed for it."""
+        """Name: kind, who owns the files, how it is started, what has to be installed, and whose the configuration is."""
+        of, under = self.sandboxes, self.options.under
         places = {
-            "run, root": ("run", 0, self.run_command, STOCKADE),
-            "run, other": ("run", OTHER, lambda name, way: self.run_command(name, way, caller=OTHER), STOCKADE),
-            "oci": ("oci", 0, lambda name, way: self.oci_command(name, way, OCI), OCI),
-            "oci, userns": ("oci-userns", 100_000, lambda name, way: self.oci_command(name, way, OCI, True), OCI),
-            "runc": ("runc", 0, lambda name, way: self.oci_command(name, way, "runc"), "runc"),
+            "run, root": ("run", 0, of.run, STOCKADE),
+            "run, other": ("run", OTHER, lambda name, way: of.run(name, way, caller=OTHER), STOCKADE),
+            "oci": ("oci", 0, lambda name, way: of.as_docker(name, way, OCI), OCI, "runc"),
+            "oci, userns": ("oci", MAPPED, lambda name, way: of.as_docker(name, way, OCI, True), OCI, "runc"),
+            "runc": ("runc", 0, lambda name, way: of.as_docker(name, way, "runc"), "runc"),
         }
-        if self.options.long:
-            places["runc, userns"] = ("runc", 100_000, lambda name, way: self.oci_command(name, way, "runc", True), "runc")
-            places["crun"] = ("crun", 0, lambda name, way: self.oci_command(name, way, "crun"), "crun")
-            places["bwrap"] = ("bwrap", OTHER, lambda name, way: [*self.become(OTHER), *self.bwrap_command(name, way)], "bwrap")
+        if under:
+            places = {place: row for place, row in places.items() if row[0] == "run" and "run" in under}
+        for kind, program in {"oci": OCI, "runc": "runc", "crun": "crun"}.items():
+            if kind in under:
+                strictly = lambda caller, program=program: lambda name, way: of.strictly(name, way, program, caller)
+                places[f"{kind}, strict"] = (kind, MAPPED + 1000, strictly(0), program)
+                places[f"{kind}, strict, other"] = (kind, OTHER, strictly(OTHER), program)
+                if kind != "oci":
+                    places[f"{kind}, spec"] = (kind, 0, lambda name, way, program=program: of.as_specified(name, way, program), program)
+        if "bwrap" in under:
+            places["bwrap, root"] = ("bwrap", 0, lambda name, way: of.bwrap(name, way, 0), "bwrap")
+            places["bwrap, other"] = ("bwrap", OTHER, lambda name, way: of.bwrap(name, way, OTHER), "bwrap")
         return {place: row for place, row in places.items() if shutil.which(str(row[3]))}
 
     def ablation(self, names, dropped, keep):
@@ -308,11 +221,9 @@ class Battery:
                     continue  # takes root
                 for name in names:
                     attack = ATTACKS[name]
-                    if attack.only and "run" not in attack.only:
-                        continue
                     if attack.layers and layer not in attack.layers or not attack.layers and layer in ("budget", "rlimits", "scratch"):
                         continue
-                    make = lambda name, way: self.run_command(name, way, ABLATE, [f"STOCKADE_ABLATE={layer}"], caller)
+                    make = lambda name, way: self.sandboxes.run(name, way, ABLATE, [f"STOCKADE_ABLATE={layer}"], caller)
                     result = self.go(name, make, caller)
                     before = dropped.setdefault(name, {}).get(layer)
                     if before is None or result.open and not before.open:
@@ -320,33 +231,55 @@ class Battery:
                 keep()
             self.progress(f"with one protection less, {'other' if caller else 'root'}", began)
 
-    def report(self, names, controls, unproven, places, results, dropped):
+    def oci_ablation(self, names, dropped, keep):
+        """The same for a container, whose owner of the files is the user that it maps its own to."""
+        if not OCI_ABLATE.exists():
+            print(f"tests/attack: {OCI_ABLATE.name} is not built: cargo build --features ablate --bin {OCI_ABLATE.name}")
+            return
+        began = time.monotonic()
+        for layer in OCI_LAYERS:
+            # Where the ids inside are those outside, they are the owner's there, too.
+            owner = {"user": 1000, "ids": 0}.get(layer, MAPPED + 1000)
+            for name in names:
+                attack = ATTACKS[name]
+                if "oci" in attack.absent or attack.layers and layer not in (*attack.layers, "pid", "devices"):
+                    continue
+                if not attack.layers and layer in ("budget", "rlimits"):
+                    continue
+                make = lambda name, way: self.sandboxes.strictly(name, way, OCI_ABLATE, 0, [f"STOCKADE_ABLATE={layer}"])
+                dropped.setdefault(name, {})[layer] = self.go(name, make, owner)
+            keep()
+        self.progress("containers with one protection less", began)
+
+    def report(self, names, controls, unproven, places, results, dropped, dropped_oci):
         width = max(len(place) for place in places)
         print()
         print(f"{'':10} {'outside':9}" + "".join(f" {place:>{max(len(place), 8)}}" for place in places))
-        reference = results.get("runc", {})
         escapes, known = [], set()
         for name in names:
             control = controls[name]
             cells = [f"{name:10} {'works' if control.open else 'UNPROVEN':9}"]
-            for place, (kind, *_rest) in places.items():
+            for place in places:
                 result = results[place].get(name)
-                cell = self.cell(name, kind, result, reference.get(name))
+                cell = self.cell(name, place, places, results)
                 if cell == "ESCAPE":
                     escapes.append((name, place, result))
                 elif cell == "known":
                     known.add(name)
                 cells.append(f" {cell:>{max(len(place), 8)}}")
             print("".join(cells) + f"  {ATTACKS[name].title}")
-        alone = {name: {layer: result.summary() for layer, result in layers.items() if result.open} for name, layers in dropped.items() if name not in known}
-        print("\nstopped by one protection alone:" if any(alone.values()) else "")
-        for name in names:
-            for layer, summary in alone.get(name, {}).items():
-                news = "" if name in ALONE else "NEW: "
-                print(f"  {news}{name} without {LAYERS[layer]}: {'; '.join(summary[:6])}")
-        news = [name for name, layers in alone.items() if layers and name not in ALONE]
-        for layer in self.unstarted(dropped):
-            print(f"nothing starts without {LAYERS[layer]}: what it stops is not known to be stopped twice")
+        alone, news = {}, []
+        for kind, of, layers, accepted in [("", dropped, LAYERS, ALONE), (", in a container", dropped_oci, OCI_LAYERS, OCI_ALONE)]:
+            found = {name: {layer: result.summary() for layer, result in row.items() if result.open} for name, row in of.items() if name not in known}
+            print(f"\nstopped by one protection alone{kind}:" if any(found.values()) else "")
+            for name in names:
+                for layer, summary in found.get(name, {}).items():
+                    new = "" if name in accepted else "NEW: "
+                    print(f"  {new}{name} without {layers[layer]}: {'; '.join(summary[:6])}")
+            news += [name for name, row in found.items() if row and name not in accepted]
+            for layer in self.unstarted(of, layers):
+                print(f"nothing starts without {layers[layer]}{kind}: what it stops is not known to be stopped twice")
+            alone = alone or found
         for name in unproven:
             reason = controls[name].refused or "; ".join(sorted({value for value in controls[name].tries.values()}))
             print(f"unproven here: {name}: {reason}")
@@ -357,46 +290,57 @@ class Battery:
             for way in result.got[:8]:
                 print(f"    {way}: {result.details.get(way, '')[:150]}")
         if self.options.save:
-            self.save(names, controls, places, results, dropped)
+            self.save(names, controls, places, results, dropped, dropped_oci)
+        if not any(kind in ("run", "oci") for kind, *_rest in places.values()):
+            through = [name for name in names if any(of[name].open for of in results.values() if name in of)]
+            print(f"{len(names)} attacks tried, {len(through)} get through in some of these, {len(unproven)} unproven")
+            return 0
         own = [name for name in names if name not in unproven]
         stopped = [name for name in own if name not in known and not any(escape[0] == name for escape in escapes)]
         twice = [name for name in stopped if name in dropped and not alone.get(name)]
         by_two = len(twice) if dropped else "an unknown number"
         print(f"{len(names)} attacks tried, {len(stopped)} stopped, {by_two} by two independent layers, {len(unproven)} unproven")
+        if dropped_oci:
+            twice = [name for name in stopped if name in dropped_oci and not any(result.open for result in dropped_oci[name].values())]
+            print(f"in a container: {len(twice)} by two independent layers")
         return 1 if escapes or news or set(unproven) - self.excused() else 0
 
-    def unstarted(self, dropped):
+    def unstarted(self, dropped, known):
         """Protections without which the start refuses itself."""
         ran = {layer for layers in dropped.values() for layer, result in layers.items() if result.tries}
-        return [layer for layer in LAYERS if dropped and layer not in ran and any(layer in layers for layers in dropped.values())]
+        return [layer for layer in known if dropped and layer not in ran and any(layer in layers for layers in dropped.values())]
 
-    def cell(self, name, kind, result, reference):
+    def cell(self, name, place, places, results):
+        (kind, _, _, _, *reference), result = places[place], results.get(place, {}).get(name)
         if result is None:
-            return "-"
+            return "n/a"
         if not result.open:
             return "refused" if result.refused and not result.tries else "stopped"
         if kind in ("runc", "crun", "bwrap"):
             return "open"
-        if kind.startswith("oci"):
+        if reference:
             # What the configuration gives away: the same gets through with another runtime.
             plain = lambda one: {way.removesuffix(", high bits set") for way in one.summary()}
-            given = reference is not None and plain(result) <= plain(reference)
-            return "as asked" if given else "ESCAPE"
-        return "known" if self.landlock < ATTACKS[name].open_below_landlock else "ESCAPE"
+            theirs = results.get(reference[0], {}).get(name)
+            return "as asked" if theirs is not None and plain(result) <= plain(theirs) else "ESCAPE"
+        return "known" if self.sandboxes.landlock < ATTACKS[name].open_below_landlock else "ESCAPE"
 
     def excused(self):
         """Attacks that cannot work outside on this kernel either."""
         is_uml = "User Mode Linux" in pathlib.Path("/proc/cpuinfo").read_text()
         return {"D26", "D25"} if is_uml or os.uname().machine != "x86_64" else {"D26"}
 
-    def save(self, names, controls, places, results, dropped):
+    def save(self, names, controls, places, results, dropped, dropped_oci):
         flat = lambda result: {"got": result.got, "songs": result.songs, "tries": result.tries, "refused": result.refused}
         text = json.dumps({
             "kernel": os.uname().release,
             "machine": os.uname().machine,
             "degraded": self.options.degraded,
+            "landlock": self.sandboxes.landlock,
+            "cells": {place: {name: self.cell(name, place, places, results) for name in names} for place in results},
             "controls": {name: flat(result) for name, result in controls.items()},
             "places": {place: {name: flat(result) for name, result in of.items()} for place, of in results.items()},
             "dropped": {name: {layer: flat(result) for layer, result in of.items()} for name, of in dropped.items()},
+            "dropped_oci": {name: {layer: flat(result) for layer, result in of.items()} for name, of in dropped_oci.items()},
         }, indent=1)
         pathlib.Path(self.options.save).write_text(text)

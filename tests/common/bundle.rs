@@ -1,4 +1,5 @@
-//! OCI bundles, and the runtimes that they are given to: ours, and runc as the control that proves the tests themselves.
+//! OCI bundles, and the runtimes that they are given to: ours, and runc and crun as the controls that prove the tests
+//! themselves.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,8 +16,10 @@ use super::{Caller, TempDir, host, is_root, skip, unique};
 pub enum Runtime {
     /// The one that is tested.
     Ours,
-    /// The control.
+    /// The control that engines take by default, and whose command line is the one they speak.
     Runc,
+    /// The control that was written apart from it.
+    Crun,
 }
 
 impl Runtime {
@@ -25,18 +28,51 @@ impl Runtime {
         match self {
             Self::Ours => env!("CARGO_BIN_EXE_stockade-oci"),
             Self::Runc => "/usr/sbin/runc",
+            Self::Crun => "/usr/bin/crun",
         }
+    }
+
+    /// The words by which it is called: its program, and before it what the host needs for it.
+    pub fn words(self) -> Vec<&'static str> {
+        let hybrid = !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+            && Path::new("/sys/fs/cgroup/unified/cgroup.controllers").exists();
+        let mut words = Vec::new();
+        if self == Self::Crun && hybrid {
+            // It refuses such a host: it gets one with the first version alone, in a mount namespace of its own.
+            words.extend(["/usr/bin/unshare", "--mount", "--propagation", "slave", "/bin/sh", "-c"]);
+            words.extend(["umount /sys/fs/cgroup/unified && exec \"$@\"", "sh"]);
+        }
+        words.push(self.program());
+        words
+    }
+
+    /// What it says where ours speaks as runc does, because engines read it, and crun has words of its own.
+    pub fn says(self, words: &'static str, crun: &'static str) -> &'static str {
+        if self == Self::Crun { crun } else { words }
+    }
+
+    /// Whether it has the command `events`.
+    pub fn has_events(self) -> bool {
+        self != Self::Crun
+    }
+
+    /// A command of it, still without any word.
+    pub fn command(self) -> Command {
+        let words = self.words();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        command
     }
 }
 
-/// Runs the body for our runtime, and for runc where it is installed.
+/// Runs the body for our runtime, and for the controls that are installed.
 pub fn for_each_runtime(body: impl Fn(Runtime)) {
     if !is_root() {
         return skip("not root");
     }
-    for runtime in [Runtime::Ours, Runtime::Runc] {
+    for runtime in [Runtime::Ours, Runtime::Runc, Runtime::Crun] {
         if !Path::new(runtime.program()).exists() {
-            super::skip_part("the control", "runc is not installed");
+            super::skip_part(&format!("{runtime:?}"), "not installed");
             continue;
         }
         eprintln!("--- {runtime:?}");
@@ -44,7 +80,7 @@ pub fn for_each_runtime(body: impl Fn(Runtime)) {
     }
 }
 
-/// Runs the body for our runtime alone: what runc does differently, or not at all.
+/// Runs the body for our runtime alone: what the controls do differently, or not at all.
 pub fn ours(body: impl Fn(Runtime)) {
     if is_root() { body(Runtime::Ours) } else { skip("not root") }
 }
@@ -69,12 +105,18 @@ impl Bundle {
         let spec = Command::new(Runtime::Ours.program()).args(["spec", "--bundle"]).arg(dir.path()).output().unwrap();
         assert!(spec.status.success(), "{spec:?}");
         let mut config: Value = serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap();
-        config["ociVersion"] = json!("1.0.2"); // what the control knows
+        config["ociVersion"] = json!("1.0.2"); // what the controls know
         config["process"]["terminal"] = json!(false);
         config["process"]["args"] = json!(["sh", "-c", script]);
         let id = unique();
         config["linux"]["cgroupsPath"] = json!(format!("/{id}"));
         Some(Self { runtime, dir, id, config })
+    }
+
+    /// What somebody else put together in this directory, as it is.
+    pub fn found(runtime: Runtime, dir: TempDir) -> Self {
+        let config = serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap();
+        Self { runtime, dir, id: unique(), config }
     }
 
     /// The root on the host.
@@ -91,8 +133,10 @@ impl Bundle {
 
     /// A command of the runtime's, for this bundle.
     pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
-        std::fs::write(self.dir.join("config.json"), self.config.to_string()).unwrap();
-        let mut command = Command::new(self.runtime.program());
+        // Whole or not at all: another command may be reading it.
+        let (new, path) = (self.dir.join("config.json.new"), self.dir.join("config.json"));
+        std::fs::write(&new, self.config.to_string()).and_then(|()| std::fs::rename(&new, &path)).unwrap();
+        let mut command = self.runtime.command();
         command.arg("--root").arg(self.dir.join("state")).args(words).stdin(Stdio::null());
         command
     }
@@ -155,6 +199,42 @@ impl Bundle {
         self.call(["exec", &self.id, "sh", "-c", script])
     }
 
+    /// Its directories in the cgroups, in whichever hierarchy.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        let all = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
+        let all = all.chain([PathBuf::from("/sys/fs/cgroup")]);
+        all.map(|path| path.join(&self.id)).filter(|path| path.exists()).collect()
+    }
+
+    /// Processes that have its name among their words, or in their environment.
+    pub fn processes(&self) -> Vec<String> {
+        let has = |pid: &str, file: &str| {
+            let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            text.windows(self.id.len()).any(|window| window == self.id.as_bytes())
+        };
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        pids.filter(|pid| pid.parse::<i32>().is_ok() && (has(pid, "environ") || has(pid, "cmdline"))).collect()
+    }
+
+    /// What there is of it, but for the bundle.
+    pub fn left(&self) -> (Vec<PathBuf>, Vec<String>, bool) {
+        (self.cgroups(), self.processes(), self.dir.join("state").join(&self.id).exists())
+    }
+
+    /// Fails if there still is something of it in five seconds.
+    pub fn expect_nothing_left(&self, what: &str) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let left = self.left();
+            if left == (Vec::new(), Vec::new(), false) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{what}: left behind: {left:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn path(&self) -> &str {
         super::text(self.dir.path())
     }
@@ -163,7 +243,7 @@ impl Bundle {
 impl Drop for Bundle {
     fn drop(&mut self) {
         let _ = self.call(["delete", "--force", &self.id]);
-        // The control leaves the cgroups of a container that it could not make.
+        // A control leaves the cgroups of a container that it could not make.
         for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             let _ = std::fs::remove_dir(hierarchy.path().join(&self.id));
         }

@@ -21,6 +21,9 @@ pub const VARIABLE: &str = "STOCKADE_TEST_MARKER";
 /// How long what a run left may take to go.
 pub const GRACE: Duration = Duration::from_secs(2);
 
+/// How much longer what was killed may be in the kernel, which takes apart namespaces one after the other.
+pub const KERNELS_GRACE: Duration = Duration::from_secs(20);
+
 /// The test's own children, which are not orphans of a run. Held while one is made, so that none is ever seen unlisted.
 static CHILDREN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
@@ -98,6 +101,9 @@ impl Marked {
             if left.is_empty() {
                 return;
             }
+            // What is dead to all but the kernel, which has not come to it yet, is the kernel's to hurry.
+            let in_the_kernel = left.iter().all(|line| line.split(' ').nth(2) == Some("D"));
+            let deadline = if in_the_kernel { deadline + KERNELS_GRACE } else { deadline };
             assert!(Instant::now() < deadline, "left behind by the run:\n  {}", left.join("\n  "));
             sleep(Duration::from_millis(20));
         }
@@ -189,7 +195,8 @@ pub fn describe(pids: &[i32]) -> String {
         let cmdline = String::from_utf8_lossy(&cmdline).replace('\0', " ");
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let state = stat(*pid).map_or('?', |(state, _)| state);
-        format!("{pid} {state} {} [{}]", comm.trim(), cmdline.chars().take(200).collect::<String>())
+        let waits = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        format!("{pid} {state} {} in {waits} [{}]", comm.trim(), cmdline.chars().take(200).collect::<String>())
     });
     words.collect::<Vec<_>>().join("; ")
 }

@@ -6,11 +6,15 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
 pub mod bundle;
+pub mod confined;
+pub mod history;
 pub mod host;
+pub mod inject;
 pub mod leaks;
 pub mod python;
 pub mod run;
 pub mod schema;
+pub mod storm;
 pub mod terminal;
 
 pub use python::attack;

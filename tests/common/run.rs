@@ -315,6 +315,11 @@ impl Live {
         self.child.id() as i32
     }
 
+    /// The caller's directories.
+    pub fn home(&self) -> &TempDir {
+        &self.home
+    }
+
     /// The unique word that all processes of the run carry.
     pub fn marker(&self) -> &str {
         self.marked.marker()
@@ -388,8 +393,13 @@ impl Live {
         let adopted = if self.killed || self.orphans { Adopted::Expected } else { Adopted::Leak };
         if self.killed {
             self.marked.expect_at_most_a_cgroup(adopted);
-            let collected = self.collect.stdout(Stdio::null()).status();
-            assert!(collected.is_ok_and(|status| status.success()), "`stockade gc` removes what it left");
+            // It also finds what others left, some of whose processes the kernel has not taken apart yet.
+            let deadline = Instant::now() + leaks::KERNELS_GRACE;
+            self.collect.stdout(Stdio::null());
+            while !self.collect.status().is_ok_and(|status| status.success()) {
+                assert!(Instant::now() < deadline, "`stockade gc` removes what it left");
+                sleep(Duration::from_millis(100));
+            }
         }
         self.marked.expect_nothing_left(adopted);
         let stdout = self.stdout.end("standard output");

@@ -6,7 +6,7 @@ import shutil
 import socket
 
 import scenario
-from docker import LOOP, cgroup_value
+from docker import DOCKERFILE, LOOP, cgroup_value
 from scenario import Failed, Scenarios, eventually, expect, on_terminal, run, version
 
 scenarios = Scenarios()
@@ -345,8 +345,6 @@ def _(p):
 
 @both.add("build with RUN steps")
 def _(p):
-    from docker import DOCKERFILE
-
     file = f"{p.dir}/Containerfile"
     with open(file, "w") as out:
         out.write(DOCKERFILE.replace("FROM bb", "FROM localhost/bb"))

@@ -7,6 +7,7 @@ use super::Groups;
 use crate::cgroup::failed;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{DeviceRule, Resources};
+use crate::sys::ablate::{Layer, without};
 use crate::sys::bpf::{self, Instruction};
 
 /// `BPF_DEVCG_ACC_*` and `BPF_DEVCG_DEV_*`, `linux/bpf.h`.
@@ -39,6 +40,9 @@ fn rules(resources: &Resources) -> Vec<DeviceRule> {
 
 /// Puts them in force.
 pub fn apply(groups: &Groups, resources: &Resources) -> Result<()> {
+    if without(Layer::DeviceRules) {
+        return Ok(());
+    }
     let rules = rules(resources);
     if groups.places.is_v2() {
         let Some(dir) = groups.dirs.first() else { return Ok(()) };

@@ -34,7 +34,7 @@ impl Groups {
             // A process of v1 that was forked meanwhile needs another asking.
             dir.write(file, text).map_err(|errno| failed(&dir.path().join(file), errno))?;
             for _ in 0..20 {
-                if self.is_frozen() == frozen {
+                if self.stands_still() == frozen {
                     return Ok(());
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -48,8 +48,17 @@ impl Groups {
         }
     }
 
-    /// Whether it is stopped.
+    /// Whether it is stopped, or about to be: a process that comes in, as those of `exec` do, takes a moment.
     pub fn is_frozen(&self) -> bool {
+        let Some(dir) = self.with("freezer") else { return false };
+        match self.places.is_v2() {
+            true => self.stands_still() || dir.read("cgroup.freeze").is_ok_and(|text| text.trim() == "1"),
+            false => dir.read("freezer.state").is_ok_and(|text| text.trim() != "THAWED"),
+        }
+    }
+
+    /// Whether none of its processes runs.
+    fn stands_still(&self) -> bool {
         let Some(dir) = self.with("freezer") else { return false };
         match self.places.is_v2() {
             true => dir.read("cgroup.events").is_ok_and(|text| keyed(&text, "frozen") == Some(1)),

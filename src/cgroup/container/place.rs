@@ -41,7 +41,7 @@ pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
     if planned.systemd {
         return super::unit::expected(planned, id);
     }
-    let found = hierarchies::look();
+    let found = hierarchies::try_look()?;
     let path = if planned.path.is_empty() { id } else { planned.path.as_str() };
     let relative = clean(path)?;
     let absolute = path.starts_with('/');

@@ -54,7 +54,7 @@ fn names(path: &str, id: &str) -> Result<(String, String)> {
 
 /// Where the scope will be, as far as can be told before it is.
 pub fn expected(planned: &ContainerCgroup, id: &str) -> Result<Places> {
-    let found = hierarchies::look();
+    let found = hierarchies::try_look()?;
     let Some(v2) = found.v2.filter(|_| found.v1.is_empty()) else {
         return Err(Error::new(
             Step::Cgroup,

@@ -93,6 +93,11 @@ fn open_node(path: &Path, privileged: bool) -> Result<Source> {
 }
 
 impl Dev {
+    /// Parent half: lets go of what the child has by now.
+    pub fn let_go(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.source.let_go());
+    }
+
     /// Child half: mounts and fills it.
     pub fn apply(&self, target: BorrowedFd<'_>, made: &mut Made) -> Applied {
         let tmpfs = (|| {

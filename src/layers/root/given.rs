@@ -217,12 +217,25 @@ impl Given {
 
     fn target(&self, root: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
         let target = self.find_target(root)?;
+        let is_directory = fstat(&target)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        if self.wants_directory().is_some_and(|wanted| wanted != is_directory) {
+            return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
         // By whatever links it was reached: most of what procfs says is for the kernel to say alone.
         let covers = !matches!(self.what, What::Existing { .. }) && !may_be_covered(self.destination.to_bytes());
         if covers && fstatfs(&target)?.filesystem_type() == PROC_SUPER_MAGIC {
             return Err(Errno::EPERM);
         }
         Ok(target)
+    }
+
+    /// Whether only a directory will do, or only something else; `None` where what is there is what will do.
+    fn wants_directory(&self) -> Option<bool> {
+        match &self.what {
+            What::Existing { .. } => None,
+            What::Tree { source, .. } => Some(source.is_dir()),
+            _ => Some(true),
+        }
     }
 
     fn find_target(&self, root: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {

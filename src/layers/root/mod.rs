@@ -146,6 +146,11 @@ impl Clock {
 }
 
 impl PreparedRoot {
+    /// Parent half, when the child is there: lets go of the mounts that it has by now.
+    pub fn let_go(&mut self) {
+        self.mounts.iter_mut().for_each(Ready::let_go);
+    }
+
     /// Child half: builds the root on top of the old one.
     pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
         let mut hidden = 0;

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use crate::error::Step;
 use crate::layers::{Applied, During};
+use crate::sys::ablate;
 use crate::sys::mount::{self, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// Indexes of [`Step::Verify`] from here on are those of mounts, in the order of the plan.
@@ -102,7 +103,7 @@ fn attribute(option: &str) -> u64 {
 
 fn is_met(expected: &Expected, mounts: &HashMap<u64, Mount>) -> bool {
     // Strict access times are the absence of an option.
-    let set = expected.set & !libc::MOUNT_ATTR_STRICTATIME;
+    let set = ablate::attributes(expected.set) & !libc::MOUNT_ATTR_STRICTATIME;
     let as_set = |mount: &Mount| mount.attributes & set == set && (expected.shared || !mount.shared);
     let is_below = |mut id: u64| {
         // A path up to the root is no longer than there are mounts.

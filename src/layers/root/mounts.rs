@@ -145,6 +145,15 @@ fn c_string(bytes: &[u8], about: &Path) -> Result<CString> {
 }
 
 impl Ready {
+    /// Parent half: lets go of what the child has by now.
+    pub fn let_go(&mut self) {
+        match &mut self.what {
+            What::Tree(source) => source.let_go(),
+            What::Dev(dev) => dev.let_go(),
+            _ => {}
+        }
+    }
+
     /// Child half: makes the mount point if need be, and the mount on it.
     pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, made: &mut Made) -> Applied {
         self.create_place(root).during(Step::MountPoint, self.index)?;

@@ -1,6 +1,6 @@
-//! Host files that are bound into the sandbox: opened once, identified, and cloned as detached mounts.
+//! Host files that are bound into the sandbox: looked up once, identified, and cloned as detached mounts.
 //!
-//! With privilege the parent clones the mount at once. Without, only the child can, in its own mount namespace, where the
+//! With privilege the parent clones the mount by its path, and identifies that. Without, only the child can, in its own mount namespace, where the
 //! parent's descriptor is of no use: it opens the path again and accepts nothing but the very file the parent saw.
 
 use std::ffi::{CStr, CString};
@@ -24,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens and identifies a host path. With `privileged`, also clones the mount with everything below it.
+    /// Finds and identifies a host path. With `privileged`, also clones the mount with everything below it.
     pub fn open(path: &Path, privileged: bool) -> Result<Self, Errno> {
         Self::open_tree(path, privileged, true)
     }
@@ -32,10 +32,15 @@ impl Source {
     /// As [`Self::open`], with or without what is mounted below it.
     pub fn open_tree(path: &Path, privileged: bool, recursive: bool) -> Result<Self, Errno> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        let opened = open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        let stat = fstat(&opened)?;
-        let tree = if privileged { Some(mount::clone_tree(opened.as_fd(), c"", recursive)?) } else { None };
-        Ok(Self { path, stat, recursive, tree })
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if privileged {
+            let tree = mount::clone_tree(AT_FDCWD, &path, recursive)?;
+            return Ok(Self { path, stat: fstat(&tree)?, recursive, tree: Some(tree) });
+        }
+        let stat = fstat(open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)?;
+        Ok(Self { path, stat, recursive, tree: None })
     }
 
     /// What `fstat(2)` said of it.
@@ -65,6 +70,11 @@ impl Source {
     /// The parent half's last step when privileged: sets the mount's attributes where the child could not.
     pub fn set_attributes(&self, change: Attributes<'_>) -> Result<(), Errno> {
         self.tree.as_ref().map_or(Ok(()), |tree| mount::set_attributes(tree, change))
+    }
+
+    /// The parent half, once the child has a copy of it: closing the last one is work, and left to it.
+    pub fn let_go(&mut self) {
+        self.tree = None;
     }
 
     /// Child half: opens it again by its path, if that still leads to the very same file.

@@ -154,10 +154,7 @@ fn read_planned(path: &Path, sha256: &str) -> Result<Vec<u8>> {
 
 /// A regular file's bytes, at most so many: a profile is no pipe that never ends.
 pub fn read_file(path: &Path, most: usize) -> Result<Vec<u8>> {
-    let wrong = |error: std::io::Error| {
-        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        Error::errno(Step::SeccompProfile, path.to_string_lossy(), errno)
-    };
+    let wrong = |error: std::io::Error| Error::io(Step::SeccompProfile, path.to_string_lossy(), &error);
     let refuse = |reason: String| Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), reason));
     // Not to wait for the writer of a FIFO.
     let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(wrong)?;

@@ -12,6 +12,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::fstatfs;
 
+use super::gate::Gate;
 use super::hooks;
 use super::prepare::Prepared;
 use crate::error::Step;
@@ -20,7 +21,7 @@ use crate::layers::root::BuiltRoot;
 use crate::layers::{Applied, During, net, root, schedule};
 use crate::plan::Network;
 use crate::plan::container::{Container, Hook};
-use crate::sandbox::sync::{ChildEnds, ParentEnds, failure_with_words};
+use crate::sandbox::sync::{self, ChildEnds, ParentEnds, failure_with_words};
 use crate::sys::mount::FsContext;
 use crate::sys::{mount, namespace, process, terminal};
 
@@ -125,7 +126,7 @@ fn start(
     if let Some(rules) = rules {
         rules.apply()?;
     }
-    execute(prepared, program)
+    execute(prepared, ends, program)
 }
 
 /// In the go-between of a process that joins a container, where none of the container's can see it yet: all that takes
@@ -157,15 +158,16 @@ fn join(prepared: &Prepared<'_>, confined: Confined, ends: &ChildEnds) -> Applie
     if let Some(rules) = confined.rules {
         rules.apply()?;
     }
-    execute(prepared, program)
+    execute(prepared, ends, program)
 }
 
 /// The filter, if it is not in force yet, and the program.
-fn execute(prepared: &Prepared<'_>, program: usize) -> Applied<Infallible> {
-    if !prepared.filters_early
-        && let Some(seccomp) = &prepared.seccomp
-    {
+fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, program: usize) -> Applied<Infallible> {
+    if let (Some(seccomp), Some(hold)) = (&prepared.seccomp, &prepared.hold) {
+        let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
+        sync::tell_due(pipe).during(Step::Wait, 1)?;
         seccomp.apply()?;
+        hold.wait(prepared.scheduled_last); // without any call, as all that follows
     }
     prepared.process.exec(program)
 }
@@ -205,7 +207,7 @@ fn set_up(prepared: &Prepared<'_>, container: &Container, built: Option<&BuiltRo
             joined => joined.during(Step::Keyring, 0)?,
         }
     }
-    if !prepared.confines_first {
+    if !prepared.confines_first && !prepared.scheduled_last {
         schedule::set_policy(container, 0)?; // the runtime does it otherwise
     }
     schedule::apply(container)
@@ -273,7 +275,7 @@ fn confine(
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
     process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
         .during(Step::Lifeline, 0)?;
-    process::default_broken_pipes();
+    process::default_broken_pipes().during(Step::Signals, 0)?;
     Ok(rules)
 }
 

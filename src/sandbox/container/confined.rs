@@ -1,20 +1,23 @@
 //! What really confines a container's process before it executes its program, read from outside by the runtime's own handle
-//! of its `/proc` directory. That the child set and checked it is its word; this is the kernel's.
+//! of its `/proc` directory. That the child set and checked it is its word; this is the kernel's. For a filter that is
+//! put in force last, the process waits once more ([`super::hold`]).
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::prepare::Prepared;
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, errno_of};
 use crate::layers::caps::Sets;
 use crate::plan::container::Container;
 
 /// `Seccomp:` of a process with a filter.
 const SECCOMP_MODE_FILTER: u64 = 2;
+
+/// `Seccomp:` of a process that its filter has killed, `kernel/seccomp.c`.
+const SECCOMP_MODE_DEAD: u64 = 3;
 
 /// Most that is read of a file; a process may have 65536 groups.
 const LONGEST: usize = 1 << 20;
@@ -49,16 +52,12 @@ pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>
     let (uid, gid) = prepared.users.inside();
     let forbidden = prepared.in_user_namespace && text("setgroups").is_ok_and(|text| text.trim() == "deny");
     let set_groups = prepared.users.can_clear_groups() && !(forbidden && container.groups.is_empty());
-    let own_filters = || {
-        let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Status::parse(&own).number("Seccomp_filters").unwrap_or(0)
-    };
     let expected = Expected {
         ids: (outside(&maps.0, uid), outside(&maps.1, gid)),
         groups: set_groups.then(|| container.groups.iter().map(|group| outside(&maps.1, *group)).collect()),
         capabilities: prepared.capabilities,
         no_new_privs: container.no_new_privs,
-        filters: (prepared.seccomp.is_some() && prepared.filters_early).then(|| own_filters() + 1),
+        filters: (prepared.seccomp.is_some() && prepared.filters_early).then(filters_with_one_more),
     };
     let status = text("status")?;
     match Status::parse(&status).differs(&expected) {
@@ -67,12 +66,26 @@ pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>
     }
 }
 
+/// How many filters a process of ours has that got one, beside those that we have ourselves.
+pub fn filters_with_one_more() -> u64 {
+    let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    Status::parse(&own).number("Seccomp_filters").unwrap_or(0) + 1
+}
+
+/// Fails unless a process has at least so many filters.
+pub fn verify_filters(proc_pid: &OwnedFd, filters: u64) -> Result<()> {
+    let status = read(proc_pid, "status")?;
+    Status::parse(&status)
+        .lacks_filters(filters)
+        .map_or(Ok(()), |(what, is)| Err(Error::new(Step::Verify, what, format!("the container's process has {is}"))))
+}
+
 fn read(proc_pid: &OwnedFd, name: &str) -> Result<String> {
     let failed = |errno| Error::errno(Step::Verify, format!("/proc/PID/{name}"), errno);
     let file = openat(proc_pid, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
     let mut text = String::new();
     std::io::Read::read_to_string(&mut std::io::Read::take(std::fs::File::from(file), LONGEST as u64), &mut text)
-        .map_err(|error| failed(Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))))?;
+        .map_err(|error| failed(errno_of(&error)))?;
     Ok(text)
 }
 
@@ -141,14 +154,16 @@ impl<'a> Status<'a> {
         if expected.no_new_privs && self.number("NoNewPrivs") != Some(1) {
             return shown("no_new_privs", "NoNewPrivs");
         }
-        if let Some(filters) = expected.filters {
-            // Before Linux 5.9 their number is not to be had.
-            let number = self.number("Seccomp_filters").unwrap_or(filters);
-            if self.number("Seccomp") != Some(SECCOMP_MODE_FILTER) || number < filters {
-                return shown("seccomp filters", "Seccomp");
-            }
-        }
-        None
+        expected.filters.and_then(|filters| self.lacks_filters(filters))
+    }
+
+    /// The same, of its filters.
+    fn lacks_filters(&self, filters: u64) -> Option<(&'static str, String)> {
+        // Before Linux 5.9 their number is not to be had.
+        let number = self.number("Seccomp_filters").unwrap_or(filters);
+        let filtered = matches!(self.number("Seccomp"), Some(SECCOMP_MODE_FILTER | SECCOMP_MODE_DEAD));
+        (!filtered || number < filters)
+            .then(|| ("seccomp filters", format!("Seccomp {}, {number} of {filters}", self.text("Seccomp"))))
     }
 }
 
@@ -202,6 +217,20 @@ mod tests {
             assert_ne!(text, TEXT);
             assert!(Status::parse(&text).differs(&expected()).is_some(), "{to}");
         }
+    }
+
+    #[test]
+    fn a_filter_that_is_not_in_force_is_missed() {
+        // The test itself has none of its own making.
+        let own = crate::layers::user::open_proc_pid(nix::unistd::getpid()).unwrap();
+        let error = verify_filters(&own, filters_with_one_more()).unwrap_err();
+        assert_eq!((error.step, error.object.as_str()), (Step::Verify, "seccomp filters"));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = crate::layers::user::open_proc_pid(nix::unistd::Pid::from_raw(child.id() as i32)).unwrap();
+        child.wait().unwrap();
+        assert!(verify_filters(&gone, 0).is_err(), "nothing is known of who is gone");
+        assert_eq!(Status::parse(TEXT).lacks_filters(2), None);
+        assert_eq!(Status::parse(&TEXT.replace("Seccomp:\t2", "Seccomp:\t3")).lacks_filters(2), None);
     }
 
     #[test]

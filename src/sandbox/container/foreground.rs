@@ -35,12 +35,19 @@ impl Foreground {
     /// Waits for its end; the exit code is the program's own, or 128 and the signal.
     pub fn wait(self, launched: Launched) -> Result<u8> {
         let Launched { pid, pidfd, terminal, .. } = launched;
+        self.follow(pid, &pidfd, terminal).inspect_err(|_| {
+            // Nobody else would wait for it; and where its pid namespace ends, that waits until somebody has.
+            process::end_child(pidfd.as_fd(), pid);
+        })
+    }
+
+    fn follow(&self, pid: Pid, pidfd: &OwnedFd, terminal: Option<OwnedFd>) -> Result<u8> {
         let mut pumps = Pumps::bridge(terminal)?;
         let raw = pumps.terminal.then(RawMode::enter).flatten();
         if let Some(master) = pumps.output.as_ref().and_then(Pump::source_fd) {
             follow_size(master);
         }
-        while !self.turn(&pidfd, &mut pumps)? {}
+        while !self.turn(pidfd, &mut pumps)? {}
         let status = self.reap(pid)?;
         while pumps.outputs().any(|pump| !pump.is_done()) {
             pump(&mut pumps);

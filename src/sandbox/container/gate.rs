@@ -1,33 +1,32 @@
 //! What a container that was created waits at until it is started: two FIFOs in its state directory.
 //!
-//! `start` opens the answer for reading, writes a byte into the gate and reads: the end of the stream means that the program
-//! was executed (both are close-on-exec), eight bytes are the failure, what follows is what a hook said. A dead container has the gate open nowhere, so
-//! nobody ever waits for one.
+//! `start` opens the answer for reading, writes a byte into the gate and reads: that the last filter is due, which it looks
+//! at before it lets the program be executed; then the end of the stream, as the program was (both are close-on-exec), or
+//! eight bytes of a failure, with what a hook said after them. A dead container has the gate open nowhere, so nobody ever
+//! waits for one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
+use super::hold::Hold;
 use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
-use crate::sandbox::sync;
+use crate::sandbox::sync::{self, Told};
 
 /// The FIFO that is waited at.
 const GATE: &str = "exec.fifo";
 const ANSWER: &str = "exec.answer";
-
-/// How long a started container may take to execute its program, hooks apart.
-const PATIENCE_MS: u16 = 60_000;
 
 /// The container's side.
 #[derive(Debug)]
 pub struct Gate {
     gate: OwnedFd,
     answer: OwnedFd,
+    directory: PathBuf,
 }
 
 impl Gate {
@@ -40,7 +39,7 @@ impl Gate {
             // Both ends: so that opening never waits, and reading does as long as nobody writes.
             open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed)
         };
-        Ok(Self { gate: make(GATE)?, answer: make(ANSWER)? })
+        Ok(Self { gate: make(GATE)?, answer: make(ANSWER)?, directory: directory.to_owned() })
     }
 
     /// Child half: waits for `start`.
@@ -55,26 +54,87 @@ impl Gate {
         }
     }
 
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Child half: where failures go from now on.
     pub fn answer(&self) -> BorrowedFd<'_> {
         self.answer.as_fd()
     }
 }
 
-/// Opens the gate of a state directory: `Ok(Some(failure))`, with what a hook said, when the program could not be executed, `Err(ENXIO)` when nobody
-/// waits there.
-pub fn open_gate(directory: &Path) -> std::result::Result<Option<(Failure, String)>, Errno> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    let gate = open(&directory.join(GATE), flags | OFlag::O_WRONLY, Mode::empty())?;
-    let answer = open(&directory.join(ANSWER), flags | OFlag::O_RDONLY, Mode::empty())?;
+/// What came of a container that was let on its way.
+#[derive(Debug)]
+pub enum Started {
+    /// The program was executed, or its process has ended.
+    Executed,
+    /// The program could not be executed; with what a hook said.
+    Failed(Failure, String),
+    /// The process ended before its last filter was seen, and the program was not executed.
+    Died,
+}
+
+/// A container on its way from its gate to its program. If this goes before it is through, and its last filter has not been
+/// seen yet, the container ends.
+#[derive(Debug)]
+pub struct Underway {
+    answer: OwnedFd,
+    hold: Option<Hold>,
+}
+
+/// Opens the gate of a state directory: `Err(ENXIO)` when nobody waits there.
+pub fn open_gate(directory: &Path) -> std::result::Result<Underway, Errno> {
+    let flags = OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    let gate = open(&directory.join(GATE), flags | OFlag::O_NONBLOCK | OFlag::O_WRONLY, Mode::empty())?;
+    // There is somebody who has it open for writing as well, so that this does not wait. Reading from it does.
+    let answer = open(&directory.join(ANSWER), flags | OFlag::O_NONBLOCK | OFlag::O_RDONLY, Mode::empty())?;
+    fcntl(&answer, FcntlArg::F_SETFL(OFlag::empty()))?;
+    let hold = Hold::find(directory)?;
+    if let Some(hold) = &hold {
+        hold.watch()?;
+    }
     nix::unistd::write(&gate, b"s")?;
     let _ = std::fs::remove_file(directory.join(GATE)); // started is started, whoever looks
-    let readable = PollFd::new(answer.as_fd(), PollFlags::POLLIN);
-    while let Err(Errno::EINTR) = poll(&mut [readable.clone()], PollTimeout::from(PATIENCE_MS)) {}
-    match sync::read_failure(answer.as_fd()) {
-        Err(Errno::EAGAIN) => Ok(None), // a slow hook: the container is on its way
-        failure => failure,
+    Hold::forget(directory);
+    Ok(Underway { answer, hold })
+}
+
+impl Underway {
+    /// Waits until the program is executed, as long as that takes: hooks come first. `look` gives the process's directory in
+    /// `/proc`, and how many filters it must have; `schedule` sets how it is scheduled. The process must be killed if this
+    /// fails.
+    pub fn wait(
+        self,
+        look: impl FnOnce() -> Result<(OwnedFd, u64)>,
+        schedule: impl FnOnce() -> Result<()>,
+    ) -> Result<Started> {
+        let told = || loop {
+            match sync::read_told(self.answer.as_fd()) {
+                Err(Errno::EINTR) => {}
+                told => return told.map_err(|errno| Error::errno(Step::State, "exec answer", errno)),
+            }
+        };
+        let mut first = told()?;
+        let mut seen = self.hold.is_none();
+        if let (Told::Due, Some(hold)) = (&first, &self.hold) {
+            let (proc_pid, filters) = look()?;
+            seen = hold.oversee(&proc_pid, filters, self.answer.as_fd(), schedule)?;
+            first = told()?;
+        }
+        Ok(match first {
+            Told::Failed(failure, words) => Started::Failed(failure, words),
+            _ if seen => Started::Executed,
+            _ => Started::Died,
+        })
     }
+}
+
+/// Whether a container that was started has not executed its program yet.
+pub fn is_underway(directory: &Path) -> bool {
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+    !is_closed(directory) && open(&directory.join(ANSWER), flags, Mode::empty()).is_ok()
 }
 
 /// Whether a container waits at a gate: whether anybody has it open.

@@ -16,18 +16,21 @@
 //!                                                                          capabilities, no_new_privs
 //!   looks at it, writes the state ◄───────────────────────────── ready ───
 //! go, and ends ───────────────────────────────────────────────────────────►
-//! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp, execve
+//! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp
+//!   looks at that filter  ◄──────────────────────────── due, and reached ───
+//! go (a word in shared memory) ───────────────────────────────────────────► execve
 //! ```
 //!
 //! No process of ours stays: the container's own is pid 1, and whoever adopts the runtime's orphans waits for it. It dies
 //! with the runtime until that has written down where it is. Without a gate (`exec`, which enters every namespace of a container
-//! that is there, takes the same way) it goes on to execve at once.
+//! that is there, takes the same way) it goes on at once. With a filter that is in force before "ready", no look at it follows.
 
 mod child;
 mod confined;
 mod enter;
 pub mod foreground;
 pub mod gate;
+mod hold;
 pub mod hooks;
 mod prepare;
 pub mod trouble;
@@ -41,14 +44,14 @@ use nix::unistd::Pid;
 
 use self::gate::Gate;
 use self::prepare::Prepared;
-use super::sync::{self, Message, ParentEnds};
+use super::sync::{self, Message, ParentEnds, Told};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
 use crate::error::{Cause, Error, Result, Step};
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::{Failure, net_devices, rdt, schedule, user};
-use crate::plan::Plan;
 use crate::plan::container::{Container, IdRange, OCI_VERSION};
+use crate::plan::{Plan, Root};
 use crate::report::Enforced;
 use crate::sys::{process, socket};
 
@@ -110,6 +113,9 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
         prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let (ends, child_ends) = sync::channels()?;
+    if let (Some(hold), None) = (&prepared.hold, &prepared.gate) {
+        hold.watch().map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))?;
+    }
     let first = entered.map(|(pidfd, _)| pidfd);
     let (pid, pidfd) = match enter::clone((plan, &prepared), container, groups, first, &child_ends)? {
         enter::Side::Child(confined) => child::run(&prepared, container, confined, ends, &child_ends, state),
@@ -118,7 +124,8 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     drop(child_ends);
     let gated = prepared.gate.is_some();
     let enforced = enforced(container, &prepared, groups);
-    let mut launch = Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, notes, built, state };
+    let mut launch =
+        Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, seen: false, notes, built, state };
     let admitted = launch.admit(groups).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
     match admitted.and_then(|proc_pid| launch.follow(&proc_pid, gated)) {
         Ok(()) => {
@@ -126,8 +133,7 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
             Ok(Launched { pid, pidfd, terminal, warnings, lifeline: gated.then_some(ends) })
         }
         Err(error) => {
-            let _ = process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL);
-            let _ = process::wait4(pid);
+            process::end_child(pidfd.as_fd(), pid);
             Err(error)
         }
     }
@@ -167,6 +173,8 @@ struct Launch<'a> {
     ends: ParentEnds,
     pid: Pid,
     terminal: Option<OwnedFd>,
+    /// Whether a filter that is put in force last has been seen to be.
+    seen: bool,
     notes: Option<&'a std::path::Path>,
     built: &'a mut dyn FnMut(Pid) -> Result<()>,
     state: &'a dyn Fn(i32, &str) -> String,
@@ -210,9 +218,8 @@ impl Launch<'_> {
                 match self.ends.receive() {
                     Ok(None) => {}
                     Ok(Some(Message::Ready)) => {
-                        if self.prepared.confines_first {
-                            schedule::set_policy(self.container, self.pid.as_raw())
-                                .map_err(|failure| name_failure(self.plan, self.prepared, failure))?;
+                        if self.prepared.confines_first && !self.prepared.scheduled_last {
+                            set_policy(self.plan, self.pid)?;
                         }
                         confined::verify(proc_pid, self.container, self.prepared)?;
                         if gated {
@@ -221,11 +228,12 @@ impl Launch<'_> {
                         self.ends.go()?;
                     }
                     Ok(Some(message)) => self.take(message)?,
-                    Err(Errno::EPIPE | Errno::ECONNRESET) => return self.ended(gated),
+                    Err(Errno::EPIPE | Errno::ECONNRESET) if self.told(proc_pid, gated)? => return Ok(()),
+                    Err(Errno::EPIPE | Errno::ECONNRESET) => {}
                     Err(errno) => return Err(Error::errno(Step::Supervise, "message from the container", errno)),
                 }
-            } else if failure {
-                return self.ended(gated);
+            } else if failure && self.told(proc_pid, gated)? {
+                return Ok(());
             }
         }
     }
@@ -241,15 +249,28 @@ impl Launch<'_> {
         self.container.intel_rdt.as_ref().map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.id, self.pid, notes))
     }
 
-    /// The failure pipe has closed, which is all to be heard of a program that was executed.
-    fn ended(&self, gated: bool) -> Result<()> {
-        match self.ends.failure_and_words() {
-            Some((failure, words)) => Err(in_words(name_failure(self.plan, self.prepared, failure), words)),
-            None if gated => {
-                Err(Error::new(Step::Supervise, "container", "its first process died while it was set up")
+    /// The failure pipe has something to say: that the last filter is due, a failure, or by its end that the program was
+    /// executed. `Ok(false)` if there is more to come.
+    fn told(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
+        let died = |how: &str| Error::new(Step::Supervise, "container", format!("its first process died {how}"));
+        let hold = self.prepared.hold.as_ref().filter(|_| !gated);
+        match (sync::read_told(self.ends.failure.as_fd()), hold) {
+            (Err(Errno::EINTR), _) => Ok(false),
+            (Ok(Told::Failed(failure, words)), _) => {
+                Err(in_words(name_failure(self.plan, self.prepared, failure), words))
+            }
+            (Ok(Told::Due), Some(hold)) => {
+                let filters = confined::filters_with_one_more();
+                let schedule = || set_policy(self.plan, self.pid);
+                self.seen = hold.oversee(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
+                Ok(false)
+            }
+            _ if gated => {
+                Err(died("while it was set up")
                     .hint("a memory limit too small for that is the usual cause: dmesg tells"))
             }
-            None => Ok(()),
+            (_, Some(_)) if !self.seen => Err(died("before it executed its program")),
+            _ => Ok(true),
         }
     }
 
@@ -299,6 +320,13 @@ impl Launch<'_> {
     }
 }
 
+/// Sets how a container's process is scheduled, from outside.
+pub fn set_policy(plan: &Plan, pid: Pid) -> Result<()> {
+    let Some(container) = plan.container.as_deref() else { return Ok(()) };
+    schedule::set_policy(container, pid.as_raw())
+        .map_err(|failure| Error::errno(failure.step, schedule::NAMES[0], failure.errno))
+}
+
 /// The child's numbers, with the plan's names.
 fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error {
     let index = usize::from(failure.index);
@@ -317,7 +345,31 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
         return Error::new(failure.step, object, "is not there as it was made")
             .hint("a createContainer hook, or somebody who shares the mount namespace, may have changed it");
     }
+    if failure.step == Step::MountPoint
+        && let Some(reason) =
+            plan.mounts.get(index).and_then(|mount| unfit(plan, mount.destination.as_path(), failure.errno))
+    {
+        return Error::new(failure.step, object.unwrap_or_default(), reason);
+    }
     Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
+}
+
+/// Why what a root has at a place is no mount point, as far as it is still there to be seen.
+fn unfit(plan: &Plan, destination: &std::path::Path, errno: Errno) -> Option<String> {
+    let Root::Bundle(root) = &plan.root else { return None };
+    let path = root.as_path().join(destination.strip_prefix("/").unwrap_or(destination));
+    let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
+    match errno {
+        Errno::ENOTDIR if kind.is_symlink() => {
+            Some(format!("{} is a symlink, where there must be a directory", path.display()))
+        }
+        Errno::ENOTDIR if !kind.is_dir() => {
+            let kind = if kind.is_file() { "a file" } else { "a special file" };
+            Some(format!("{} is {kind}, where there must be a directory", path.display()))
+        }
+        Errno::EISDIR => Some(format!("{} is a directory, and what is to be mounted there is none", path.display())),
+        _ => None,
+    }
 }
 
 /// Most of a program's name that an error repeats.
@@ -325,6 +377,12 @@ const MOST_SHOWN: usize = 1000;
 /// What a program said that failed says more than an error number.
 fn in_words(error: Error, words: String) -> Error {
     if words.is_empty() { error } else { Error { cause: Cause::Reason(words), ..error } }
+}
+
+/// How many seccomp filters a container's process has before its program is executed, from what is planned for it and what the runtime has itself.
+/// `None` if it is to have none.
+pub fn filters_of(enforced: &Enforced) -> Option<u64> {
+    enforced.seccomp.as_ref().map(|_| confined::filters_with_one_more())
 }
 
 /// A failure at the start, after whoever created the container has gone.

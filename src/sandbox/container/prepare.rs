@@ -6,6 +6,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::gate::Gate;
+use super::hold::Hold;
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::caps::Sets;
@@ -16,7 +17,7 @@ use crate::layers::root::container::PreparedContainerRoot;
 use crate::layers::root::given::Surroundings;
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
-use crate::layers::{label, process, root, seccomp};
+use crate::layers::{label, process, root, schedule, seccomp};
 use crate::plan::container::{CgroupView, Container, NamespaceKind};
 use crate::plan::{Bytes, Network, Plan};
 use crate::sys::clone::SIBLING_FLAGS;
@@ -62,6 +63,10 @@ pub struct Prepared<'a> {
     pub first_closed: i32,
     /// Where it waits for `start`.
     pub gate: Option<Gate>,
+    /// Where it waits until its filter was seen, if that is put in force last.
+    pub hold: Option<Hold>,
+    /// Whether the runtime sets how it is scheduled, when it has seen that.
+    pub scheduled_last: bool,
     /// Whether hooks of the runtime's run when its root is built.
     pub waits_for_hooks: bool,
     /// Whether it ends up in another user namespace than the runtime's.
@@ -137,6 +142,8 @@ pub fn prepare<'a>(
     let confines_first = entered as u32 & NamespaceKind::Pid.number() != 0
         && !new_user
         && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));
+    let late = seccomp.is_some() && !filters_early;
+    let hold = late.then(|| gate.as_ref().map_or_else(Hold::new, |gate| Hold::make(gate.directory()))).transpose()?;
     let (rows, columns) = container.console_size.unwrap_or((24, 80));
     Ok(Prepared {
         users,
@@ -159,7 +166,9 @@ pub fn prepare<'a>(
         terminal: plan.stdio.tty.then_some(Size { rows, columns }),
         streams,
         first_closed: 3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3),
+        scheduled_last: hold.is_some() && schedule::is_real_time(container),
         gate,
+        hold,
         waits_for_hooks: !container.hooks.prestart.is_empty() || !container.hooks.create_runtime.is_empty(),
         in_user_namespace: new_user,
         filters_early,

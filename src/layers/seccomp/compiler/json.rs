@@ -70,10 +70,14 @@ pub enum Json<'a> {
     Object(Vec<(Cow<'a, str>, Self)>),
 }
 
+/// Text as JSON, which is one line.
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
 /// As JSON again, on one line.
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
         match self {
             Self::Null => f.write_str("null"),
             Self::Bool(value) => write!(f, "{value}"),
@@ -337,9 +341,9 @@ impl<'p> At<'p> {
             Json::Negative(value) => value.to_string(),
             Json::Float(value) => format!("{value:?}"),
             Json::String(value) if value.chars().count() > 40 => {
-                format!("\"{}…\"", value.chars().take(40).collect::<String>())
+                quoted(&value.chars().take(40).chain(['…']).collect::<String>())
             }
-            Json::String(value) => format!("\"{value}\""),
+            Json::String(value) => quoted(value),
             Json::Array(_) => "an array".to_owned(),
             Json::Object(_) => "an object".to_owned(),
         }

@@ -1,0 +1,127 @@
+//! The kernel's names and numbers: resources, capabilities, and what a run may go without.
+
+macro_rules! kernel_names {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:expr, $text:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
+        #[allow(missing_docs)]
+        pub enum $name { $(#[serde(rename = $text)] $variant,)+ }
+        impl $name {
+            /// Every one, in the kernel's order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// The kernel's number.
+            pub const fn number(self) -> u32 { match self { $(Self::$variant => $number as u32,)+ } }
+            /// The name people write.
+            pub const fn name(self) -> &'static str { match self { $(Self::$variant => $text,)+ } }
+        }
+        impl std::str::FromStr for $name {
+            type Err = ();
+            fn from_str(text: &str) -> Result<Self, ()> {
+                Self::ALL.iter().copied().find(|item| item.name() == text).ok_or(())
+            }
+        }
+    };
+}
+pub(super) use kernel_names;
+
+kernel_names! {
+    /// The resources of `setrlimit(2)`, by their `ulimit` names.
+    RlimitResource {
+        Cpu = libc::RLIMIT_CPU, "cpu";
+        Fsize = libc::RLIMIT_FSIZE, "fsize";
+        Data = libc::RLIMIT_DATA, "data";
+        Stack = libc::RLIMIT_STACK, "stack";
+        Core = libc::RLIMIT_CORE, "core";
+        Rss = libc::RLIMIT_RSS, "rss";
+        Nproc = libc::RLIMIT_NPROC, "nproc";
+        Nofile = libc::RLIMIT_NOFILE, "nofile";
+        Memlock = libc::RLIMIT_MEMLOCK, "memlock";
+        As = libc::RLIMIT_AS, "as";
+        Locks = libc::RLIMIT_LOCKS, "locks";
+        Sigpending = libc::RLIMIT_SIGPENDING, "sigpending";
+        Msgqueue = libc::RLIMIT_MSGQUEUE, "msgqueue";
+        Nice = libc::RLIMIT_NICE, "nice";
+        Rtprio = libc::RLIMIT_RTPRIO, "rtprio";
+        Rttime = libc::RLIMIT_RTTIME, "rttime";
+    }
+}
+
+kernel_names! {
+    /// The capabilities of `capabilities(7)`.
+    Capability {
+        Chown = 0, "CAP_CHOWN";
+        DacOverride = 1, "CAP_DAC_OVERRIDE";
+        DacReadSearch = 2, "CAP_DAC_READ_SEARCH";
+        Fowner = 3, "CAP_FOWNER";
+        Fsetid = 4, "CAP_FSETID";
+        Kill = 5, "CAP_KILL";
+        Setgid = 6, "CAP_SETGID";
+        Setuid = 7, "CAP_SETUID";
+        Setpcap = 8, "CAP_SETPCAP";
+        LinuxImmutable = 9, "CAP_LINUX_IMMUTABLE";
+        NetBindService = 10, "CAP_NET_BIND_SERVICE";
+        NetBroadcast = 11, "CAP_NET_BROADCAST";
+        NetAdmin = 12, "CAP_NET_ADMIN";
+        NetRaw = 13, "CAP_NET_RAW";
+        IpcLock = 14, "CAP_IPC_LOCK";
+        IpcOwner = 15, "CAP_IPC_OWNER";
+        SysModule = 16, "CAP_SYS_MODULE";
+        SysRawio = 17, "CAP_SYS_RAWIO";
+        SysChroot = 18, "CAP_SYS_CHROOT";
+        SysPtrace = 19, "CAP_SYS_PTRACE";
+        SysPacct = 20, "CAP_SYS_PACCT";
+        SysAdmin = 21, "CAP_SYS_ADMIN";
+        SysBoot = 22, "CAP_SYS_BOOT";
+        SysNice = 23, "CAP_SYS_NICE";
+        SysResource = 24, "CAP_SYS_RESOURCE";
+        SysTime = 25, "CAP_SYS_TIME";
+        SysTtyConfig = 26, "CAP_SYS_TTY_CONFIG";
+        Mknod = 27, "CAP_MKNOD";
+        Lease = 28, "CAP_LEASE";
+        AuditWrite = 29, "CAP_AUDIT_WRITE";
+        AuditControl = 30, "CAP_AUDIT_CONTROL";
+        Setfcap = 31, "CAP_SETFCAP";
+        MacOverride = 32, "CAP_MAC_OVERRIDE";
+        MacAdmin = 33, "CAP_MAC_ADMIN";
+        Syslog = 34, "CAP_SYSLOG";
+        WakeAlarm = 35, "CAP_WAKE_ALARM";
+        BlockSuspend = 36, "CAP_BLOCK_SUSPEND";
+        AuditRead = 37, "CAP_AUDIT_READ";
+        Perfmon = 38, "CAP_PERFMON";
+        Bpf = 39, "CAP_BPF";
+        CheckpointRestore = 40, "CAP_CHECKPOINT_RESTORE";
+    }
+}
+
+kernel_names! {
+    /// Something a run may be allowed to go without, by `--allow-degraded NAME`.
+    Facility {
+        Cpu = 0, "cpu";
+        Memory = 1, "memory";
+        Pids = 2, "pids";
+        Keyring = 3, "keyring";
+        NamespaceLimits = 4, "namespace-limits";
+        Landlock = 5, "landlock";
+        Io = 6, "io";
+        Cpuset = 7, "cpuset";
+        Hugetlb = 8, "hugetlb";
+        Rdma = 9, "rdma";
+        Misc = 10, "misc";
+        Dmem = 11, "dmem";
+    }
+}
+
+impl Facility {
+    /// Those that are controllers of cgroup v2, by the kernel's names.
+    pub const CONTROLLERS: [Self; 9] = [
+        Self::Cpu,
+        Self::Memory,
+        Self::Pids,
+        Self::Io,
+        Self::Cpuset,
+        Self::Hugetlb,
+        Self::Rdma,
+        Self::Misc,
+        Self::Dmem,
+    ];
+}
