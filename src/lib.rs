@@ -30,3 +30,4 @@ pub mod sandbox;
 mod sys;
 
 pub use layers::seccomp;
+pub use sys::entry::enter;

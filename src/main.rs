@@ -1,5 +1,4 @@
 //! The door `stockade`.
+#![no_main]
 
-fn main() -> std::process::ExitCode {
-    stockade::cli::main()
-}
+stockade::door!(stockade::cli::main);

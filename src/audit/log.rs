@@ -148,7 +148,7 @@ fn check_owner(stat: &FileStat) -> Result<()> {
 fn make_room(file: &File) -> Result<()> {
     let size = size(file)?;
     // Beyond this limit the kernel does not return an error but kills, with SIGXFSZ.
-    let (limit, _) = process::rlimit(libc::RLIMIT_FSIZE).map_err(errno)?;
+    let (limit, _) = process::rlimit(libc::RLIMIT_FSIZE as u32).map_err(errno)?;
     if limit < size.saturating_add(ROOM) {
         return Err(
             errno(Errno::EFBIG).hint("the caller's limit on file sizes (`ulimit -f`) leaves no room for a line")

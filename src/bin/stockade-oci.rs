@@ -1,5 +1,4 @@
 //! The door that container engines use: the command line of an OCI runtime.
+#![no_main]
 
-fn main() -> std::process::ExitCode {
-    stockade::oci::main()
-}
+stockade::door!(stockade::oci::main);

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
-use std::process::ExitCode;
 
 use crate::cgroup::outlook;
 use crate::doctor::{Examination, Finding, Group, State, examine};
@@ -10,8 +9,8 @@ use crate::error::{Error, Result, Step, printable};
 use crate::plan::Facility;
 
 /// Examines the host and prints what was found. Exits with 1 if a default run could not be fully enforced.
-pub fn main(words: &[OsString]) -> Result<ExitCode> {
-    let Some(words) = super::read("doctor", words)? else { return Ok(ExitCode::SUCCESS) };
+pub fn main(words: &[OsString]) -> Result<u8> {
+    let Some(words) = super::read("doctor", words)? else { return Ok(0) };
     let examination = examine();
     let mut text = Vec::new();
     if words.on("json") {
@@ -25,7 +24,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
         written.map_err(|error| Error::new(Step::Host, "", error.to_string()))?;
     }
     super::say(&String::from_utf8_lossy(&text))?;
-    Ok(ExitCode::from(u8::from(!examination.default_run_enforceable)))
+    Ok(u8::from(!examination.default_run_enforceable))
 }
 
 /// Lines longer than this are hard to read.

@@ -2,14 +2,13 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::process::ExitCode;
 
 use crate::cgroup::gc::collect;
 use crate::error::{Result, printable};
 
 /// Removes it, and prints one line for each thing that is gone.
-pub fn main(words: &[OsString]) -> Result<ExitCode> {
-    let Some(_) = super::read("gc", words)? else { return Ok(ExitCode::SUCCESS) };
+pub fn main(words: &[OsString]) -> Result<u8> {
+    let Some(_) = super::read("gc", words)? else { return Ok(0) };
     let collected = collect();
     let mut text = String::new();
     for path in &collected.removed {
@@ -19,5 +18,5 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
     for (_, error) in &collected.kept {
         super::complain(error);
     }
-    Ok(ExitCode::from(u8::from(!collected.kept.is_empty())))
+    Ok(u8::from(!collected.kept.is_empty()))
 }

@@ -5,7 +5,6 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::Command;
 use clap_complete::Shell;
@@ -21,8 +20,8 @@ use crate::policy::Settings;
 use crate::report::Report;
 
 /// `stockade completions SHELL`.
-pub fn completions(words: &[OsString]) -> Result<ExitCode> {
-    let Some(words) = super::read("completions", words)? else { return Ok(ExitCode::SUCCESS) };
+pub fn completions(words: &[OsString]) -> Result<u8> {
+    let Some(words) = super::read("completions", words)? else { return Ok(0) };
     let shell = match words.operands.first().and_then(|word| word.to_str()) {
         Some("zsh") => Shell::Zsh,
         Some("fish") => Shell::Fish,
@@ -34,8 +33,8 @@ pub fn completions(words: &[OsString]) -> Result<ExitCode> {
 }
 
 /// `stockade man [DIR]`.
-pub fn man(words: &[OsString]) -> Result<ExitCode> {
-    let Some(words) = super::read("man", words)? else { return Ok(ExitCode::SUCCESS) };
+pub fn man(words: &[OsString]) -> Result<u8> {
+    let Some(words) = super::read("man", words)? else { return Ok(0) };
     let top = || page(grammar::command(), "stockade VERB [OPTIONS] ...");
     let Some(directory) = words.operands.first() else { return say(&top()?) };
     let mut pages = vec![("stockade.1".to_owned(), top()?)];
@@ -56,7 +55,7 @@ pub fn man(words: &[OsString]) -> Result<ExitCode> {
         let path = Path::new(directory).join(name);
         std::fs::write(&path, text).map_err(|error| Error::io(Step::Output, path.display().to_string(), &error))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 /// One manual page. Undated, so that it changes only when the grammar does; and with a synopsis that can be read, where
@@ -78,7 +77,7 @@ fn page(command: Command, synopsis: &str) -> Result<String> {
 }
 
 /// `stockade schema policy|report|audit|top`: not in the help, because it is for this repository.
-pub fn schema(words: &[OsString]) -> Result<ExitCode> {
+pub fn schema(words: &[OsString]) -> Result<u8> {
     let generator = || SchemaSettings::draft2020_12().into_generator();
     let mut schema = match words.first().and_then(|word| word.to_str()) {
         Some("policy") => generator().into_root_schema_for::<Settings>().to_value(),

@@ -20,7 +20,6 @@ mod words;
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::process::ExitCode;
 
 use words::{Help, Words};
 
@@ -28,20 +27,19 @@ use crate::error::{Error, Result, Step, printable};
 use crate::plan::Bytes;
 use crate::policy;
 
-/// The program `stockade`: reads the process's arguments, does what they say, and returns its exit code.
-pub fn main() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match dispatch(&words) {
+/// The program `stockade`: does what its arguments say, and returns its exit code.
+pub fn main(words: &[OsString]) -> u8 {
+    match dispatch(words) {
         Ok(code) => code,
         Err(error) => {
             complain(&error);
-            ExitCode::from(error.exit_code())
+            error.exit_code()
         }
     }
 }
 
 /// One line a verb.
-fn dispatch(words: &[OsString]) -> Result<ExitCode> {
+fn dispatch(words: &[OsString]) -> Result<u8> {
     let Some((verb, rest)) = words.split_first() else {
         return Err(Error::new(Step::Usage, "", "nothing was asked for").hint("see `stockade help`"));
     };
@@ -63,7 +61,7 @@ fn dispatch(words: &[OsString]) -> Result<ExitCode> {
 }
 
 /// `stockade help [VERB]`.
-fn help(verb: Option<&OsString>) -> Result<ExitCode> {
+fn help(verb: Option<&OsString>) -> Result<u8> {
     let Some(verb) = verb else { return say(&grammar::command().render_help().to_string()) };
     if verb == "seccomp" {
         return say(&seccomp::command().bin_name("stockade seccomp").render_long_help().to_string());
@@ -93,12 +91,12 @@ fn unknown_verb(verb: &OsString) -> Error {
 }
 
 /// Prints what was asked for. A reader that has seen enough and closed the pipe is not an error.
-fn say(text: &str) -> Result<ExitCode> {
+fn say(text: &str) -> Result<u8> {
     match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Error::io(Step::Output, "standard output", &error))
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(0),
     }
 }
 

@@ -1,14 +1,13 @@
 //! `stockade plan`: what a run would do, as text or JSON.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use super::{intake, plan_text, say, warn};
 use crate::error::{Error, Result, Step, printable_json};
 
 /// Prints the plan of these words; runs nothing and writes no report.
-pub fn main(words: &[OsString]) -> Result<ExitCode> {
-    let Some(words) = super::read("plan", words)? else { return Ok(ExitCode::SUCCESS) };
+pub fn main(words: &[OsString]) -> Result<u8> {
+    let Some(words) = super::read("plan", words)? else { return Ok(0) };
     let resolved = intake::plan(&words, intake::id(&words)?)?;
     for warning in &resolved.warnings {
         warn(warning);

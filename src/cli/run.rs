@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use super::records::{Records, and_also};
@@ -15,7 +14,7 @@ use crate::report::{Report, Sample, Status};
 use crate::sandbox::{self, Blocked, Sampler};
 
 /// Runs what the words say; the exit code is the report's. A report is written also when the words are wrong.
-pub fn main(words: &[OsString]) -> Result<ExitCode> {
+pub fn main(words: &[OsString]) -> Result<u8> {
     let started = SystemTime::now();
     let Some(verb) = grammar::verb("run") else { return super::help(None) };
     let (words, readable) = Words::read(verb, words);
@@ -83,7 +82,7 @@ fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) ->
 
 /// Records the run, says what there is to say of it, and turns its report into an exit code. Signals stay held back to the
 /// end: those that still come are for a run that is over.
-fn finish(mut report: Report, records: Records<'_>, signals: &Blocked) -> ExitCode {
+fn finish(mut report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
     let mut words = String::new();
     if report.status == Status::SeccompKilled {
         words.push_str(&told(&denials::of_the_killed(&report)));
@@ -112,5 +111,5 @@ fn finish(mut report: Report, records: Records<'_>, signals: &Blocked) -> ExitCo
     if !words.is_empty() {
         let _ = patience::write(std::io::stderr(), words.as_bytes(), Some(signals));
     }
-    ExitCode::from(report.exit_code)
+    report.exit_code
 }

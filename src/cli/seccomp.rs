@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 
@@ -81,7 +80,7 @@ fn flag(long: &'static str, help: &'static str) -> Arg {
 }
 
 /// Does what the words behind `seccomp` say.
-pub fn main(words: &[OsString]) -> Result<ExitCode> {
+pub fn main(words: &[OsString]) -> Result<u8> {
     let name = [OsString::from("stockade seccomp")];
     match command().bin_name("stockade seccomp").try_get_matches_from(name.iter().chain(words)) {
         Ok(matches) => {
@@ -102,7 +101,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
 }
 
 /// Does what the matches of [`command`] say, and writes what there is to say.
-pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<ExitCode> {
+pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
     let Some((verb, matches)) = matches.subcommand() else {
         return Err(Error::new(Step::Usage, "seccomp", "check, compile, dump or explain?"));
     };
@@ -156,7 +155,7 @@ impl Subject {
         Ok(Self::Profile { name, profile: Box::new(profile), warnings })
     }
 
-    fn check(self, strict: bool, out: &mut dyn Write) -> Result<ExitCode> {
+    fn check(self, strict: bool, out: &mut dyn Write) -> Result<u8> {
         let (name, what, warnings, program) = match self {
             Self::Profile { name, profile, mut warnings } => {
                 warnings.extend(check(&profile));
@@ -174,10 +173,10 @@ impl Subject {
             count => format!("{count} remark{}", if count == 1 { "" } else { "s" }),
         };
         line(out, &format!("{name}: {what}{} instructions; {found}", program.instructions.len()))?;
-        Ok(ExitCode::from(u8::from(strict && !warnings.is_empty())))
+        Ok(u8::from(strict && !warnings.is_empty()))
     }
 
-    fn compile(self, output: &Path, out: &mut dyn Write) -> Result<ExitCode> {
+    fn compile(self, output: &Path, out: &mut dyn Write) -> Result<u8> {
         let Self::Profile { name, profile, warnings } = self else { return Err(no_profile()) };
         let program = Program::compile(&profile).map_err(in_file(Path::new(&name)))?;
         if program.notifies || program.flags.bits() != 0 {
@@ -191,10 +190,10 @@ impl Subject {
         }
         let (count, output) = (program.instructions.len(), Bytes::from(output));
         line(out, &format!("{output}: {count} instructions, sha256 {}", program.sha256))?;
-        Ok(ExitCode::SUCCESS)
+        Ok(0)
     }
 
-    fn dump(self, out: &mut dyn Write) -> Result<ExitCode> {
+    fn dump(self, out: &mut dyn Write) -> Result<u8> {
         let program: Vec<Instruction> = match self {
             Self::Program { program, .. } => program.instructions.into_owned(),
             Self::Profile { name, profile, .. } => {
@@ -202,10 +201,10 @@ impl Subject {
             }
         };
         line(out, disassemble(&program, Arch::NATIVE).trim_end())?;
-        Ok(ExitCode::SUCCESS)
+        Ok(0)
     }
 
-    fn explain(self, matches: &ArgMatches, out: &mut dyn Write) -> Result<ExitCode> {
+    fn explain(self, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
         let Self::Profile { profile, .. } = self else { return Err(no_profile()) };
         let name = text(matches, "syscall").unwrap_or_default();
         let number = name.parse().ok().or_else(|| profile.arch.number(name)).ok_or_else(|| {
@@ -225,7 +224,7 @@ impl Subject {
         let mut args = [0; 6];
         args[..given.len()].copy_from_slice(&given);
         line(out, explain(&profile, number, (!given.is_empty()).then_some(args)).trim_end())?;
-        Ok(ExitCode::SUCCESS)
+        Ok(0)
     }
 }
 

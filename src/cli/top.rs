@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use schemars::JsonSchema;
@@ -65,8 +64,8 @@ struct Row {
 }
 
 /// Looks until somebody stops it, or has seen enough.
-pub fn main(words: &[OsString]) -> Result<ExitCode> {
-    let Some(words) = super::read("top", words)? else { return Ok(ExitCode::SUCCESS) };
+pub fn main(words: &[OsString]) -> Result<u8> {
+    let Some(words) = super::read("top", words)? else { return Ok(0) };
     let period = match words.one("interval") {
         None => Duration::from_secs(1),
         Some(word) => {
@@ -89,7 +88,7 @@ pub fn main(words: &[OsString]) -> Result<ExitCode> {
         }
         std::thread::sleep(period);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 /// Whether somebody still reads it.

@@ -8,13 +8,14 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use crate::error::{Error, Result, Step, errno_of};
 use crate::sys::ablate::{Layer, without};
+use crate::sys::entry;
 use crate::sys::image;
 use crate::sys::mount::{self, Attributes, RDONLY};
 use crate::sys::process;
@@ -39,7 +40,7 @@ pub fn protect(preserved: u32) -> Result<()> {
     // What our caller left open by mistake, a container that may trace us could take from us.
     process::cloexec_from(3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3)).map_err(failed)?;
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| failed(Errno::EINVAL));
-    let argv = std::env::args_os().map(|word| c_string(word.into_vec())).collect::<Result<Vec<_>>>()?;
+    let argv = entry::words().iter().map(|word| c_string(word.as_bytes().to_vec())).collect::<Result<Vec<_>>>()?;
     let mut env = std::env::vars_os()
         .map(|(name, value)| c_string([name.into_vec(), value.into_vec()].join(&b'=')))
         .collect::<Result<Vec<_>>>()?;

@@ -29,7 +29,6 @@ mod update;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use self::args::Args;
 use self::config::Flags;
@@ -47,10 +46,9 @@ struct Runtime {
     log: Log,
 }
 
-/// The program `stockade-oci`: reads the process's arguments, does what they say, and returns its exit code.
-pub fn main() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let (args, read) = Args::read(&words);
+/// The program `stockade-oci`: does what its arguments say, and returns its exit code.
+pub fn main(words: &[OsString]) -> u8 {
+    let (args, read) = Args::read(words);
     if read.is_ok() && args.version {
         return say(&version());
     }
@@ -60,12 +58,12 @@ pub fn main() -> ExitCode {
     let json = args.value("log-format").is_some_and(|format| format == "json");
     let runtime = Runtime { log: Log::new(args.path("log"), json), store: Store::new(args.path("root")), args };
     match read.and_then(|()| runtime.dispatch()) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(error) => {
             runtime.log.error(&error);
             // Engines tell a failed exec from a program's own exit code by this.
             let is_exec = runtime.args.verb.is_some_and(|verb| verb.name == "exec");
-            ExitCode::from(if is_exec { 255 } else { 1 })
+            if is_exec { 255 } else { 1 }
         }
     }
 }
@@ -147,12 +145,12 @@ fn version() -> String {
 }
 
 /// Prints what was asked for. A reader that has seen enough is no error.
-fn say(text: &str) -> ExitCode {
+fn say(text: &str) -> u8 {
     match print(text) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             Log::default().error(&error);
-            ExitCode::FAILURE
+            1
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
-use nix::sys::statfs::fstatfs;
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::Pid;
 
 use super::sync::{Exited, send_exited};
@@ -52,11 +52,10 @@ fn reap_all(workload: Pid) {
 /// Tells how the workload ended. It stays a zombie, for the supervisor to look at, until the supervisor kills us both.
 fn finish(status: i32) -> ! {
     let [control, scratch] = [0, 1].map(process::borrow_standard);
-    let (scratch_bytes, scratch_inodes) = match fstatfs(scratch) {
-        Ok(space) => (
-            (space.blocks() - space.blocks_free()) * space.block_size().unsigned_abs(),
-            space.files() - space.files_free(),
-        ),
+    let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
+        Ok(space) => {
+            ((space.blocks() - space.blocks_free()) * space.fragment_size(), space.files() - space.files_free())
+        }
         Err(_) => (u64::MAX, u64::MAX),
     };
     if send_exited(control.as_fd(), Exited { status, scratch_bytes, scratch_inodes }).is_err() {

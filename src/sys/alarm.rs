@@ -27,7 +27,7 @@ impl Drop for Alarm {
     }
 }
 
-fn set(seconds: libc::time_t) -> Result<()> {
+fn set(seconds: i64) -> Result<()> {
     let every = libc::timeval { tv_sec: seconds, tv_usec: 0 };
     let timer = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: the new timer is a live local; the old one is not asked for.

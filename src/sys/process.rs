@@ -439,7 +439,7 @@ pub fn borrow_standard(number: RawFd) -> BorrowedFd<'static> {
 }
 
 /// `PIDFD_GET_INFO` gives this since Linux 6.13; before, `/proc/self/fdinfo` has it as text.
-const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B;
+const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
 
 #[repr(C)]
 #[derive(Default)]

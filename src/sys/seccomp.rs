@@ -70,8 +70,8 @@ struct Answer {
 }
 
 /// `SECCOMP_IOCTL_NOTIF_RECV`, `SECCOMP_IOCTL_NOTIF_SEND` and `SECCOMP_IOCTL_NOTIF_ID_VALID`.
-const RECEIVE: libc::Ioctl = 0xC050_2100;
-const SEND: libc::Ioctl = 0xC018_2101;
+const RECEIVE: libc::Ioctl = 0xC050_2100_u32 as libc::Ioctl;
+const SEND: libc::Ioctl = 0xC018_2101_u32 as libc::Ioctl;
 const ID_VALID: libc::Ioctl = 0x4008_2102;
 
 /// Takes one call that waits, once the listener is readable. `ENOENT`: its caller is gone.

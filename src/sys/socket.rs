@@ -31,13 +31,13 @@ pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Re
     header.msg_iovlen = 1;
     if let Some(fd) = fd {
         header.msg_control = ancillary.0.as_mut_ptr().cast();
-        header.msg_controllen = ancillary.0.len();
+        header.msg_controllen = ancillary.0.len() as _;
         // SAFETY: the control buffer holds one aligned cmsghdr and one descriptor (CMSG_SPACE(4) is 24).
         unsafe {
             let control = libc::CMSG_FIRSTHDR(&raw const header);
             (*control).cmsg_level = libc::SOL_SOCKET;
             (*control).cmsg_type = libc::SCM_RIGHTS;
-            (*control).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+            (*control).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
             libc::CMSG_DATA(control).cast::<RawFd>().write_unaligned(fd.as_raw_fd());
         }
     }
@@ -55,7 +55,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], wait: bool) -> Result<(usiz
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = ancillary.0.as_mut_ptr().cast();
-    header.msg_controllen = ancillary.0.len();
+    header.msg_controllen = ancillary.0.len() as _;
     let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
     let length = loop {
         // SAFETY: the header points to live locals and to `buffer`, of the lengths given.
@@ -70,7 +70,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], wait: bool) -> Result<(usiz
         let passed = !control.is_null()
             && (*control).cmsg_level == libc::SOL_SOCKET
             && (*control).cmsg_type == libc::SCM_RIGHTS
-            && (*control).cmsg_len == libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+            && (*control).cmsg_len as usize == libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
         passed.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<RawFd>().read_unaligned()))
     };
     Ok((length, fd))

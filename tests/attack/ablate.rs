@@ -1,5 +1,4 @@
 //! The door `stockade`, built with the feature that lets one layer be left out. Never shipped.
+#![no_main]
 
-fn main() -> std::process::ExitCode {
-    stockade::cli::main()
-}
+stockade::door!(stockade::cli::main);

@@ -1,5 +1,4 @@
 //! The door `stockade-oci`, built with the feature that lets one layer be left out. Never shipped.
+#![no_main]
 
-fn main() -> std::process::ExitCode {
-    stockade::oci::main()
-}
+stockade::door!(stockade::oci::main);

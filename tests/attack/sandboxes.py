@@ -9,7 +9,7 @@ from attacks import ATTACKS
 from rig import RIG, syscall
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILT = next(iter(sorted(ROOT.glob("target/*-linux-gnu/debug"))), ROOT / "target/debug")
+BUILT = next(iter(sorted(ROOT.glob("target/*-linux-*/debug"), reverse=True)), ROOT / "target/debug")
 STOCKADE = pathlib.Path(os.environ.get("STOCKADE", BUILT / "stockade"))  # or one that is installed
 OCI, ABLATE, OCI_ABLATE = BUILT / "stockade-oci", BUILT / "stockade-ablate", BUILT / "stockade-oci-ablate"
 ATTACK = str(RIG / "bin/attack")

@@ -220,7 +220,7 @@ pub fn send_descriptors(socket: i32, descriptors: &[i32]) -> Result<(), i32> {
     // SAFETY: all zero is an empty message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), length);
+    (message.msg_control, message.msg_controllen) = (control.as_mut_ptr().cast(), length as _);
     call(libc::SYS_sendmsg, &[socket as usize, &raw const message as usize, libc::MSG_DONTWAIT as usize]).map(drop)
 }
 
