@@ -31,7 +31,7 @@ pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Re
     header.msg_iovlen = 1;
     if let Some(fd) = fd {
         header.msg_control = ancillary.0.as_mut_ptr().cast();
-        header.msg_controllen = ancillary.0.len() as _;
+        header.msg_controllen = ancillary.0.len() as _; // lengths are wider in glibc than in musl
         // SAFETY: the control buffer holds one aligned cmsghdr and one descriptor (CMSG_SPACE(4) is 24).
         unsafe {
             let control = libc::CMSG_FIRSTHDR(&raw const header);
