@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
-use nix::sys::termios::{Termios, tcgetattr};
+use nix::sys::termios::tcgetattr;
 
 /// Both sides of a terminal.
 #[derive(Debug)]
@@ -40,9 +40,11 @@ impl Terminal {
         self.slave.try_clone().expect("the slave can be duplicated")
     }
 
-    /// Modes of the terminal, `termios(3)`.
-    pub fn modes(&self) -> Termios {
-        tcgetattr(&self.slave).expect("a terminal has modes")
+    /// Modes of the terminal, `termios(3)`: what the kernel has of them, of which libc's structure has more.
+    pub fn modes(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let modes = tcgetattr(&self.slave).expect("a terminal has modes");
+        let characters: [u8; 19] = modes.control_chars[..19].try_into().expect("there are 32");
+        (modes.input_flags, modes.output_flags, modes.control_flags, modes.local_flags, characters)
     }
 
     /// Types the text.
