@@ -15,7 +15,7 @@ fn expect_known(bundle: &Bundle, fault: &str) {
     // What is left is known, or it would stay for ever.
     let left = bundle.left();
     assert!(state.0.status.success() || left == (vec![], vec![], false), "{fault}: left and forgotten: {left:?}");
-    assert!(quietly(bundle, &["delete", "--force", &bundle.id]), "{fault}");
+    bundle.call(["delete", "--force", &bundle.id]).expect(0);
     bundle.expect_nothing_left(fault);
 }
 
