@@ -9,6 +9,9 @@ use super::{PYTHON, skip};
 /// What calls fail with, in turn.
 pub const ERRORS: [&str; 7] = ["ENOMEM", "EMFILE", "EPERM", "EINTR", "ENOSPC", "EAGAIN", "EIO"];
 
+/// The number of `write(2)`.
+pub const WRITE: &str = "1";
+
 /// A system call: of which process, its number, and which of that number it is.
 pub type Call = [String; 3];
 
