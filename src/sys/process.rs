@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::{Result, check};
@@ -28,13 +30,30 @@ pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> Result<(
     check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_info, 0) }).map(drop)
 }
 
-/// Kills a child that nobody has waited for yet, and waits for it. Where a filter around us refuses the one way, there is another:
-/// its number is still its own.
+/// Kills a child that nobody has waited for yet, and waits for it.
 pub fn end_child(pidfd: BorrowedFd<'_>, pid: Pid) {
+    kill(pidfd, pid);
+    let _ = wait4(pid);
+}
+
+/// Kills a sibling that nobody has waited for yet, and waits until it has ended.
+pub fn end_sibling(pidfd: BorrowedFd<'_>, pid: Pid) {
+    kill(pidfd, pid);
+    let mut ended = [PollFd::new(pidfd, PollFlags::POLLIN)];
+    while poll(&mut ended, PollTimeout::NONE) == Err(Errno::EINTR) {}
+}
+
+/// Where a filter around us refuses the one way, there is another: its number is still its own.
+fn kill(pidfd: BorrowedFd<'_>, pid: Pid) {
     if pidfd_send_signal(pidfd, libc::SIGKILL).is_err() {
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
-    let _ = wait4(pid);
+}
+
+/// Reaps children that have ended, whoever made them.
+pub fn reap_ended() {
+    let any = Pid::from_raw(-1);
+    while matches!(waitpid(any, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }
 
 /// Reaps an ended child and says what it and the children it waited for used, `wait4(2)`.

@@ -57,9 +57,12 @@ pub fn clone(
             drop(ours);
             return match go(prepared, container, groups, entered, (&theirs, ends)) {
                 Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // which drops our socket
-                Ok((Cloned::Parent { pidfd, .. }, _)) => {
-                    let sent = socket::send(&theirs, &[0; 8], Some(pidfd.as_fd()));
-                    process::exit(if sent.is_ok() { 0 } else { 125 })
+                Ok((Cloned::Parent { pid, pidfd }, _)) => {
+                    if socket::send(&theirs, &[0; 8], Some(pidfd.as_fd())).is_ok() {
+                        process::exit(0)
+                    }
+                    process::end_sibling(pidfd.as_fd(), pid); // nobody else knows of it
+                    process::exit(125)
                 }
                 Err(failure) => {
                     let _ = socket::send(&theirs, &failure_record(failure), None);
@@ -74,6 +77,15 @@ pub fn clone(
         let _ = nix::sys::signal::kill(go_between, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
     }
     let _ = process::wait4(go_between);
+    if result.is_err() {
+        // What it made, and we have not heard of: our own child, for which a pid namespace would wait.
+        if let Ok((_, Some(pidfd))) = socket::receive(&ours, &mut [0; 9], false)
+            && let Some(pid) = process::pid_of(pidfd.as_fd())
+        {
+            process::end_child(pidfd.as_fd(), Pid::from_raw(pid));
+        }
+        process::reap_ended();
+    }
     result
 }
 
