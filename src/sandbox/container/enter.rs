@@ -5,11 +5,12 @@
 //! sibling. It is in the container's cgroups before it enters anything, and confines itself before it makes one that the
 //! container can see.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, Shutdown, SockFlag, SockType, shutdown, socketpair};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
@@ -51,7 +52,7 @@ pub fn clone(
     let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
     let (ours, theirs) =
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
-    let (go_between, _pidfd) = match clone3(0, None).map_err(failed)? {
+    let (go_between, pidfd) = match clone3(0, None).map_err(failed)? {
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
@@ -74,6 +75,9 @@ pub fn clone(
     drop(theirs);
     let result = follow(plan, prepared, groups, go_between, &ours);
     if result.is_err() {
+        // It has time to end by itself: only then it has told of what it made.
+        let _ = shutdown(ours.as_raw_fd(), Shutdown::Write);
+        let _ = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::from(1_000u16));
         let _ = nix::sys::signal::kill(go_between, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
     }
     let _ = process::wait4(go_between);
