@@ -178,25 +178,6 @@ fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
     });
 }
 
-/// A pid namespace ends when all in it have been waited for: by whoever made them, or else when the host's init gets to it.
-#[test]
-fn a_process_that_nobody_heard_of_is_ended_and_waited_for() {
-    with(|bundle, _| {
-        let own = std::process::id() as i32;
-        for (process, call, error) in [("1", libc::SYS_sendmsg, "EINTR"), ("0", libc::SYS_recvmsg, "EPERM")] {
-            prepare(bundle, Before::Running);
-            let before = leaks::descendants(own);
-            let fault = [process, &call.to_string(), "1", error];
-            let called = by(bundle, &inject::words(&fault), &["exec", &bundle.id, "true"]);
-            assert!(called.err().contains("go-between"), "{fault:?}: {}", called.err());
-            let after = leaks::descendants(own);
-            let new: Vec<_> = after.into_iter().filter(|pid| !before.contains(pid)).collect();
-            assert!(new.is_empty(), "{fault:?}: {}", leaks::describe(&new));
-        }
-        prepare(bundle, Before::Nothing);
-    });
-}
-
 /// By somebody else, in whichever call it is just making: `create` says so and leaves nothing, and `run` does.
 #[test]
 fn a_process_that_is_killed_while_it_makes_a_container_is_named_and_nothing_is_left() {
