@@ -3,7 +3,7 @@
 mod common;
 
 use common::bundle::ours;
-use common::confined::{Before, by, confined, prepare};
+use common::confined::{Before, by, confined, prepare, said_in};
 use common::{inject, leaks};
 
 /// A pid namespace ends when all in it have been waited for: by whoever made them, or else when the host's init gets to it.
@@ -18,6 +18,7 @@ fn a_process_that_nobody_heard_of_is_ended_and_waited_for() {
         let own = std::process::id() as i32;
         for (process, call, error) in [("1", libc::SYS_sendmsg, "EINTR"), ("0", libc::SYS_recvmsg, "EPERM")] {
             prepare(&bundle, Before::Running);
+            said_in(&bundle, "out"); // after which the container makes no more processes of its own
             let before = leaks::descendants(own);
             let fault = [process, &call.to_string(), "1", error];
             let called = by(&bundle, &inject::words(&fault), &["exec", &bundle.id, "true"]);

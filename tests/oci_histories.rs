@@ -14,7 +14,7 @@ use common::host::is_uml;
 use common::text;
 use serde_json::{Value, json};
 
-const CLIENTS: usize = 8;
+const CLIENTS: usize = 16;
 
 /// Numbers that are the same for the same seed (xorshift64*).
 struct Random(u64);
@@ -100,12 +100,13 @@ fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
         ("that is not stopped: running", Outcome::Running),
         ("that is not stopped: paused", Outcome::Paused),
         ("died before its program was executed", Outcome::Lost(0)),
+        ("died while it was looked at", Outcome::Lost(0)),
     ];
+    if verb == Verb::Create && complaint.contains("first process died while it was") {
+        return Outcome::Lost(std::fs::read_to_string(&pid).map_or(0, |pid| pid.trim().parse().unwrap()));
+    }
     if let Some((_, outcome)) = known.into_iter().find(|(words, _)| complaint.contains(words)) {
         return outcome;
-    }
-    if verb == Verb::Create && complaint.contains("first process died while it was set up") {
-        return Outcome::Lost(std::fs::read_to_string(&pid).map_or(0, |pid| pid.trim().parse().unwrap()));
     }
     // What is in the middle of joining a container fails in whichever call it is when that ends, or dies with it in silence.
     let failed = matches!((status.code(), complaint.is_empty()), (Some(255), false) | (Some(137), true));

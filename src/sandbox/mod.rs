@@ -153,7 +153,7 @@ fn start(
             nested: plan.namespaces.nested > 0 && inhabited.is_some_and(|sandbox| sandbox.has_left(workload)),
         };
         match status.record(&planned, &mut enforced) {
-            Err(_) if status.is_dead() => return Ok(false), // confined in part: it was killed on its way to execve
+            Err(_) if status.is_ending() => return Ok(false), // confined in part: it was killed on its way to execve
             result => result?,
         }
         enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());

@@ -82,8 +82,10 @@ pub struct Status {
     capabilities: u64,
     no_new_privs: Option<bool>,
     seccomp: Option<u32>,
-    /// Whether it has ended: a zombie, or already gone.
+    /// Whether it is a zombie, or already gone.
     dead: bool,
+    /// Whether it has memory, which exit(2) lets go of first of all, then of its files, and only then shows a zombie.
+    has_memory: bool,
 }
 
 /// `Seccomp:` of a process with a filter.
@@ -121,6 +123,7 @@ impl Status {
                 }
                 "NoNewPrivs" => status.no_new_privs = Some(value.trim() == "1"),
                 "State" => status.dead = matches!(value.trim_start().as_bytes().first(), Some(b'Z' | b'X')),
+                "VmSize" => status.has_memory = true,
                 "Seccomp" => status.seccomp = value.trim().parse().ok(),
                 _ => {}
             }
@@ -141,9 +144,9 @@ impl Status {
         }
     }
 
-    /// Whether it has ended.
-    pub fn is_dead(&self) -> bool {
-        self.dead
+    /// Whether it has ended, or is about to and runs nothing any more.
+    pub fn is_ending(&self) -> bool {
+        self.dead || !self.has_memory
     }
 
     /// Fills in what was read; fails if it is weaker than planned.
@@ -206,6 +209,16 @@ mod tests {
     fn so_does_one_that_its_filter_has_killed() {
         let status = Status::parse(&CONFINED.replace("Seccomp:\t2", "Seccomp:\t3"));
         status.record(&PLANNED, &mut Enforced::default()).unwrap();
+    }
+
+    #[test]
+    fn who_has_no_memory_any_more_is_ending_before_it_is_a_zombie() {
+        let alive = Status::read(std::process::id() as i32).unwrap();
+        assert!(!alive.is_ending());
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let without = text.lines().filter(|line| !line.starts_with("Vm")).collect::<Vec<_>>().join("\n");
+        assert!(without.len() < text.len() && Status::parse(&without).is_ending());
+        assert!(Status::parse("State:\tZ (zombie)\nVmSize:\t1 kB\n").is_ending());
     }
 
     #[test]

@@ -59,11 +59,9 @@ pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>
         no_new_privs: container.no_new_privs,
         filters: (prepared.seccomp.is_some() && prepared.filters_early).then(filters_with_one_more),
     };
-    let status = text("status")?;
-    match Status::parse(&status).differs(&expected) {
-        None => Ok(()),
-        Some((what, is)) => Err(Error::new(Step::Verify, what, format!("the container's process has {is}"))),
-    }
+    let text = text("status")?;
+    let status = Status::parse(&text);
+    status.differs(&expected).map_or(Ok(()), |found| Err(status.weaker(found)))
 }
 
 /// How many filters a process of ours has that got one, beside those that we have ourselves.
@@ -72,12 +70,17 @@ pub fn filters_with_one_more() -> u64 {
     Status::parse(&own).number("Seccomp_filters").unwrap_or(0) + 1
 }
 
+/// The error of a container whose first process died too early.
+pub fn died(when: &str) -> Error {
+    Error::new(Step::Supervise, "container", format!("its first process died {when}"))
+        .hint("a memory limit too small for that is the usual cause: dmesg tells")
+}
+
 /// Fails unless a process has at least so many filters.
 pub fn verify_filters(proc_pid: &OwnedFd, filters: u64) -> Result<()> {
-    let status = read(proc_pid, "status")?;
-    Status::parse(&status)
-        .lacks_filters(filters)
-        .map_or(Ok(()), |(what, is)| Err(Error::new(Step::Verify, what, format!("the container's process has {is}"))))
+    let text = read(proc_pid, "status")?;
+    let status = Status::parse(&text);
+    status.lacks_filters(filters).map_or(Ok(()), |found| Err(status.weaker(found)))
 }
 
 fn read(proc_pid: &OwnedFd, name: &str) -> Result<String> {
@@ -120,6 +123,14 @@ impl<'a> Status<'a> {
 
     fn mask(&self, key: &str) -> Option<u64> {
         u64::from_str_radix(self.0.get(key)?, 16).ok()
+    }
+
+    /// The error for what is not as expected. One that dies meanwhile has let go of its memory, and may of its filters.
+    fn weaker(&self, (what, is): (&'static str, String)) -> Error {
+        if self.text("State").starts_with(['Z', 'X']) || !self.0.contains_key("VmSize") {
+            return died("while it was looked at");
+        }
+        Error::new(Step::Verify, what, format!("the container's process has {is}"))
     }
 
     /// What is not as expected, and how it is.
@@ -229,6 +240,13 @@ mod tests {
         let gone = crate::layers::user::open_proc_pid(nix::unistd::Pid::from_raw(child.id() as i32)).unwrap();
         child.wait().unwrap();
         assert!(verify_filters(&gone, 0).is_err(), "nothing is known of who is gone");
+        let mut zombie = std::process::Command::new("true").spawn().unwrap();
+        let ended = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+        let pid = nix::unistd::Pid::from_raw(zombie.id() as i32);
+        nix::sys::wait::waitid(nix::sys::wait::Id::Pid(pid), ended).unwrap();
+        let dead = crate::layers::user::open_proc_pid(pid).unwrap();
+        assert_eq!(verify_filters(&dead, filters_with_one_more()).unwrap_err().step, Step::Supervise);
+        zombie.wait().unwrap();
         assert_eq!(Status::parse(TEXT).lacks_filters(2), None);
         assert_eq!(Status::parse(&TEXT.replace("Seccomp:\t2", "Seccomp:\t3")).lacks_filters(2), None);
     }

@@ -252,7 +252,6 @@ impl Launch<'_> {
     /// The failure pipe has something to say: that the last filter is due, a failure, or by its end that the program was
     /// executed. `Ok(false)` if there is more to come.
     fn told(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
-        let died = |how: &str| Error::new(Step::Supervise, "container", format!("its first process died {how}"));
         let hold = self.prepared.hold.as_ref().filter(|_| !gated);
         match (sync::read_told(self.ends.failure.as_fd()), hold) {
             (Err(Errno::EINTR), _) => Ok(false),
@@ -265,11 +264,8 @@ impl Launch<'_> {
                 self.seen = hold.oversee(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
                 Ok(false)
             }
-            _ if gated => {
-                Err(died("while it was set up")
-                    .hint("a memory limit too small for that is the usual cause: dmesg tells"))
-            }
-            (_, Some(_)) if !self.seen => Err(died("before it executed its program")),
+            _ if gated => Err(confined::died("while it was set up")),
+            (_, Some(_)) if !self.seen => Err(confined::died("before it executed its program")),
             _ => Ok(true),
         }
     }
