@@ -146,6 +146,8 @@ impl Model {
                 match (self.phase, remembered) {
                     (Phase::Absent, None) => part(true, Self { phase: Phase::Making(call.client), ..self }),
                     (Phase::Making(client), Some(_)) if client == call.client => vec![(made, Some(made.generation))],
+                    // Its directory was taken from it likewise.
+                    (Phase::Absent, Some(_)) => part(true, Self { phase: Phase::Making(call.client), ..self }),
                     (_, Some(generation)) if generation == self.generation => {
                         done(self.ended().is_some(), self.removed())
                     }
