@@ -1,4 +1,5 @@
-//! Compiles the built-in seccomp profiles into tables of instructions, so that a start parses no JSON.
+//! Compiles the built-in seccomp profiles into tables of instructions, so that a start parses no JSON; and says how the
+//! programs are to be laid out.
 //!
 //! The compiler is the crate's own: the same files, built a second time for this script.
 
@@ -21,6 +22,7 @@ const PROGRAMS: [(&str, bool); 4] = [("default", false), ("default", true), ("st
 const GROUPS: [&str; 7] = ["debug", "sysv", "aio", "splice", "nested", "setuid-bits", "nettools"];
 
 fn main() {
+    lay_out();
     println!("cargo::rerun-if-changed=profiles/seccomp");
     println!("cargo::rerun-if-changed=src/layers/seccomp/compiler");
     let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
@@ -44,6 +46,25 @@ fn main() {
     text.push(']');
     write("seccomp.rs", &text);
     write("seccomp.sha256", &sha256_of_all());
+}
+
+/// Fewer pages to touch in a start, and fewer places to write an address to before it.
+fn lay_out() {
+    println!("cargo::rerun-if-changed=src/layout.ld");
+    let layout = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("src/layout.ld");
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", layout.display());
+    // A program without an interpreter relocates itself. An old musl cannot in this form, and the program would die of it: that
+    // of Rust 1.95 can.
+    let is_musl = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|name| name == "musl");
+    if is_musl && rust_minor().is_some_and(|minor| minor >= 95) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+}
+
+/// The 95 of Rust 1.95.
+fn rust_minor() -> Option<u32> {
+    let said = std::process::Command::new(std::env::var_os("RUSTC")?).arg("--version").output().ok()?.stdout;
+    String::from_utf8(said).ok()?.split('.').nth(1)?.parse().ok()
 }
 
 fn write(name: &str, text: &str) {

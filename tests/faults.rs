@@ -184,7 +184,7 @@ fn whatever_call_fails_of_the_clean_up_it_is_named_and_what_is_left_can_be_colle
         };
         for ([process, number, nth], error) in inject::some(listed(&[]), 10) {
             let first = [process.as_str(), &number, &nth, error];
-            for ([process, number, nth], error) in inject::some(listed(&first), 4) {
+            for ([process, number, nth], error) in inject::few(listed(&first), 4) {
                 let name = format!("first {first:?}, then process {process}, call {number}, time {nth}: {error}");
                 eprintln!("{name}");
                 let what: Vec<&str> = first.into_iter().chain([process.as_str(), &number, &nth, error]).collect();
@@ -256,7 +256,7 @@ fn many_runs_one_after_the_other_end_right_and_nothing_grows() {
 
 #[test]
 fn a_hundred_at_once_end_on_time() {
-    let many = if sweeps_all() { 500 } else { 100 };
+    let many = if sweeps_all() { 1000 } else { 100 };
     for_each_caller(|caller| {
         let start = |index| {
             let script = format!("sleep 1; exit {}", index % 100);

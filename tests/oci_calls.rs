@@ -47,6 +47,17 @@ fn sweep(bundle: &Bundle, before: Before, words: &[&str], most: usize, plain: &[
     }
 }
 
+/// Whether a container that was created starts, and is confined as it is without the fault.
+fn starts(bundle: &Bundle, fault: &str, plain: &[String]) -> bool {
+    if !quietly(bundle, &["start", &bundle.id]) {
+        // Its first process could not wait for that: when `create` was over it died of the fault, as can be seen.
+        return fault.contains("process 1, call 0,") && bundle.state()["status"] == "stopped";
+    }
+    let said = said_in(bundle, "said");
+    inject::assert_whole(&said, plain, fault);
+    said.ends_with("whole\n")
+}
+
 /// Runs a sweep where there is something to sweep with.
 fn with(body: impl Fn(&Bundle, &[String])) {
     if !inject::may_inject() {
@@ -91,12 +102,7 @@ fn whatever_call_of_exec_fails_no_layer_is_left_out() {
 #[test]
 fn whatever_call_of_create_and_start_fails_no_layer_is_left_out() {
     with(|bundle, plain| {
-        let starts = |fault: &str| {
-            let started = quietly(bundle, &["start", &bundle.id]);
-            let said = if started { said_in(bundle, "said") } else { String::new() };
-            inject::assert_whole(&said, plain, fault);
-            said.ends_with("whole\n")
-        };
+        let starts = |fault: &str| starts(bundle, fault, plain);
         let words = ["create", "--bundle", text(bundle.dir.path()), &bundle.id];
         sweep(bundle, Before::Nothing, &words, 30, plain, &starts);
         let started = |fault: &str| {
@@ -153,7 +159,7 @@ fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
         };
         for ([process, number, nth], error) in inject::some(listed(&[]), 10) {
             let first = [process.as_str(), &number, &nth, error];
-            for ([process, number, nth], error) in inject::some(listed(&first), 5) {
+            for ([process, number, nth], error) in inject::few(listed(&first), 5) {
                 let fault = format!("first {first:?}, then process {process}, call {number}, time {nth}: {error}");
                 eprintln!("{fault}");
                 prepare(bundle, Before::Nothing);
@@ -161,10 +167,7 @@ fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
                 let called = by(bundle, &inject::words(&what), &words);
                 let complaint = called.err();
                 match called.0.status.code() {
-                    Some(0) if quietly(bundle, &["start", &bundle.id]) => {
-                        inject::assert_whole(&said_in(bundle, "said"), plain, &fault);
-                    }
-                    Some(0) => panic!("{fault}: it cannot be started: {complaint}"),
+                    Some(0) => assert!(starts(bundle, &fault, plain), "{fault}: it cannot be started: {complaint}"),
                     _ if complaint.contains("Failed to remove flock") => {}
                     Some(1) if number == inject::WRITE && complaint.is_empty() => {} // that was to be the complaint
                     Some(1) => {

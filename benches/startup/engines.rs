@@ -57,8 +57,7 @@ impl Engines {
         let client = ["/usr/bin/docker"].into_iter().find(|path| Path::new(path).exists()).ok_or("not installed")?;
         let d = work.dir.join("docker");
         let crun = find("crun").unwrap_or_default();
-        let runtimes =
-            serde_json::json!({ "runtimes": { "stockade": { "path": STOCKADE_OCI }, "crun": { "path": crun } } });
+        let runtimes = serde_json::json!({ "runtimes": { "stockade": { "path": STOCKADE_OCI.as_str() }, "crun": { "path": crun } } });
         let config = work.file("docker/config.json", &runtimes.to_string());
         let socket = format!("unix://{}/sock", d.display());
         let mut command = Command::new(daemon);
@@ -122,9 +121,11 @@ impl Engines {
                 }
             });
         }
-        for (name, runtime) in
-            [("podman run, runc", "runc"), ("podman run, crun", "crun"), ("podman run, stockade", STOCKADE_OCI)]
-        {
+        for (name, runtime) in [
+            ("podman run, runc", "runc"),
+            ("podman run, crun", "crun"),
+            ("podman run, stockade", STOCKADE_OCI.as_str()),
+        ] {
             all.push(match (&self.podman, find(runtime)) {
                 (Err(why), _) => Contestant::without(name, why),
                 (_, None) => Contestant::without(name, "not installed"),
@@ -139,7 +140,7 @@ impl Engines {
             });
         }
         for (name, runtime) in
-            [("ctr run, runc", "runc"), ("ctr run, crun", "crun"), ("ctr run, stockade", STOCKADE_OCI)]
+            [("ctr run, runc", "runc"), ("ctr run, crun", "crun"), ("ctr run, stockade", STOCKADE_OCI.as_str())]
         {
             all.push(match (&self.containerd, find(runtime)) {
                 (Err(why), _) => Contestant::without(name, why),

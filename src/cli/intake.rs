@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::mem::ManuallyDrop;
 
 use super::flags;
 use super::words::Words;
@@ -36,7 +37,8 @@ pub fn load(words: &Words<'_>) -> Result<Loaded> {
 /// The plan of words and their policy.
 pub fn resolve(words: &Words<'_>, id: String, loaded: Loaded) -> Result<Resolved> {
     let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
-    let caller = Caller { env: std::env::vars_os().collect(), profile_sha256, id };
+    // The environment is not freed: a start would wait for that.
+    let caller = ManuallyDrop::new(Caller { env: std::env::vars_os().collect(), profile_sha256, id });
     let resolved = policy::resolve(loaded.settings, words.operands, &caller)?;
     trust::check(&resolved.plan, &loaded.files)?;
     Ok(resolved)

@@ -1,6 +1,7 @@
 //! `stockade run`: words → plan → run → report.
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
@@ -36,6 +37,8 @@ pub fn main(words: &[OsString]) -> Result<u8> {
     match ready {
         Err(error) => Err(refuse(records, &known_id, started, &error)),
         Ok((plan, stats, signals)) => {
+            // Who waits for us waits until it is freed piece by piece, or for the end of the process, which frees it at once.
+            let plan = ManuallyDrop::new(plan);
             let report = match stats {
                 None => sandbox::run(&plan, &signals, None, warn_of_all),
                 Some((period, stream)) => {
@@ -82,7 +85,8 @@ fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) ->
 
 /// Records the run, says what there is to say of it, and turns its report into an exit code. Signals stay held back to the
 /// end: those that still come are for a run that is over.
-fn finish(mut report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
+fn finish(report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
+    let mut report = ManuallyDrop::new(report); // as the plan
     let mut words = String::new();
     if report.status == Status::SeccompKilled {
         words.push_str(&told(&denials::of_the_killed(&report)));

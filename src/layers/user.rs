@@ -16,7 +16,7 @@ use crate::plan::container::{Container, IdRange};
 use crate::plan::{IdMapping, Identity, Plan};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::process;
+use crate::sys::{helper, process};
 
 /// Host ids that no distribution hands out: above the container ranges of systemd, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
@@ -282,7 +282,7 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
     for extent in map {
         command.args([extent.inside, extent.outside, extent.count].map(|number| number.to_string()));
     }
-    let output = command.output().map_err(|error| {
+    let output = helper::output(&mut command).map_err(|error| {
         Error::errno(Step::IdMap, program, errno_of(&error))
             .hint("install it (Debian: package uidmap), or leave --subuid out")
     })?;

@@ -223,7 +223,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     let container = container_of(&config.plan)?;
     let (groups, placeholder) = make_places(runtime, held, container)?;
     held.write_plan(&config.plan)?;
-    let gate = Gate::make(&held.directory)?;
+    let gate = Gate::make(&held.directory, held.lock())?;
     let record = held.record.clone();
     let state = |pid: i32, status: &str| state_text(&record, pid, status);
     let directory = held.directory.clone();

@@ -7,6 +7,7 @@ use super::record::{Record, Status};
 use super::{Runtime, print};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::OCI_VERSION;
+use crate::sys::helper;
 
 /// Says what a container is doing.
 pub fn state(runtime: &Runtime) -> Result<u8> {
@@ -92,7 +93,7 @@ pub fn ps(runtime: &Runtime) -> Result<u8> {
                 Some(words) => command.args(words),
                 None => command.arg("-f"),
             };
-            let output = command.arg("-p").arg(list).output();
+            let output = helper::output(command.arg("-p").arg(list));
             let output = output.map_err(|error| Error::new(Step::State, "ps", error.to_string()))?;
             let said = String::from_utf8_lossy(&output.stderr);
             // Where it fails without a word it only found nobody any more.

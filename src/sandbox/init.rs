@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::Pid;
 
-use super::sync::{Exited, send_exited};
+use super::sync::{Exited, send_exited, was_verified};
 use crate::sys::process::{self, ChildEvent};
 
 /// Serves until killed. All signals are blocked, and so are taken one by one.
@@ -49,7 +49,8 @@ fn reap_all(workload: Pid) {
     }
 }
 
-/// Tells how the workload ended. It stays a zombie, for the supervisor to look at, until the supervisor kills us both.
+/// Tells how the workload ended, and ends with everything it left. A workload that the supervisor has not looked at yet stays
+/// a zombie for that, until the supervisor kills us both.
 fn finish(status: i32) -> ! {
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
@@ -58,8 +59,12 @@ fn finish(status: i32) -> ! {
         }
         Err(_) => (u64::MAX, u64::MAX),
     };
+    let was_verified = was_verified(control.as_fd());
     if send_exited(control.as_fd(), Exited { status, scratch_bytes, scratch_inodes }).is_err() {
         process::exit(125);
+    }
+    if was_verified {
+        process::exit(0);
     }
     loop {
         nix::unistd::pause();

@@ -17,8 +17,9 @@
 //!                                                                                     Landlock, limits, signals,
 //!                          ◄──── pidfd ─── init: reap, forward signals ◄─────────── verify, seccomp, execve
 //! verify /proc/PID/status                  the failure pipe closes by itself
-//!                          ◄─── status ─── workload ended; it stays a zombie
-//! SIGKILL to pid 1: the whole tree is dead
+//!                          ◄─── status ─── workload ended; if it was not verified yet it stays a zombie
+//! SIGKILL to pid 1, if it has not ended by
+//!   itself: the whole tree is dead
 //! drain the streams, read what was used, report
 //! ```
 //!
@@ -61,7 +62,7 @@ use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
-use crate::sys::clone::{Cloned, clone3};
+use crate::sys::clone::{Cloned, DEFAULT_SIGNALS, clone3};
 use crate::sys::process;
 
 /// Signals that the supervisor takes itself: most are passed on to the workload.
@@ -127,7 +128,7 @@ fn start(
     warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
-    let flags = namespace_flags(plan);
+    let flags = namespace_flags(plan) | DEFAULT_SIGNALS;
     let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
         Ok(Cloned::Child) => child::run(&prepared, kept.stack.take(), ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
@@ -137,13 +138,14 @@ fn start(
     drop(child_ends);
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
-    let pid = child.0;
+    let (pid, stack) = (child.0, kept.stack.take());
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
     // While the child builds its root: hashes are taken, and nothing is left to close at the end.
     let blank = Report::blank(&plan.id, Some(plan), begun.time);
     prepared.root.let_go();
+    drop(stack);
     let outcome = supervisor.run(admitted, &mut |workload| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {
@@ -256,7 +258,7 @@ fn conclude(
     findings.enforced = enforced;
     // Pid 1 was not killed by us and said nothing: an init that failed, unless the kernel took it for want of memory.
     let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
-    let init_failed = plan.init && !outcome.killed && !oom_killed;
+    let init_failed = plan.init && !outcome.killed && outcome.scratch.is_none() && !oom_killed;
     // Where memory is shared nobody hears of a workload that has not executed its program.
     let started = outcome.started && !plan.namespaces.time;
     let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);

@@ -232,6 +232,9 @@ impl<'a> Supervisor<'a> {
                 if !verify(workload)? {
                     self.outcome.executed_at = None;
                 }
+                if self.plan.init {
+                    self.ends.verified();
+                }
             }
             if events.contains(&Event::Signal) {
                 self.take_signals()?;
@@ -497,7 +500,7 @@ impl<'a> Supervisor<'a> {
         match process::wait4(self.pid) {
             Ok((status, rusage)) => {
                 self.outcome.rusage = Some(rusage);
-                if !self.plan.init || !self.outcome.killed {
+                if !self.plan.init || !(self.outcome.killed || self.outcome.scratch.is_some()) {
                     self.outcome.wait_status = Some(status); // the workload's, or of an init that died by itself
                 }
             }

@@ -126,6 +126,11 @@ impl ParentEnds {
         })
     }
 
+    /// Tells init that the workload was looked at, and need not be there any more when it has ended.
+    pub fn verified(&self) {
+        let _ = socket::send(&self.control, b"v", None); // or we kill it, as if we had not
+    }
+
     /// The next message, if one is there: `Ok(None)` when there is none now, `Err(EPIPE)` when there will be no more.
     pub fn receive(&self) -> std::result::Result<Option<Message>, Errno> {
         let mut frame = [0; MESSAGE_LENGTH + 1];
@@ -278,6 +283,11 @@ pub fn failure_record(failure: Failure) -> [u8; FAILURE_LENGTH] {
     record[2..4].copy_from_slice(&failure.index.to_ne_bytes());
     record[4..].copy_from_slice(&(failure.errno as i32).to_ne_bytes());
     record
+}
+
+/// Whether the parent has told init that the workload was looked at.
+pub fn was_verified(control: BorrowedFd<'_>) -> bool {
+    matches!(socket::receive(control, &mut [0; 1], false), Ok((1, _)))
 }
 
 /// Tells the parent how the workload ended.

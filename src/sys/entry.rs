@@ -11,11 +11,6 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 use super::process;
 
-/// musl's own allocator asks the kernel for memory, and gives it back, in small pieces: as many calls as its quick start saves.
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static HEAP: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
-
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// This program's arguments, the first of which is its name.

@@ -11,6 +11,9 @@ pub mod bpf;
 pub mod clone;
 pub mod entry;
 pub mod file;
+#[cfg(target_env = "musl")]
+mod heap;
+pub mod helper;
 pub mod image;
 pub mod inherited;
 pub mod landlock;

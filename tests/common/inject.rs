@@ -44,7 +44,12 @@ pub fn listed(path: &Path) -> Vec<Call> {
 /// As many as there is time for, always the same ones, with what they fail with; all of them with `STOCKADE_SWEEP=all`.
 pub fn some(calls: Vec<Call>, most: usize) -> Vec<(Call, &'static str)> {
     let all = std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all");
-    let every = if all { 1 } else { calls.len().div_ceil(most) };
+    few(calls, if all { usize::MAX } else { most })
+}
+
+/// As [`some`], however many could be tried.
+pub fn few(calls: Vec<Call>, most: usize) -> Vec<(Call, &'static str)> {
+    let every = calls.len().div_ceil(most).max(1);
     eprintln!("{} calls, of which every {every}. is tried", calls.len());
     let errors = ERRORS.iter().cycle();
     calls.into_iter().step_by(every).zip(errors).map(|(call, error)| (call, *error)).collect()
