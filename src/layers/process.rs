@@ -158,11 +158,13 @@ impl PreparedProcess {
         Ok(())
     }
 
-    /// Child half: everything else it inherits, of a process that was born with [`DEFAULT_SIGNALS`]. After this the
-    /// descriptors below `first` survive execve, and no others.
-    ///
-    /// [`DEFAULT_SIGNALS`]: crate::sys::clone::DEFAULT_SIGNALS
-    pub fn settle(&self, first: i32) -> Applied {
+    /// Child half: everything else it inherits. After this no descriptor but 0 to 2 survives execve.
+    pub fn settle(&self) -> Applied {
+        self.settle_but(3)
+    }
+
+    /// As [`Self::settle`]: the descriptors below `first` survive.
+    pub fn settle_but(&self, first: i32) -> Applied {
         umask(self.umask);
         for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
             process::set_rlimit(None, limit.resource, limit.soft, limit.hard).during(Step::Rlimit, index)?;
@@ -170,13 +172,7 @@ impl PreparedProcess {
         if !without(Layer::Descriptors) {
             process::cloexec_from(first).during(Step::Descriptors, 0)?;
         }
-        process::unblock_signals().during(Step::Signals, 0)
-    }
-
-    /// Child half: as [`Self::settle`], of any other process.
-    pub fn settle_with_signals(&self, first: i32) -> Applied {
-        process::reset_signals().during(Step::Signals, 0)?;
-        self.settle(first)
+        process::reset_signals().during(Step::Signals, 0)
     }
 
     /// Child half: the first candidate that is there, by its index. A look before the filter is on: no call but execve, and

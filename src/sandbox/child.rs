@@ -94,7 +94,7 @@ fn become_workload(
     if let Some(landlock) = &prepared.landlock {
         landlock.apply(root.fd(), root.scratch.as_fd())?;
     }
-    prepared.process.settle(3)?;
+    prepared.process.settle()?;
     verify(prepared)?;
     let program = prepared.process.find()?;
     if prepared.hash_program {

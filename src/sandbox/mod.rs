@@ -62,7 +62,7 @@ use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
-use crate::sys::clone::{Cloned, DEFAULT_SIGNALS, clone3};
+use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
 /// Signals that the supervisor takes itself: most are passed on to the workload.
@@ -128,7 +128,7 @@ fn start(
     warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
-    let flags = namespace_flags(plan) | DEFAULT_SIGNALS;
+    let flags = namespace_flags(plan);
     let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
         Ok(Cloned::Child) => child::run(&prepared, kept.stack.take(), ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),

@@ -25,9 +25,6 @@ pub enum Cloned {
 /// `CLONE_PARENT`: the child is the caller's sibling.
 pub const SIBLING: u64 = libc::CLONE_PARENT as u64;
 
-/// `CLONE_CLEAR_SIGHAND`: what the caller handles or ignores has its default disposition in the child.
-pub const DEFAULT_SIGNALS: u64 = 0x1_0000_0000;
-
 /// `CLONE_INTO_CGROUP`, which libc has in a type too small for it.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
 

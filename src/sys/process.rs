@@ -310,7 +310,7 @@ pub fn default_broken_pipes() -> Result<()> {
     if before == libc::SIG_ERR { Err(Errno::last()) } else { Ok(()) }
 }
 
-/// Resets every signal's disposition to the default.
+/// Resets every signal's disposition to the default and unblocks all of them.
 pub fn reset_signals() -> Result<()> {
     for signal in 1..=64 {
         let default = [0u64; 4]; // the kernel's struct sigaction: SIG_DFL, no flags, no restorer, an empty mask
@@ -321,11 +321,6 @@ pub fn reset_signals() -> Result<()> {
             reset => drop(reset?),
         }
     }
-    Ok(())
-}
-
-/// Unblocks every signal.
-pub fn unblock_signals() -> Result<()> {
     let empty: u64 = 0;
     let old: *mut u64 = std::ptr::null_mut();
     // SAFETY: the kernel's set is 8 bytes; the raw call also unblocks the two signals that glibc keeps for itself.

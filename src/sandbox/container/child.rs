@@ -105,7 +105,7 @@ fn start(
     };
     take_streams(prepared, terminal.as_ref())?;
     let rules = path_rules(prepared)?;
-    prepared.process.settle_with_signals(prepared.first_closed)?;
+    prepared.process.settle_but(prepared.first_closed)?;
     let rules = confine(prepared, container, ends, rules)?;
     let program = prepared.process.find_executable()?;
     if prepared.gate.is_some() {
@@ -148,7 +148,7 @@ fn join(prepared: &Prepared<'_>, confined: Confined, ends: &ChildEnds) -> Applie
         process::exit(125);
     }
     take_streams(prepared, confined.terminal.as_ref())?;
-    prepared.process.settle_with_signals(prepared.first_closed)?;
+    prepared.process.settle_but(prepared.first_closed)?;
     let program = prepared.process.find_executable()?;
     ends.send_ready().during(Step::Fork, 0)?;
     if !ends.wait() {
