@@ -19,3 +19,8 @@ pub fn words(what: &[&str]) -> Vec<String> {
     let tool = ["timeout", "-s", "KILL", "60", PYTHON, "-IS", "-c", include_str!("../storm")];
     tool.into_iter().chain(what.iter().copied()).chain(["--"]).map(str::to_owned).collect()
 }
+
+/// What a process says of its confinement, without the signals that wait for it: some of the storm's may.
+pub fn calm(said: &str) -> String {
+    said.lines().filter(|line| !line.starts_with("ShdPnd:")).map(|line| format!("{line}\n")).collect()
+}
