@@ -52,7 +52,7 @@ fn main() {
 fn lay_out() {
     println!("cargo::rerun-if-changed=src/layout.ld");
     let layout = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("src/layout.ld");
-    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", layout.display());
+    println!("cargo::rustc-link-arg-bins=-T{}", layout.display()); // not by -Wl, whose commas a path may have
     // A program without an interpreter relocates itself. An old musl cannot in this form, and the program would die of it: that
     // of Rust 1.95 can.
     let is_musl = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|name| name == "musl");
