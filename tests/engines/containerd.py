@@ -10,7 +10,7 @@ IMAGE = "docker.io/library/bb:1"
 scenarios = Scenarios()
 
 # One configuration serves ctr and the CRI; what the CRI needs is filled in by cri.py.
-CONFIG = """version = 2
+CONFIG = """version = {version}
 root = "{dir}/root"
 state = "{dir}/state"
 {more}
@@ -67,7 +67,7 @@ class Engine(scenario.Engine):
         self.dir = self.house.room(self.name)
         self.environment = os.environ | {"CONTAINERD_ADDRESS": f"{self.dir}/sock"}
         with open(f"{self.dir}/config.toml", "w") as file:
-            file.write(CONFIG.format(dir=self.dir, more='disabled_plugins = ["io.containerd.grpc.v1.cri"]'))
+            file.write(CONFIG.format(version=2, dir=self.dir, more='disabled_plugins = ["io.containerd.grpc.v1.cri"]'))
         self.daemon = Daemon(["containerd", "-c", f"{self.dir}/config.toml"], f"{self.dir}/log")
         self.daemon.wait_for(lambda: os.path.exists(f"{self.dir}/sock") and self.ctr("version"))
         self.ctr("image", "import", oci_image(self.house, IMAGE, f"{self.dir}/image.tar"))

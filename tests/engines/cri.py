@@ -12,7 +12,9 @@ scenarios = Scenarios()
 CNI = next((path for path in ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni") if os.path.exists(f"{path}/bridge")), None)
 NODE, CONTAINER, POD = 2, 1, 0
 
-PLUGIN = """
+# What a kubelet's containerd is told, by the version of the file: 2 is containerd 1's, 3 that of containerd 2.
+PLUGIN = {
+    2: """
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{image}"
   disable_apparmor = true
@@ -23,11 +25,24 @@ PLUGIN = """
     conf_dir = "{dir}/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     default_runtime_name = "runc"
-"""
+""",
+    3: """
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{image}"
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{cni}"]
+    conf_dir = "{dir}/cni"
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = "runc"
+""",
+}
 HANDLER = """
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{name}]
+  [plugins."{plugin}".containerd.runtimes.{name}]
     runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{name}.options]
+    [plugins."{plugin}".containerd.runtimes.{name}.options]
       BinaryName = "{program}"
       SystemdCgroup = {systemd}
 """
@@ -50,12 +65,13 @@ class Engine(scenario.Engine):
     def use(self, runtime, program):
         super().use(runtime, program)
         self.down()
-        config = PLUGIN.format(image=IMAGE, cni=CNI or "/nowhere", dir=self.dir)
-        config += HANDLER.format(name=runtime, program=program, systemd=str(self.house.systemd).lower())
-        if runtime != "runc":
-            config += HANDLER.format(name="runc", program="runc", systemd=str(self.house.systemd).lower())
+        file_version = 3 if "/v2 " in version(["containerd", "--version"]) else 2
+        config = PLUGIN[file_version].format(image=IMAGE, cni=CNI or "/nowhere", dir=self.dir)
+        for handler, path in {"runc": "runc", runtime: program}.items():
+            config += HANDLER.format(plugin="io.containerd.cri.v1.runtime" if file_version == 3 else "io.containerd.grpc.v1.cri",
+                                     name=handler, program=path, systemd=str(self.house.systemd).lower())
         with open(f"{self.dir}/config.toml", "w") as file:
-            file.write(CONFIG.format(dir=self.dir, more="") + config)
+            file.write(CONFIG.format(version=file_version, dir=self.dir, more="") + config)
         os.makedirs(f"{self.dir}/cni", exist_ok=True)
         with open(f"{self.dir}/cni/10-net.conflist", "w") as file:
             file.write('{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"engines0","isGateway":true,'

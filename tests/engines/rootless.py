@@ -29,7 +29,7 @@ class Engine(podman.Engine):
         for directory in (self.dir, f"{self.dir}/conf", runtime):
             os.chown(directory, self.uid, self.uid)
         os.chmod(runtime, 0o700)
-        self.environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home, "USER": name, "XDG_RUNTIME_DIR": runtime, "TERM": "xterm",
+        self.environment = podman.QUIET | {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home, "USER": name, "XDG_RUNTIME_DIR": runtime, "TERM": "xterm",
                             "CONTAINERS_CONF": f"{self.dir}/conf/containers.conf"}
 
     def argv(self):
