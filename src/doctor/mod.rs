@@ -203,7 +203,7 @@ impl Patient {
 ///
 /// Makes child processes; nothing they do is left behind.
 pub fn examine() -> Examination {
-    let privileged = user::is_privileged();
+    let privileged = user::is_privileged().unwrap_or(false);
     let mut patient = Patient { privileged, users: None, blockers: Blockers::look() };
     let mut findings = kernel::examine(&patient);
     findings.extend(users::examine(&mut patient));

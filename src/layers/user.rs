@@ -26,9 +26,13 @@ const CAP_SETUID: u64 = 1 << 7;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
-pub fn is_privileged() -> bool {
+///
+/// Who cannot tell must not guess: without privilege the workload would get the caller's own id on the host.
+pub fn is_privileged() -> Result<bool> {
     const NEEDED: u64 = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID;
-    process::capabilities().is_ok_and(|sets| sets.effective & NEEDED == NEEDED) && nix::unistd::geteuid().is_root()
+    let sets =
+        process::capabilities().map_err(|errno| Error::errno(Step::Identity, "this process's capabilities", errno))?;
+    Ok(sets.effective & NEEDED == NEEDED && nix::unistd::geteuid().is_root())
 }
 
 /// One line of an id map, `user_namespaces(7)`.

@@ -53,10 +53,10 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::Pid;
 
 pub use self::outcome::signal_name;
-use self::outcome::{Beginning, Findings};
+use self::outcome::{Beginning, Findings, Outcome};
 use self::prepare::{ChildStream, Kept, Prepared};
 pub use self::supervise::Sampler;
-use self::supervise::{Outcome, Supervisor, Watches};
+use self::supervise::{Supervisor, Watches};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, user};
 use crate::plan::{Facility, Network, Plan};

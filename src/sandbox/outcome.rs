@@ -4,8 +4,10 @@ use std::time::{Instant, SystemTime};
 
 use nix::sys::signal::Signal;
 
-use super::supervise::{Outcome, Reason};
+use super::program::Program;
+use super::sync::Exited;
 use crate::error::{Error, Step};
+use crate::layers::{Failure, Missing};
 use crate::plan::Plan;
 use crate::report::{self, Enforced, NetworkRecord, Output, Report, Status, Timings, Usage};
 
@@ -23,6 +25,58 @@ impl Beginning {
     pub fn now() -> Self {
         Self { instant: Instant::now(), time: SystemTime::now() }
     }
+}
+
+/// Why the supervisor ended the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The wall-clock deadline.
+    Wall,
+    /// The CPU time.
+    Cpu,
+    /// No output for too long.
+    Idle,
+    /// Too much output.
+    Output,
+    /// Whoever signalled us.
+    User,
+}
+
+/// What supervision found out.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How the workload ended, as `wait(2)` encodes it.
+    pub wait_status: Option<i32>,
+    /// Why we ended it, if we did.
+    pub reason: Option<Reason>,
+    /// The signal that we passed on and that may have ended it.
+    pub relayed: Option<i32>,
+    /// Whether we killed pid 1, for whatever reason.
+    pub killed: bool,
+    /// The system call for which the workload was killed, if that was heard of.
+    pub refused_to_death: Option<String>,
+    /// What failed in the child.
+    pub failure: Option<Failure>,
+    /// What failed in the supervisor.
+    pub error: Option<Error>,
+    /// What the child had to do without, of what it may.
+    pub missing: Vec<Missing>,
+    /// What init saw of the scratch tmpfs.
+    pub scratch: Option<Exited>,
+    /// What it executed.
+    pub program: Option<Program>,
+    /// What the tree used, as far as it was waited for.
+    pub rusage: Option<libc::rusage>,
+    /// Whether the kernel bounds the CPU time of each process.
+    pub cpu_limited: bool,
+    /// Whether there was a workload; where it shares its init's memory, one that has executed its program or died of that.
+    pub started: bool,
+    /// When the workload's execve succeeded.
+    pub executed_at: Option<Instant>,
+    /// When the workload ended.
+    pub ended_at: Option<Instant>,
+    /// When its whole tree was dead.
+    pub dead_at: Option<Instant>,
 }
 
 /// What the supervisor adds to an [`Outcome`].

@@ -88,7 +88,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         return Err(Error::new(Step::Plan, "explain-denials", "takes an init, and the clocks of the host")
             .hint("leave --explain-denials, or --no-init and --time-namespace out"));
     }
-    let privileged = user::is_privileged();
+    let privileged = user::is_privileged()?;
     let users = user::prepare(&plan.identity, privileged)?;
     let mut namespaces = Vec::new();
     let mut idmap = |owner| idmap(&mut namespaces, owner, &users);

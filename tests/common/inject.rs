@@ -12,6 +12,12 @@ pub const ERRORS: [&str; 7] = ["ENOMEM", "EMFILE", "EPERM", "EINTR", "ENOSPC", "
 /// The number of `write(2)`.
 pub const WRITE: &str = "1";
 
+/// The number of `execve(2)`.
+pub const EXECVE: &str = "59";
+
+/// The number of `capget(2)`.
+pub const CAPGET: &str = "125";
+
 /// A system call: of which process, its number, and which of that number it is.
 pub type Call = [String; 3];
 

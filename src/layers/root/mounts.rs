@@ -129,10 +129,11 @@ fn open_tree(path: &Path, mount: &Mount, attributes: u64, powers: &mut Powers<'_
 }
 
 fn as_host(path: &Path, mount: &Mount, attributes: u64, powers: &mut Powers<'_>) -> Result<Option<What>> {
-    match std::fs::read_link(path) {
-        Ok(target) => Ok(Some(What::Symlink { target: c_string(target.as_os_str().as_bytes(), path)? })),
-        Err(error) if mount.optional && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(_) => open_tree(path, mount, attributes, powers),
+    match nix::fcntl::readlink(path) {
+        Ok(target) => Ok(Some(What::Symlink { target: c_string(target.as_bytes(), path)? })),
+        Err(Errno::ENOENT | Errno::ENOTDIR) if mount.optional => Ok(None),
+        Err(Errno::EINVAL) => open_tree(path, mount, attributes, powers), // it is no link
+        Err(errno) => Err(Error::errno(Step::Source, path.display().to_string(), errno)),
     }
 }
 

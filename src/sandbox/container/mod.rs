@@ -309,7 +309,7 @@ impl Launch<'_> {
         let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
         match nix::unistd::write(file, score.to_string().as_bytes()) {
             // Below one's own it takes CAP_SYS_RESOURCE, which nobody without privilege has.
-            Err(Errno::EACCES) if !user::is_privileged() && !self.container.uid_map.is_empty() => Ok(()),
+            Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.container.uid_map.is_empty() => Ok(()),
             Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own takes CAP_SYS_RESOURCE")),
             Ok(_) => Ok(()),
         }

@@ -100,7 +100,7 @@ pub fn prepare<'a>(
     preserved: u32,
     gate: Option<Gate>,
 ) -> Result<Prepared<'a>> {
-    let privileged = user::is_privileged();
+    let privileged = user::is_privileged()?;
     let users = user::prepare_container(plan, container, privileged);
     let view = CgroupView {
         own_namespace: container.new.contains(&NamespaceKind::Cgroup),

@@ -52,7 +52,7 @@ pub fn find(plan: &Plan, container: &Container) -> Vec<Trouble> {
             plan,
             container,
             &mut Surroundings {
-                privileged: user::is_privileged(),
+                privileged: user::is_privileged().unwrap_or(false),
                 idmap: user::idmap_namespace_of,
                 maps: (&container.uid_map, &container.gid_map),
                 users: users.as_ref().map(AsFd::as_fd),

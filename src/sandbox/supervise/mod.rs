@@ -1,5 +1,7 @@
 //! The supervisor: one poll loop over pidfd, signals, deadlines, messages and streams, until the whole tree is dead.
 
+mod deadlines;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -7,76 +9,22 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::unistd::Pid;
 
-use super::cpu;
+use self::deadlines::sample_pause;
 use super::denials::Denials;
+use super::outcome::{Outcome, Reason};
 use super::output::{Pump, Pumps};
 use super::prepare::Kept;
 use super::program::Program;
-use super::sync::{Exited, Message, ParentEnds};
+use super::sync::{Message, ParentEnds};
 use super::terminal::{RawMode, follow_size};
 use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
-use crate::layers::Failure;
-use crate::layers::Missing;
 use crate::plan::Plan;
-use crate::report::{SAMPLE_SCHEMA, Sample, Usage};
+use crate::report::Sample;
 use crate::sys::process;
-
-/// Why the supervisor ended the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The wall-clock deadline.
-    Wall,
-    /// The CPU time.
-    Cpu,
-    /// No output for too long.
-    Idle,
-    /// Too much output.
-    Output,
-    /// Whoever signalled us.
-    User,
-}
-
-/// What supervision found out.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// How the workload ended, as `wait(2)` encodes it.
-    pub wait_status: Option<i32>,
-    /// Why we ended it, if we did.
-    pub reason: Option<Reason>,
-    /// The signal that we passed on and that may have ended it.
-    pub relayed: Option<i32>,
-    /// Whether we killed pid 1, for whatever reason.
-    pub killed: bool,
-    /// The system call for which the workload was killed, if that was heard of.
-    pub refused_to_death: Option<String>,
-    /// What failed in the child.
-    pub failure: Option<Failure>,
-    /// What failed in the supervisor.
-    pub error: Option<Error>,
-    /// What the child had to do without, of what it may.
-    pub missing: Vec<Missing>,
-    /// What init saw of the scratch tmpfs.
-    pub scratch: Option<Exited>,
-    /// What it executed.
-    pub program: Option<Program>,
-    /// What the tree used, as far as it was waited for.
-    pub rusage: Option<libc::rusage>,
-    /// Whether the kernel bounds the CPU time of each process.
-    pub cpu_limited: bool,
-    /// Whether there was a workload; where it shares its init's memory, one that has executed its program or died of that.
-    pub started: bool,
-    /// When the workload's execve succeeded.
-    pub executed_at: Option<Instant>,
-    /// When the workload ended.
-    pub ended_at: Option<Instant>,
-    /// When its whole tree was dead.
-    pub dead_at: Option<Instant>,
-}
 
 /// A tree that is being watched.
 pub struct Supervisor<'a> {
@@ -375,69 +323,6 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn check_deadlines(&mut self, now: Instant) {
-        let deadlines = &self.plan.deadlines;
-        let after = |start: Instant, us: Option<u64>| us.map(|us| start + Duration::from_micros(us));
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(after(self.outcome.executed_at.unwrap_or(self.cloned_at), deadlines.wall_us)) {
-            self.end(Reason::Wall, now);
-        }
-        if is_due(after(self.last_output, deadlines.idle_us)) {
-            self.end(Reason::Idle, now);
-        }
-        if is_due(self.next_sample)
-            && let Some(limit) = deadlines.cpu_us
-        {
-            let used = match self.cgroup.and_then(Group::cpu_us) {
-                Some(used) => used,
-                None => cpu::of_tree(self.pid.as_raw()),
-            };
-            self.next_sample = Some(now + sample_pause(limit.saturating_sub(used)));
-            if used >= limit {
-                self.end(Reason::Cpu, now);
-            }
-        }
-        if is_due(self.next_report) {
-            self.report_usage(now);
-        }
-        if is_due(self.kill_at) {
-            self.kill();
-        }
-    }
-
-    fn report_usage(&mut self, now: Instant) {
-        let Some(begun) = self.outcome.executed_at else { return };
-        let mut usage = Usage::default();
-        match self.cgroup {
-            Some(group) => group.usage(&mut usage),
-            None => {
-                usage.cpu.total_us = Some(cpu::of_tree(self.pid.as_raw()));
-                usage.cpu.source = Some("proc".to_owned());
-            }
-        }
-        let elapsed_us = u64::try_from((now - begun).as_micros()).unwrap_or(u64::MAX);
-        usage.wall_us = Some(elapsed_us);
-        if let Some(sampler) = &mut self.sampler {
-            self.next_report = Some(now + sampler.period);
-            let (schema, id) = (SAMPLE_SCHEMA.to_owned(), self.plan.id.clone());
-            (sampler.sink)(&Sample { schema, id, elapsed_us, usage });
-        }
-    }
-
-    /// Ends the run politely; the rest is done by [`Self::kill`] after the grace period.
-    fn end(&mut self, reason: Reason, now: Instant) {
-        if self.outcome.reason.is_some() {
-            return;
-        }
-        self.outcome.reason = Some(reason);
-        self.kill_at = Some(now + self.grace());
-        self.signal(libc::SIGTERM);
-    }
-
-    fn grace(&self) -> Duration {
-        Duration::from_micros(self.plan.deadlines.kill_after_us)
-    }
-
     /// To pid 1, which passes it on (or is the workload itself).
     fn signal(&self, signal: libc::c_int) {
         if process::pidfd_send_signal(self.pidfd.as_fd(), signal).is_err() {
@@ -451,29 +336,6 @@ impl<'a> Supervisor<'a> {
         self.kill_at = None;
         self.outcome.killed = true;
         self.signal(libc::SIGKILL);
-    }
-
-    /// Arms the timer for the nearest deadline, if that changed.
-    fn arm_timer(&mut self) -> Result<()> {
-        let deadlines = &self.plan.deadlines;
-        let after = |start: Instant, us: Option<u64>| us.map(|us| start + Duration::from_micros(us));
-        let ending = self.outcome.reason.is_some();
-        let wall = after(self.outcome.executed_at.unwrap_or(self.cloned_at), deadlines.wall_us).filter(|_| !ending);
-        let idle = after(self.last_output, deadlines.idle_us).filter(|_| !ending);
-        let sample = self.next_sample.filter(|_| !ending);
-        self.arm([wall, idle, sample, self.next_report, self.kill_at].into_iter().flatten().min())
-    }
-
-    fn arm(&mut self, nearest: Option<Instant>) -> Result<()> {
-        if nearest == self.armed {
-            return Ok(());
-        }
-        self.armed = nearest;
-        let failed = |errno| Error::errno(Step::Supervise, "timer", errno);
-        let Some(nearest) = nearest else { return self.timer.unset().map_err(failed) };
-        let left = nearest.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)); // zero would disarm
-        let expiration = Expiration::OneShot(TimeSpec::from_duration(left));
-        self.timer.set(expiration, TimerSetTimeFlags::empty()).map_err(failed)
     }
 
     fn pump(&mut self) {
@@ -541,10 +403,4 @@ enum Event {
     Dead,
     Message,
     Started,
-}
-
-/// How long the tree can run before it could have used this much CPU time, within reason.
-fn sample_pause(left_us: u64) -> Duration {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
-    Duration::from_micros(left_us / cpus).clamp(Duration::from_millis(10), Duration::from_secs(1))
 }
