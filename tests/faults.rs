@@ -161,6 +161,38 @@ fn whatever_call_of_the_sandbox_fails_it_is_whole_or_not_there() {
     }
 }
 
+#[test]
+fn a_network_is_made_where_there_can_be_no_other_thread() {
+    if !inject::may_inject() {
+        return;
+    }
+    let script = format!("{CONFINED}; grep -c 127.0.0.1 /proc/net/fib_trie");
+    for_each_caller(|caller| {
+        for (process, call) in
+            [("1", inject::CLONE3), ("2", inject::UNSHARE), ("2", inject::IOCTL), ("1", inject::SETNS)]
+        {
+            let fault = inject::words(&[process, call, "1", "EAGAIN"]);
+            let outcome = Run::new(caller).via(fault).sh(&script).go().expect(0);
+            assert_whole_or_named(&outcome, call);
+            assert!(outcome.text().lines().last().is_some_and(|count| count != "0"), "lo is up: {outcome}");
+        }
+    });
+}
+
+#[test]
+fn a_network_that_cannot_be_made_is_named() {
+    if !inject::may_inject() {
+        return;
+    }
+    for_each_caller(|caller| {
+        for (call, said) in [(inject::UNSHARE, "network namespace"), (inject::IOCTL, "loopback")] {
+            let fault = inject::words(&["2", call, "1", "ENOSPC", "1", call, "1", "ENOSPC"]);
+            let outcome = Run::new(caller).via(fault).cmd(["true"]).go().expect(125);
+            assert!(outcome.stderr.contains(said) && outcome.stderr.contains("ENOSPC"), "{outcome}");
+        }
+    });
+}
+
 /// Who cannot tell whether it has privilege would give the workload the caller's own id on the host.
 #[test]
 fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {
@@ -231,7 +263,7 @@ fn a_process_of_the_sandbox_that_is_killed_in_any_call_is_named_and_leaves_nothi
             eprintln!("{name}");
             let outcome = run(&[&process, &number, &nth, "KILL"]);
             inject::assert_whole(&outcome.text(), &plain, &name);
-            if process == "2" && number == inject::EXECVE {
+            if process == "3" && number == inject::EXECVE {
                 // All was done and verified: nobody can tell this from a workload that is killed at once.
                 outcome.expect(137).expect_status("signaled");
             } else {

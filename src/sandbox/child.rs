@@ -11,26 +11,29 @@ use super::init;
 use super::prepare::{ChildStream, Prepared};
 use super::sync::{ChildEnds, ParentEnds};
 use crate::error::Step;
+use crate::layers::net::Making;
 use crate::layers::root::BuiltRoot;
-use crate::layers::{Applied, During, MissingSet, caps, net};
+use crate::layers::{Applied, During, MissingSet, caps};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, Stack, clone3, spawn_sharing};
 use crate::sys::process;
 use crate::sys::terminal;
 
 /// Becomes the workload, or its init. Never returns to the code that cloned it.
-pub fn run(prepared: &Prepared, stack: Option<Stack>, parent: ParentEnds, ends: &ChildEnds) -> ! {
+pub fn run(prepared: &Prepared, stack: Stack, parent: ParentEnds, ends: &ChildEnds) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
-    let net = net::apply(prepared.network); // meanwhile the parent writes our id maps
+    let network = prepared.network.begin(stack); // meanwhile the parent writes our id maps, and we build a root
     if ends.wait() {
-        let Err(failure) = net.and_then(|()| start(prepared, stack, ends));
+        let Err(failure) = network.and_then(|network| start(prepared, network, ends));
         ends.fail(failure);
     }
     process::exit(125)
 }
 
-fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied<Infallible> {
+fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infallible> {
     prepared.users.take()?;
+    // The change of ids took our own files in /proc away from us, and from the supervisor, who looks at them.
+    process::set_dumpable(true).during(Step::SetIds, 0)?;
     if prepared.hides_cgroup {
         // The namespace that clone3 made has our parent's cgroup for its top, not the one we were put into.
         process::unshare_cgroup().during(Step::Cgroup, 0)?;
@@ -38,7 +41,9 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
     hold_lifeline(ends)?; // after the change of ids, which clears the death signal
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();
-    let root = prepared.root.build(&mut missing)?;
+    let mut root = prepared.root.build()?;
+    let mut stack = network.enter()?;
+    prepared.root.limit_namespaces(&mut root, &mut missing)?; // last, because a detached mount counts as a mount namespace
     let terminal = open_terminal(prepared, &root, ends)?;
     root.pivot()?;
     prepared.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
@@ -47,6 +52,9 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
     ends.send_missing(missing).during(Step::Fork, 0)?;
+    if !ends.wait() {
+        process::exit(125); // it does not like what it sees, or is gone
+    }
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
     process::set_dumpable(without(Layer::NotDumpable)).during(Step::Fork, 0)?;
     if !prepared.init {
@@ -54,18 +62,19 @@ fn start(prepared: &Prepared, stack: Option<Stack>, ends: &ChildEnds) -> Applied
     }
     process::block_signals().during(Step::Fork, 1)?;
     let (mut failure, mut listener) = (None, None); // pid 1 sees what the workload leaves in them: it is its memory
-    let (workload, pidfd) = match stack {
+    let (workload, pidfd) = if prepared.shares_memory {
         // The listener is made in the table of both, and leaves the workload's when that executes its program.
-        Some(mut stack) => spawn_sharing(&mut stack, prepared.explain_denials, || {
+        spawn_sharing(&mut stack, prepared.explain_denials, || {
             let Err(error) = become_workload(prepared, &root, terminal.as_ref(), ends, &mut listener);
             failure = Some(error);
             125
         })
-        .during(Step::Fork, 2)?,
-        None => match clone3(0, None).during(Step::Fork, 2)? {
+        .during(Step::Fork, 2)?
+    } else {
+        match clone3(0, None).during(Step::Fork, 2)? {
             Cloned::Child => return become_workload(prepared, &root, terminal.as_ref(), ends, &mut listener),
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
-        },
+        }
     };
     if let Some(failure) = failure {
         return Err(failure);

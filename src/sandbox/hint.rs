@@ -49,7 +49,7 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",
         (Step::Rlimit, Errno::EPERM) => "the caller's own hard limit is lower",
         (Step::Streams, Errno::ENOENT) => "the sandbox has no /dev/null",
-        (Step::Mount | Step::MountRoot | Step::Pivot | Step::Capabilities | Step::SetIds, _) => doctor,
+        (Step::Clone | Step::Mount | Step::MountRoot | Step::Pivot | Step::Capabilities | Step::SetIds, _) => doctor,
         _ => return None,
     };
     Some(text.to_owned())

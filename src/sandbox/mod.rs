@@ -8,12 +8,11 @@
 //! supervisor (the caller's process)        pid 1 of the sandbox                      workload, pid 2
 //! ────────────────────────────────────     ─────────────────────────────────────     ─────────────────────────────
 //! prepare: open, parse, compile, allocate
-//! clone3 with all new namespaces ────────► waits
-//! write id maps                            lo
-//! go, verify namespaces ─────────────────► ids, lifeline, root and mounts, pivot,
-//! supervise: pidfd, signals, deadlines,    hostname, keyring, groups, capabilities,
-//!   messages, streams                      no_new_privs, not dumpable
-//!                                          vfork, wait ──────────────────────────► session, streams, cwd, umask,
+//! clone3 with the new namespaces ────────► waits; meanwhile a thread of its own makes the network
+//! write id maps, go ─────────────────────► ids, lifeline, root and mounts, the network, pivot,
+//! verify namespaces, go ─────────────────► hostname, keyring, groups, capabilities, no_new_privs,
+//! supervise: pidfd, signals, deadlines,    not dumpable
+//!   messages, streams                      vfork, wait ──────────────────────────► session, streams, cwd, umask,
 //!                                                                                     Landlock, limits, signals,
 //!                          ◄──── pidfd ─── init: reap, forward signals ◄─────────── verify, seccomp, execve
 //! verify /proc/PID/status                  the failure pipe closes by itself
@@ -23,7 +22,8 @@
 //! drain the streams, read what was used, report
 //! ```
 //!
-//! The child was copied from a process without threads, formats no text and takes no lock. What fails in it travels as
+//! The child was copied from a process without threads, formats no text and takes no lock. Its only other thread is one that
+//! makes the network namespace, and has ended before the child enters that and gives anything up. What fails in it travels as
 //! {step, index, errno}; the supervisor, who has the plan, names the thing. Pid 1 dies with its supervisor
 //! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
 //! Without init the workload is pid 1 itself.
@@ -59,7 +59,7 @@ pub use self::supervise::Sampler;
 use self::supervise::{Supervisor, Watches};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, user};
-use crate::plan::{Facility, Network, Plan};
+use crate::plan::{Facility, Plan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
@@ -124,13 +124,13 @@ fn start(
 ) -> Result<Report> {
     #[cfg(feature = "ablate")]
     let plan = &ablate::thinned(plan);
-    let (mut prepared, mut kept) = prepare::prepare(plan)?;
+    let (mut prepared, mut kept, stack) = prepare::prepare(plan)?;
     warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = sync::channels()?;
     let flags = namespace_flags(plan);
     let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
-        Ok(Cloned::Child) => child::run(&prepared, kept.stack.take(), ends, &child_ends),
+        Ok(Cloned::Child) => child::run(&prepared, stack, ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Err(errno) => return Err(clone_error(errno)),
     };
@@ -138,15 +138,11 @@ fn start(
     drop(child_ends);
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
-    let (pid, stack) = (child.0, kept.stack.take());
+    let pid = child.0;
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
-    // While the child builds its root: hashes are taken, and nothing is left to close at the end.
-    let blank = Report::blank(&plan.id, Some(plan), begun.time);
-    prepared.root.let_go();
-    drop(stack);
-    let outcome = supervisor.run(admitted, &mut |workload| {
+    let mut verify = |workload| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {
             kept_capabilities: prepared.kept_capabilities,
@@ -160,8 +156,17 @@ fn start(
         }
         enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
         Ok(true)
-    });
-    Ok(conclude(blank, plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
+    };
+    // Hashes are taken, and nothing is left to close at the end.
+    let blank = || Report::blank(&plan.id, Some(plan), begun.time);
+    let (mut early, mut stack) = (None, Some(stack));
+    let mut meanwhile = || {
+        early = Some(blank());
+        prepared.root.let_go();
+        drop(stack.take());
+    };
+    let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
+    Ok(conclude(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
 
 fn namespace_flags(plan: &Plan) -> u64 {
@@ -170,7 +175,6 @@ fn namespace_flags(plan: &Plan) -> u64 {
         (namespaces.ipc, libc::CLONE_NEWIPC),
         (namespaces.uts, libc::CLONE_NEWUTS),
         (namespaces.cgroup, libc::CLONE_NEWCGROUP),
-        (namespaces.network != Network::Host && !without(Layer::NetworkNamespace), libc::CLONE_NEWNET),
         (!without(Layer::UserNamespace), libc::CLONE_NEWUSER),
     ];
     let always = libc::CLONE_NEWNS | libc::CLONE_NEWPID;
@@ -189,7 +193,7 @@ fn clone_error(errno: Errno) -> Error {
     }
 }
 
-/// What the child waits for: its limits and id maps; and while it cannot run on, a look at its namespaces.
+/// What the child waits for: its limits and id maps, and a look at its namespaces.
 fn admit(
     plan: &Plan,
     prepared: &Prepared,
@@ -200,12 +204,13 @@ fn admit(
 ) -> Result<()> {
     supervisor.take_in()?; // before anything else, so that what follows is counted
     let proc_pid = user::open_proc_pid(pid)?;
-    let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?); // later it is not to be looked at any more
     prepared.process.raise_limits(pid)?;
     prepared.users.write_maps(&proc_pid, pid)?;
     supervisor.go()?;
-    enforced.namespaces = now.differing(&plan.namespaces)?; // while it builds its root
-    Ok(())
+    // While it builds its root. Later it is not to be looked at any more, and waits for that.
+    let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?);
+    enforced.namespaces = now.differing(&plan.namespaces, prepared.network)?;
+    supervisor.go()
 }
 
 /// What the child had to do without.
@@ -287,6 +292,7 @@ fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }
     let index = usize::from(index);
     let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
     let object = match step {
+        Step::Clone => "network namespace".to_owned(),
         Step::Exec | Step::Interpreter => program.clone(),
         Step::Cwd => plan.command.cwd.to_string(),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),

@@ -6,12 +6,13 @@ use std::rc::Rc;
 use crate::cgroup::{self, Group};
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::PreparedLandlock;
+use crate::layers::net::{self, PreparedNetwork};
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::{self, Powers, PreparedRoot};
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
 use crate::layers::{caps, landlock, process, seccomp};
-use crate::plan::{Network, Plan};
+use crate::plan::Plan;
 use crate::report::Degraded;
 use crate::sys::clone::Stack;
 use crate::sys::terminal::Size;
@@ -37,9 +38,11 @@ pub struct Prepared {
     /// Whether it sees its own cgroup as the top.
     pub hides_cgroup: bool,
     /// Its network.
-    pub network: Network,
+    pub network: PreparedNetwork,
     /// Whether pid 1 is our init.
     pub init: bool,
+    /// Whether the workload shares its init's memory until it executes its program, or gets a copy of it.
+    pub shares_memory: bool,
     /// Whether pid 1 hands over what listens to refused calls.
     pub explain_denials: bool,
     /// Whether the supervisor gets to see what is executed.
@@ -70,14 +73,13 @@ pub struct Kept {
     pub cgroup: Option<Group>,
     /// What is heard of refused calls.
     pub denials: Option<Denials>,
-    /// What the workload runs on while it shares its init's memory; `None` where it gets a copy of it.
-    pub stack: Option<Stack>,
     /// Budgets that were allowed to be missing, and are.
     pub degraded: Vec<Degraded>,
 }
 
-/// Prepares everything that can fail without a new namespace.
-pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
+/// Prepares everything that can fail without a new namespace. On the stack runs what shares the memory of the first process:
+/// the thread that makes its network, then the workload.
+pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
     if plan.namespaces.time && !plan.init {
         // A time namespace is entered by being born into it, which pid 1 cannot do for itself.
         return Err(Error::new(Step::Plan, "time namespace", "cannot be had without init")
@@ -99,7 +101,8 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
     let landlock = landlock::prepare(plan, &mut degraded)?;
     let (seccomp, judge) = seccomp::install::prepare(plan)?;
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
-    let stack = stack(plan)?;
+    let network = net::prepare(plan)?;
+    let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
     let (cgroup, missing) = cgroup::prepare(&plan.id, &plan.budget, &plan.allow_degraded)?; // last, because it is the first thing that would have to be taken back
     degraded.extend(missing);
     let prepared = Prepared {
@@ -110,21 +113,16 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept)> {
         seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
         hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
-        network: plan.namespaces.network,
+        network,
         init: plan.init,
+        // It saves copying page tables and faulting pages in. But who shares memory shares its clocks, too.
+        shares_memory: plan.init && !plan.namespaces.time,
         explain_denials: plan.explain_denials,
         hash_program: plan.hash_program,
         terminal,
         streams,
     };
-    Ok((prepared, Kept { pumps, cgroup, denials, stack, degraded }))
-}
-
-/// Sharing memory saves copying page tables and faulting pages in. But who shares memory shares its clocks, too.
-fn stack(plan: &Plan) -> Result<Option<Stack>> {
-    let shares = plan.init && !plan.namespaces.time;
-    let stack = shares.then(Stack::new).transpose();
-    stack.map_err(|errno| Error::errno(Step::Fork, "stack", errno))
+    Ok((prepared, Kept { pumps, cgroup, denials, degraded }, stack))
 }
 
 /// One idmapping namespace per owner, however many binds have it.

@@ -3,11 +3,11 @@
 //! The failure pipe closes by itself when execve succeeds, which is how the parent learns of that. The socket's end in the
 //! child is also its lifeline: when it reads the end of the stream, the supervisor is gone.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, MissingSet};
@@ -116,7 +116,7 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
 }
 
 impl ParentEnds {
-    /// Lets the child go on: its id maps are written.
+    /// Lets the child go on: its id maps are written, or it was looked at.
     pub fn go(&self) -> Result<()> {
         socket::send(&self.control, b"g", None).map_err(|errno| match errno {
             Errno::EPIPE | Errno::ECONNRESET => {
@@ -214,7 +214,8 @@ impl ChildEnds {
 
     /// Whether the parent still lives.
     pub fn parent_lives(&self) -> bool {
-        matches!(socket::receive(&self.control, &mut [0; 1], false), Err(Errno::EAGAIN))
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT; // what it has said already is for who waits for that
+        matches!(recv(self.control.as_raw_fd(), &mut [0; 1], flags), Err(Errno::EAGAIN) | Ok(1))
     }
 
     /// Tells the parent what failed. Nothing more can be done if it does not listen.

@@ -73,7 +73,7 @@ pub fn sibling() -> Result<Cloned> {
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
 }
 
-/// Memory for the stack of a [`spawn_sharing`] child, with a page below it that nobody may touch.
+/// Memory for the stack of a child or thread that shares this process's memory, with a page below it that nobody may touch.
 #[derive(Debug)]
 pub struct Stack {
     lowest: NonNull<libc::c_void>,
@@ -96,11 +96,17 @@ impl Stack {
         check(unsafe { libc::mprotect(lowest, GUARD_SIZE, libc::PROT_NONE) }.into())?;
         NonNull::new(lowest).map(|lowest| Self { lowest }).ok_or(nix::errno::Errno::ENOMEM)
     }
+
+    /// Its lowest byte above the guard, and its size from there.
+    pub(super) fn usable(&self) -> (*mut libc::c_void, usize) {
+        // SAFETY: within the mapping.
+        (unsafe { self.lowest.as_ptr().byte_add(GUARD_SIZE) }, STACK_SIZE - GUARD_SIZE)
+    }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, on which nobody runs: `spawn_sharing` does not return while its child does.
+        // SAFETY: our own mapping, on which nobody runs: neither `spawn_sharing` nor a thread gives it back while it does.
         unsafe { libc::munmap(self.lowest.as_ptr(), STACK_SIZE) };
     }
 }

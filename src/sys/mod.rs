@@ -26,6 +26,7 @@ pub mod seccomp;
 pub mod shared;
 pub mod socket;
 pub mod terminal;
+mod thread;
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 

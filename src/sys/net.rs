@@ -1,19 +1,97 @@
-//! Network interfaces.
+//! Network namespaces and their loopback interface.
 
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd};
+
+use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use std::os::fd::AsRawFd;
+use nix::sys::stat::fstat;
 
-use super::{Result, check};
+use super::clone::Stack;
+use super::thread::{Thread, call};
+use super::{Result, check, check_fd};
+
+/// The network namespace of a socket, `include/uapi/linux/sockios.h`.
+const SIOCGSKNS: usize = 0x894C;
 
 /// Brings the loopback interface of this process's network namespace up, `netdevice(7)`.
 pub fn loopback_up() -> Result<()> {
-    let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let socket = any_socket()?;
+    let up = up();
+    // SAFETY: SIOCSIFFLAGS reads an ifreq, a live local.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const up) }.into()).map(drop)
+}
+
+/// Moves this process to a new network namespace, `unshare(CLONE_NEWNET)`.
+pub fn unshare() -> Result<()> {
+    // SAFETY: changes only which network this process sees.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
+}
+
+/// Which network namespace this process is in, as device and inode of it. It takes `CAP_NET_ADMIN` there.
+pub fn inhabited() -> Result<(u64, u64)> {
+    let socket = any_socket()?;
+    // SAFETY: the request takes no argument.
+    let namespace = check_fd(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS as libc::Ioctl) }.into())?;
+    fstat(&namespace).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn any_socket() -> Result<OwnedFd> {
+    socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+}
+
+fn up() -> libc::ifreq {
     // SAFETY: all-zero is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_name[0] = b'l' as libc::c_char;
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, a live local.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) }.into())
-        .map(drop)
+    request
+}
+
+/// A network namespace with its loopback interface up, that another thread is making.
+#[derive(Debug)]
+pub struct Making(Thread);
+
+impl Making {
+    /// Starts to make one. Where there can be no other thread, the stack comes back.
+    pub fn start(stack: Stack) -> std::result::Result<Self, Stack> {
+        // SAFETY: `make` calls by `call` alone.
+        unsafe { Thread::start(stack, make) }.map(Self)
+    }
+
+    /// Waits for it. Gives it, and the stack.
+    pub fn finish(self) -> (Result<OwnedFd>, Stack) {
+        let (said, stack) = self.0.wait();
+        let made = match i32::try_from(said) {
+            // SAFETY: the descriptor that `make` left open, which nobody else knows.
+            Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            Ok(error) => Err(Errno::from_raw(-error)),
+            Err(_) => Err(Errno::EBADF),
+        };
+        (made, stack)
+    }
+}
+
+/// The other thread's part: makes the namespace, which only this thread moves to, and leaves a descriptor of it.
+extern "C" fn make() -> i64 {
+    let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize;
+    let up = up();
+    // SAFETY: the arguments are numbers, but for an ifreq, which is read and a live local.
+    unsafe {
+        let made = call(libc::SYS_unshare, [libc::CLONE_NEWNET as usize, 0, 0]);
+        if made < 0 {
+            return made;
+        }
+        let socket = call(libc::SYS_socket, [libc::AF_UNIX as usize, kind, 0]);
+        if socket < 0 {
+            return socket;
+        }
+        let mut said =
+            call(libc::SYS_ioctl, [socket as usize, libc::SIOCSIFFLAGS as usize, (&raw const up).expose_provenance()]);
+        if said >= 0 {
+            said = call(libc::SYS_ioctl, [socket as usize, SIOCGSKNS, 0]);
+        }
+        call(libc::SYS_close, [socket as usize, 0, 0]);
+        said
+    }
 }

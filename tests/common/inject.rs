@@ -15,6 +15,18 @@ pub const WRITE: &str = "1";
 /// The number of `execve(2)`.
 pub const EXECVE: &str = "59";
 
+/// The number of `clone3(2)`.
+pub const CLONE3: &str = "435";
+
+/// The number of `unshare(2)`.
+pub const UNSHARE: &str = "272";
+
+/// The number of `setns(2)`.
+pub const SETNS: &str = "308";
+
+/// The number of `ioctl(2)`.
+pub const IOCTL: &str = "16";
+
 /// The number of `capget(2)`.
 pub const CAPGET: &str = "125";
 

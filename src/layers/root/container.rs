@@ -143,7 +143,7 @@ impl PreparedContainerRoot {
         // Where the container has none, and none of ours can be had, the one of the old root has to do.
         let other = || mount::private_proc().or_else(|_| super::host_proc());
         let proc = proc.map_or_else(other, Ok).during(Step::Verify, FIRST_INDEX - 1)?;
-        Ok(BuiltRoot { root, hidden, scratch, devpts, freeze, expected, proc: Some(proc) })
+        Ok(BuiltRoot { root, hidden, scratch, devpts, freeze, expected, proc: Some(proc), limits: None })
     }
 
     /// Child half, after the hooks of the container and the console: covers and freezes, makes it `/`, and reads it all back.

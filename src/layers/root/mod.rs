@@ -75,6 +75,8 @@ pub struct BuiltRoot {
     /// What a container's mounts have to be like in the end, and a procfs to read that from.
     expected: Vec<mountinfo::Expected>,
     proc: Option<OwnedFd>,
+    /// Where the kernel keeps how many namespaces of each kind there may be; `None` for a container, which has no such limits.
+    limits: Option<OwnedFd>,
 }
 
 /// Parent half: opens every source and makes every text.
@@ -152,7 +154,7 @@ impl PreparedRoot {
     }
 
     /// Child half: builds the root on top of the old one.
-    pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
+    pub fn build(&self) -> Applied<BuiltRoot> {
         let mut hidden = 0;
         let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
@@ -170,14 +172,20 @@ impl PreparedRoot {
             mount::set_attributes(dev, read_only).during(Step::MountRoot, 2)?;
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
-        // Last, because a detached mount counts as a mount namespace.
+        let (expected, proc) = (Vec::new(), None);
+        let limits = Some(limits);
+        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: Vec::new(), expected, proc, limits })
+    }
+
+    /// Child half, when all namespaces and mounts are made.
+    pub fn limit_namespaces(&self, built: &mut BuiltRoot, missing: &mut MissingSet) -> Applied {
         let own = !without(Layer::UserNamespace); // or they would be the host's
-        match if own { proc::limit_namespaces(limits.as_fd(), &self.nested) } else { Ok(()) } {
+        let Some(limits) = built.limits.take().filter(|_| own) else { return Ok(()) };
+        match proc::limit_namespaces(limits.as_fd(), &self.nested) {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }
-        let (expected, proc) = (Vec::new(), None);
-        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: Vec::new(), expected, proc })
+        Ok(())
     }
 
     fn mount_scratch(&self, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
@@ -223,11 +231,6 @@ impl PreparedRoot {
     }
 
     fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
-        if self.oom_score.is_none() && self.clock.is_none() {
-            return Ok(());
-        }
-        // The change of ids took our own files in /proc away from us. Nothing else runs inside yet.
-        process::set_dumpable(true).during(Step::OomScore, 0)?;
         if let Some(text) = &self.oom_score {
             proc::set_oom_score(proc, text)?;
         }

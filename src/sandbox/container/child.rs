@@ -18,12 +18,11 @@ use super::prepare::Prepared;
 use crate::error::Step;
 use crate::layers::landlock::PreparedLandlock;
 use crate::layers::root::BuiltRoot;
-use crate::layers::{Applied, During, net, root, schedule};
-use crate::plan::Network;
+use crate::layers::{Applied, During, root, schedule};
 use crate::plan::container::{Container, Hook};
 use crate::sandbox::sync::{self, ChildEnds, ParentEnds, failure_with_words};
 use crate::sys::mount::FsContext;
-use crate::sys::{mount, namespace, process, terminal};
+use crate::sys::{mount, namespace, net, process, terminal};
 
 /// What the go-between of a process that is confined before it joins hands on.
 #[derive(Debug)]
@@ -78,7 +77,7 @@ fn start(
     }
     nix::sys::stat::umask(Mode::empty());
     if prepared.loopback {
-        net::apply(Network::None)?;
+        net::loopback_up().during(Step::Loopback, 0)?;
     }
     let terminal = match &prepared.root {
         Some(root) => {

@@ -141,9 +141,10 @@ impl<'a> Supervisor<'a> {
 
     /// Watches until the tree is dead and what it printed is passed on.
     ///
-    /// A child that was not `admitted` is killed at once.
-    pub fn run(mut self, admitted: Result<()>, verify: Verify<'_>) -> Outcome {
-        if let Err(error) = admitted.and_then(|()| self.watch(verify)) {
+    /// A child that was not `admitted` is killed at once. `meanwhile` is called when the workload runs, if it comes to that: no
+    /// processor waits for us then.
+    pub fn run(mut self, admitted: Result<()>, verify: Verify<'_>, meanwhile: &mut dyn FnMut()) -> Outcome {
+        if let Err(error) = admitted.and_then(|()| self.watch(verify, meanwhile)) {
             self.outcome.error.get_or_insert(error);
             self.kill();
         }
@@ -162,7 +163,7 @@ impl<'a> Supervisor<'a> {
         self.outcome
     }
 
-    fn watch(&mut self, verify: Verify<'_>) -> Result<()> {
+    fn watch(&mut self, verify: Verify<'_>, meanwhile: &mut dyn FnMut()) -> Result<()> {
         loop {
             self.check_deadlines(Instant::now());
             self.arm_timer()?;
@@ -183,6 +184,7 @@ impl<'a> Supervisor<'a> {
                 if self.plan.init {
                     self.ends.verified();
                 }
+                meanwhile();
             }
             if events.contains(&Event::Signal) {
                 self.take_signals()?;
@@ -362,6 +364,9 @@ impl<'a> Supervisor<'a> {
         match process::wait4(self.pid) {
             Ok((status, rusage)) => {
                 self.outcome.rusage = Some(rusage);
+                if self.starting {
+                    self.outcome.failure = self.ends.failure(); // it may have said what failed while we looked at it
+                }
                 if !self.plan.init || !(self.outcome.killed || self.outcome.scratch.is_some()) {
                     self.outcome.wait_status = Some(status); // the workload's, or of an init that died by itself
                 }

@@ -1,0 +1,124 @@
+//! A second thread, for one task that takes the kernel long and another processor can do meanwhile: `clone(2)`, `futex(2)`.
+//!
+//! It is not the C library's: it has no thread-local storage of its own, so that its task can use neither the library nor an
+//! `errno`, but [`call`] alone.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use super::clone::Stack;
+use super::{Result, check};
+
+/// 1 while there is such a thread: the kernel clears it, and wakes who waits, when that has done its last instruction.
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+/// What the task came to.
+static SAID: AtomicI64 = AtomicI64::new(0);
+
+/// The first number that the kernel gives to a process when it begins anew, `RESERVED_PIDS` in `kernel/pid.c`.
+static TID: libc::pid_t = 300;
+
+/// The thread. It is waited for, or goes with the process.
+#[derive(Debug)]
+pub struct Thread {
+    stack: ManuallyDrop<Stack>,
+}
+
+impl Thread {
+    /// Starts one. It has the caller's credentials, signal mask and namespaces, which are its own from then on, and the caller's
+    /// descriptors, which both share. Where there can be none, the stack comes back. At most one at a time.
+    ///
+    /// Its number is one that no process of a new pid namespace gets for long, so that theirs are what they would be without it.
+    ///
+    /// # Safety
+    /// All that `task` does in the way of system calls it does by [`call`], and it does not panic.
+    pub unsafe fn start(stack: Stack, task: extern "C" fn() -> i64) -> std::result::Result<Self, Stack> {
+        extern "C" fn enter(task: extern "C" fn() -> i64) {
+            SAID.store(task(), Ordering::Relaxed); // before RUNS is cleared
+        }
+        RUNS.store(1, Ordering::Relaxed);
+        let (bottom, size) = stack.usable();
+        // SAFETY: all-zero is a valid clone_args.
+        let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+        let shared =
+            libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SYSVSEM;
+        args.flags = (shared | libc::CLONE_CHILD_CLEARTID) as u64;
+        args.child_tid = RUNS.as_ptr().expose_provenance() as u64;
+        args.stack = bottom.expose_provenance() as u64;
+        args.stack_size = size as u64;
+        args.set_tid = (&raw const TID).expose_provenance() as u64;
+        args.set_tid_size = 1;
+        // SAFETY: it runs on a stack of its own, which is kept until it has ended; what it writes are the two statics.
+        let tid = unsafe { clone_running(&args, enter, task) };
+        if tid < 0 { Err(stack) } else { Ok(Self { stack: ManuallyDrop::new(stack) }) }
+    }
+
+    /// Waits for it. What its task came to, and the stack that it had.
+    pub fn wait(self) -> (i64, Stack) {
+        while RUNS.load(Ordering::Acquire) != 0 {
+            let forever: *const libc::timespec = std::ptr::null();
+            // SAFETY: the kernel reads the word, a static. Interrupted or refused, it is asked again.
+            let _: Result<_> =
+                check(unsafe { libc::syscall(libc::SYS_futex, RUNS.as_ptr(), libc::FUTEX_WAIT, 1, forever) });
+        }
+        (SAID.load(Ordering::Relaxed), ManuallyDrop::into_inner(self.stack))
+    }
+}
+
+/// `clone3(2)`, where the new thread calls `enter(task)` and ends.
+///
+/// # Safety
+/// The arguments give it a stack of its own that stays.
+unsafe fn clone_running(
+    args: &libc::clone_args,
+    enter: extern "C" fn(extern "C" fn() -> i64),
+    task: extern "C" fn() -> i64,
+) -> i64 {
+    let said: i64;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the kernel's convention: all registers but these are the same in both threads, and whoever called goes on at once.
+    unsafe {
+        std::arch::asm!(
+            "syscall", "test rax, rax", "jnz 2f",
+            "xor ebp, ebp", "mov rdi, r9", "call r8", "xor edi, edi", "mov eax, {exit}", "syscall", "ud2",
+            "2:",
+            exit = const libc::SYS_exit,
+            inlateout("rax") libc::SYS_clone3 => said, in("rdi") args, in("rsi") size_of::<libc::clone_args>(),
+            in("r8") enter, in("r9") task, lateout("rcx") _, lateout("r11") _, options(nostack)
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: likewise.
+    unsafe {
+        std::arch::asm!(
+            "svc #0", "cbnz x0, 2f",
+            "mov x29, xzr", "mov x0, x10", "blr x9", "mov x0, xzr", "mov x8, {exit}", "svc #0", "udf #0",
+            "2:",
+            exit = const libc::SYS_exit,
+            in("x8") libc::SYS_clone3, inlateout("x0") args => said, in("x1") size_of::<libc::clone_args>(),
+            in("x9") enter, in("x10") task, options(nostack)
+        );
+    }
+    said
+}
+
+/// A system call without the C library: what the kernel says, where that is an error as its number below zero.
+///
+/// # Safety
+/// As for the call itself.
+pub unsafe fn call(number: libc::c_long, arguments: [usize; 3]) -> i64 {
+    let [a, b, c] = arguments;
+    let said: i64;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the kernel's convention; it changes these registers and no other. The caller vouches for the rest.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") number => said, in("rdi") a, in("rsi") b, in("rdx") c,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: likewise.
+    unsafe {
+        std::arch::asm!("svc #0", in("x8") number, inlateout("x0") a => said, in("x1") b, in("x2") c, options(nostack));
+    }
+    said
+}
