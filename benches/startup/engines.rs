@@ -14,6 +14,8 @@ pub struct Engines {
     docker: Result<String, String>,
     containerd: Result<String, String>,
     podman: Result<String, String>,
+    /// Cgroups in which Docker and Podman put their containers, and which were not there before.
+    parents: Vec<PathBuf>,
 }
 
 /// A container of an engine's: Docker's filter, its capabilities.
@@ -29,7 +31,8 @@ impl Engines {
     /// Starts those that are installed.
     pub fn start(work: &Work, wanted: bool) -> Self {
         let none = || Err(if is_root() { "left out" } else { "takes root" }.to_owned());
-        let mut engines = Self { daemons: Vec::new(), docker: none(), containerd: none(), podman: none() };
+        let mut engines =
+            Self { daemons: Vec::new(), docker: none(), containerd: none(), podman: none(), parents: Vec::new() };
         if !wanted || !is_root() || work.busybox.is_none() {
             return engines;
         }
@@ -38,6 +41,7 @@ impl Engines {
         if !done(Command::new("tar").arg("-C").arg(root).arg("-cf").arg(&archive).arg(".")) {
             return engines;
         }
+        engines.parents = parents().filter(|parent| !parent.exists()).collect();
         engines.docker = engines.docker(work, &archive);
         engines.containerd = engines.containerd(work);
         engines.podman = podman(work, &archive);
@@ -158,7 +162,7 @@ impl Engines {
 }
 
 impl Drop for Engines {
-    /// Ends the daemons that were started here, and no others.
+    /// Ends the daemons that were started here, and no others; what they leave of their own is removed.
     fn drop(&mut self) {
         for daemon in self.daemons.iter_mut().rev() {
             let pid = nix::unistd::Pid::from_raw(daemon.id() as i32);
@@ -168,7 +172,18 @@ impl Drop for Engines {
                 let _ = daemon.wait();
             }
         }
+        for parent in &self.parents {
+            let _ = std::fs::remove_dir(parent); // if it is there, and nobody is in it
+        }
     }
+}
+
+/// In the hierarchy of cgroup v2, and in each of v1.
+fn parents() -> impl Iterator<Item = PathBuf> {
+    let top = PathBuf::from("/sys/fs/cgroup");
+    let below = std::fs::read_dir(&top).into_iter().flatten().flatten().map(|entry| entry.path());
+    let tops: Vec<_> = std::iter::once(top).chain(below).collect();
+    tops.into_iter().flat_map(|top| ["docker", "libpod_parent/conmon", "libpod_parent"].map(|name| top.join(name)))
 }
 
 fn podman(work: &Work, archive: &Path) -> Result<String, String> {
