@@ -1,8 +1,12 @@
 //! That a contestant applies what it claims, seen from inside: the wrong flags would make it fast.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::Output;
 
-use super::contest::{Claim, Contestant};
+use super::contest::{Claim, Contestant, Words};
 use super::measure;
 
 /// What came of the look.
@@ -46,10 +50,13 @@ pub fn check(contestant: &Contestant) -> Checked {
             None => Checked::Missing("does not run here".into()),
         };
     };
-    let output = match measure::command(probe, measure::number()).output() {
+    let output = match run(probe) {
         Ok(output) => output,
         Err(error) => return Checked::Missing(error.to_string()),
     };
+    if output.status.code() == Some(TIME_IS_UP) {
+        return Checked::Missing("does not run here: does not end".into());
+    }
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("says nothing");
@@ -60,6 +67,27 @@ pub fn check(contestant: &Contestant) -> Checked {
         None => Checked::Fine(observed),
         Some(what) => Checked::Missing(format!("does not apply what it claims: {what}")),
     }
+}
+
+/// `timeout(1)`'s, which is not among those of what it runs here.
+const TIME_IS_UP: i32 = 124;
+
+/// Runs it for at most a minute. What it prints goes to files: it may leave processes behind that hold on to a pipe.
+fn run(probe: &Words) -> std::io::Result<Output> {
+    let (mut stdout, mut stderr) = (unnamed()?, unnamed()?);
+    let limited = ["timeout", "-k", "5", "60"].map(str::to_owned).into_iter().chain(probe.iter().cloned()).collect();
+    let mut command = measure::command(&limited, measure::number());
+    let status = command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).status()?;
+    let said = |file: &mut File| {
+        let mut said = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut said).map(|_| said)
+    };
+    Ok(Output { status, stdout: said(&mut stdout)?, stderr: said(&mut stderr)? })
+}
+
+fn unnamed() -> std::io::Result<File> {
+    File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(std::env::temp_dir())
 }
 
 const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
