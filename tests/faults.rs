@@ -193,6 +193,38 @@ fn a_network_that_cannot_be_made_is_named() {
     });
 }
 
+#[test]
+fn a_network_that_was_not_entered_in_time_is_not_reported() {
+    if !inject::may_inject() {
+        return;
+    }
+    for_each_caller(|caller| {
+        let held = inject::words(&["1", inject::SETNS, "1", "HOLD"]);
+        let outcome = Run::new(caller).via(held).opts(["--timeout", "1s"]).cmd(["true"]).go().expect(124);
+        let verified = outcome.report()["enforced"]["namespaces"].as_array().unwrap();
+        assert!(verified.contains(&"mnt".into()) && !verified.contains(&"net".into()), "{outcome}");
+    });
+}
+
+/// However long that look takes, and whatever comes of it.
+#[test]
+fn nothing_runs_before_the_supervisor_has_looked_at_its_namespaces() {
+    if !may_trace() {
+        return;
+    }
+    for_each_caller(|caller| {
+        let outcome = Run::new(caller).via(["strace", "-o", "../trace"]).cmd(["true"]).go().expect(0);
+        let trace = std::fs::read_to_string(outcome.home.join("trace")).unwrap();
+        let before = trace.split_once("\"ns/user\"").unwrap().0;
+        let (call, _) = before.lines().last().unwrap().split_once('(').unwrap();
+        let call = (call.to_owned(), before.lines().filter(|line| line.starts_with(&format!("{call}("))).count());
+        let late = "delay_enter=1000000";
+        with_fault(caller, &call, late).cmd(["echo", "ran"]).go().expect(0);
+        let outcome = with_fault(caller, &call, &format!("error=EIO:{late}")).cmd(["echo", "ran"]).go().expect(125);
+        assert!(outcome.stderr.contains("user namespace") && outcome.text().is_empty(), "{outcome}");
+    });
+}
+
 /// Who cannot tell whether it has privilege would give the workload the caller's own id on the host.
 #[test]
 fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {

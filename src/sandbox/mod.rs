@@ -209,7 +209,7 @@ fn admit(
     supervisor.go()?;
     // While it builds its root. Later it is not to be looked at any more, and waits for that.
     let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?);
-    enforced.namespaces = now.differing(&plan.namespaces, prepared.network)?;
+    enforced.namespaces = now.differing(&plan.namespaces)?;
     supervisor.go()
 }
 
@@ -246,11 +246,13 @@ fn conclude(
     let mut findings =
         Findings { cloned_at, enforced: Enforced::default(), usage: Default::default(), output: kept.pumps.record() };
     note_missing(&outcome.missing, &mut enforced);
-    if plan.namespaces.time && outcome.executed_at.is_some() {
-        enforced.namespaces.push("time".to_owned()); // verified by the child, or it would not have executed anything
-    }
-    if let Some(landlock) = prepared.landlock.as_ref().filter(|_| outcome.executed_at.is_some()) {
-        landlock.record(&mut enforced); // verified by the child likewise
+    if outcome.executed_at.is_some() {
+        // Verified by the child, or it would not have executed anything.
+        let later = [("net", prepared.network.is_own()), ("time", plan.namespaces.time)];
+        enforced.namespaces.extend(later.into_iter().filter(|(_, own)| *own).map(|(name, _)| name.to_owned()));
+        if let Some(landlock) = &prepared.landlock {
+            landlock.record(&mut enforced);
+        }
     }
     if let Some(group) = kept.cgroup {
         group.usage(&mut findings.usage);

@@ -7,7 +7,6 @@ use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 
 use crate::error::{Error, Result, Step};
-use crate::layers::net::PreparedNetwork;
 use crate::plan::{Capability, Namespaces};
 use crate::report::Enforced;
 use crate::sys::ablate::{Layer, without};
@@ -49,18 +48,15 @@ impl Inhabited {
         Ok(())
     }
 
-    /// Those that are not ours. Fails if a planned one is. The network is not made yet: the child enters and verifies it, or
-    /// executes nothing.
-    pub fn differing(self, planned: &Namespaces, network: PreparedNetwork) -> Result<Vec<String>> {
+    /// Those that are not ours. Fails if a planned one is. Without the network's, which the child enters when it was made,
+    /// and verifies.
+    pub fn differing(self, planned: &Namespaces) -> Result<Vec<String>> {
         let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
             .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
         let mut differing = Vec::new();
         for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {
-            if name == "net" {
-                differing.extend(network.is_own().then(|| name.to_owned()));
-                continue;
-            }
             let wanted = match name {
+                "net" => continue,
                 "user" => !without(Layer::UserNamespace),
                 "ipc" => planned.ipc,
                 "uts" => planned.uts,

@@ -1,4 +1,4 @@
-//! A second thread, for one task that takes the kernel long and another processor can do meanwhile: `clone(2)`, `futex(2)`.
+//! A second thread, for one task that takes the kernel long and another processor can do meanwhile: `clone3(2)`, `futex(2)`.
 //!
 //! It is not the C library's: it has no thread-local storage of its own, so that its task can use neither the library nor an
 //! `errno`, but [`call`] alone.

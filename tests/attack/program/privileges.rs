@@ -341,8 +341,9 @@ fn socket_families() {
         _ => false,
     };
     attempt("every other family, type and protocol", || {
+        // A few that open prove it: outside, the kernel looks for a module for each that it does not know.
         let (mut open, mut refused) = (Vec::new(), 0);
-        for domain in 0..48 {
+        'all: for domain in 0..48 {
             for kind in [1, 2, 3, 4, 5, 10] {
                 for protocol in (0..=30).chain([58, 89, 103, 132, 136, 255, 256, 262]) {
                     if allowed(domain, kind, protocol) {
@@ -353,6 +354,9 @@ fn socket_families() {
                             Ok(fd) => {
                                 open.push(format!("{domain}/{kind}/{protocol}"));
                                 call(libc::SYS_close, &[fd]).ok();
+                                if open.len() == 8 {
+                                    break 'all;
+                                }
                             }
                             Err(_) => refused += 1,
                         }
@@ -363,7 +367,7 @@ fn socket_families() {
         if open.is_empty() {
             return Err(libc::EAFNOSUPPORT.into());
         }
-        Ok(format!("{} of {}: {}", open.len(), open.len() + refused, open[..open.len().min(8)].join(" ")))
+        Ok(format!("{} of {} that were tried: {}", open.len(), open.len() + refused, open.join(" ")))
     });
 }
 
