@@ -613,6 +613,18 @@ fn standard_streams_may_be_anything_but_directories() {
         let mut read = String::new();
         { ours }.read_to_string(&mut read).unwrap();
         assert_eq!(read, "socket\n");
+        // What is lost is said, also where it went through us, and the workload did not see it.
+        for options in [&["--output-limit", "1M"][..], &["--idle-timeout", "30s"]] {
+            let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let run = Run::new(caller).opts(options).streams(Stdio::null(), full, Stdio::piped());
+            let outcome = run.sh("echo lost").go().expect(125);
+            let said = &outcome.report()["error"];
+            assert_eq!(
+                (&said["object"], &said["errno"]),
+                (&"standard output".into(), &libc::ENOSPC.into()),
+                "{outcome}"
+            );
+        }
         // A directory would be a way out for openat(2).
         let outcome = Run::new(caller)
             .opts(["-i"])

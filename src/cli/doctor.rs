@@ -74,9 +74,14 @@ fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> s
     let verdict = if failing.is_empty() && budgets == [true; 2] {
         "A default run can be fully enforced here.".to_owned()
     } else if failing.is_empty() {
-        "A default run can be fully enforced here, except that it has no budget of memory and processes unless it asks for \
-         one: what is only a default applies where cgroup v2 is root's or delegated."
-            .to_owned()
+        let on_request = [Facility::Memory, Facility::Pids].into_iter().all(|one| outlook::of(one).is_ok());
+        let unless = match on_request {
+            true => " unless it asks for one: what is only a default applies where cgroup v2 is root's or delegated.",
+            false => "; one that asks for it is refused.",
+        };
+        format!(
+            "A default run can be fully enforced here, except that it has no budget of memory and processes{unless}"
+        )
     } else {
         format!("A default run can NOT be fully enforced here. It needs: {}.", failing.join("; "))
     };

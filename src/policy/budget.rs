@@ -98,7 +98,8 @@ impl BudgetSettings {
     /// The controllers that something is said about, limits that are taken away included.
     fn controllers(&self) -> Vec<Facility> {
         let mut controllers = self.to_budget().controllers();
-        controllers.extend(self.memory.is_some().then_some(Facility::Memory));
+        // A share of a memory budget is no limit before that is known.
+        controllers.extend((self.memory.is_some() || self.memory_high.is_some()).then_some(Facility::Memory));
         controllers.extend(self.cpus.is_some().then_some(Facility::Cpu));
         controllers.extend(self.pids.is_some().then_some(Facility::Pids));
         controllers
@@ -424,6 +425,9 @@ mod tests {
         let below =
             || BudgetSettings { memory: memory(1 << 30), pids, if_possible: if_possible.clone(), ..Default::default() };
         let merged = below().overlaid_with(BudgetSettings { memory: memory(1 << 20), ..Default::default() });
+        assert_eq!(merged.plan().unwrap().if_possible, [Facility::Pids]);
+        let share = Some(Limit::At(High::Share(90)));
+        let merged = below().overlaid_with(BudgetSettings { memory_high: share, ..Default::default() });
         assert_eq!(merged.plan().unwrap().if_possible, [Facility::Pids]);
         let low = BTreeMap::from([(FileName("pids.x".into()), FileValue("1".into()))]);
         let merged = below().overlaid_with(BudgetSettings { set: low, ..Default::default() });

@@ -274,7 +274,7 @@ fn conclude(
     let error = match &outcome.failure {
         Some(failure) => Some(name_failure(plan, prepared, *failure)),
         None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
-        None => outcome.error.clone(),
+        None => outcome.error.clone().or_else(|| kept.pumps.failure().filter(|_| unasked)),
     };
     let mut report = outcome::finished(blank, plan, begun, outcome, findings, error.as_ref());
     if let (Some(command), Some(program)) =

@@ -146,6 +146,12 @@ impl Pumps {
         [&mut self.output, &mut self.error].into_iter().flatten()
     }
 
+    /// Why output was lost, unless only because nobody reads it any more.
+    pub fn failure(&self) -> Option<Error> {
+        let named = [(&self.output, "standard output"), (&self.error, "standard error")];
+        named.into_iter().find_map(|(pump, name)| Some(Error::errno(Step::Output, name, pump.as_ref()?.lost?)))
+    }
+
     /// What was printed, if it was bounded.
     pub fn record(&self) -> Option<report::Output> {
         let stream = |pump: &Option<Pump>| pump.as_ref().map(Pump::record).unwrap_or_else(empty_record);
@@ -202,12 +208,14 @@ pub struct Pump {
     /// Bytes that were passed on, and their hash, if it will be asked for.
     passed: u64,
     hash: Option<Sha256>,
+    /// Why the sink took no more, where that is not for want of a reader.
+    lost: Option<Errno>,
 }
 
 impl Pump {
     fn new(source: Source, sink: Sink, limit: Option<OutputLimit>) -> Self {
         let hash = limit.map(|_| Sha256::new());
-        Self { source, sink, limit, waiting: VecDeque::new(), seen: 0, passed: 0, hash }
+        Self { source, sink, limit, waiting: VecDeque::new(), seen: 0, passed: 0, hash, lost: None }
     }
 
     /// What to poll for: the source while there is room, the sink while there is something for it.
@@ -304,8 +312,10 @@ impl Pump {
                     self.waiting.drain(..written);
                 }
                 Err(Errno::EAGAIN | Errno::EINTR) => break,
-                Err(_) => {
-                    // Nobody reads any more: let the workload notice as it would without us.
+                Err(errno) => {
+                    let unread = matches!(errno, Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN | Errno::EIO);
+                    self.lost = (!unread).then_some(errno);
+                    // Let the workload notice as it would without us.
                     self.waiting.clear();
                     self.sink.fd = None;
                     self.source.0 = None;

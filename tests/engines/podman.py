@@ -464,6 +464,11 @@ def _(p):
     p.run("--cgroupns", "private", "bb", "cat", "/proc/self/cgroup", says=":/\n")
 
 
+@scenarios.add("--systemd=always: its hierarchy, below a read-only directory of cgroups")
+def _(p):
+    p.run("--systemd=always", "bb", "sh", "-c", "grep /sys/fs/cgroup /proc/mounts", says="/systemd" if not p.house.cgroup2 else "cgroup")
+
+
 @scenarios.add("--network bridge: two reach each other")
 def _(p):
     server = p.stay(network="bridge", command=("sh", "-c", "while :; do echo served | nc -l -p 8000; done"))

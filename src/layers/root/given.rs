@@ -302,7 +302,7 @@ impl Given {
                     symlinkat(target.as_c_str(), &directory, name.as_c_str())?;
                 }
                 if self.set & RDONLY != 0 || hierarchies.is_empty() {
-                    mount::set_attributes(&top, Attributes { set: RDONLY, ..Attributes::default() })?;
+                    made.freeze.push(top.try_clone().map_err(|_| Errno::EMFILE)?); // a later mount may lie in it
                 }
                 Ok(top)
             }
