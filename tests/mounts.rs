@@ -60,6 +60,16 @@ fn the_workspace_is_writable_and_where_one_is() {
 }
 
 #[test]
+fn a_workspace_that_is_no_directory_is_named() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let file = dir.file("job.py", "");
+        let outcome = Run::new(caller).opts(["--workspace", text(&file)]).cmd(["true"]).go().expect(125);
+        assert!(outcome.stderr.contains(text(&file)), "{outcome}");
+    });
+}
+
+#[test]
 fn a_workspace_of_root_is_idmapped() {
     if !is_root() {
         return skip("not root");

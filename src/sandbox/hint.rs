@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use crate::error::Step;
-use crate::plan::{MountKind, Plan};
+use crate::plan::{Bytes, MountKind, Plan};
 
 /// What to do about it.
 pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String> {
@@ -27,9 +27,16 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
             "it leads through a symlink where the workload can write, and could lead anywhere the next time: name the \
              place itself"
         }
-        (Step::Exec, Errno::EACCES) => "it is not executable for the sandbox's user, or lies on a noexec mount",
+        (Step::Exec, Errno::EACCES) => {
+            "it is a directory, or not executable for the sandbox's user, or lies on a noexec mount"
+        }
         (Step::Exec, Errno::ENOEXEC) => "it is not a program for this machine, nor a script with a #! line",
         (Step::Exec, Errno::E2BIG) => "its arguments and environment are too long, execve(2)",
+        (Step::Cwd, Errno::ENOTDIR | Errno::EACCES) if let Some(source) = bound_at_cwd(plan) => {
+            return Some(format!(
+                "it is {source} of the host, which is no directory that the sandbox's user can enter"
+            ));
+        }
         (Step::Cwd, Errno::ENOENT | Errno::ENOTDIR) => "choose a directory that exists inside, with -w",
         (Step::MountPoint, Errno::ENOENT) => {
             "it lies in a directory of the host, where nothing is created: make the mount point there first"
@@ -57,6 +64,14 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
 
 fn is_proc(plan: &Plan, index: usize) -> bool {
     plan.mounts.get(index).is_some_and(|mount| matches!(mount.kind, MountKind::Proc { .. }))
+}
+
+/// What of the host's is the working directory, as a workspace is.
+fn bound_at_cwd(plan: &Plan) -> Option<&Bytes> {
+    plan.mounts.iter().find_map(|mount| match &mount.kind {
+        MountKind::Bind { source } if mount.destination == plan.command.cwd => Some(source),
+        _ => None,
+    })
 }
 
 /// Where the command is on the host, when it is there but not where the sandbox looks.

@@ -152,6 +152,9 @@ impl<'a> Places<'a> {
         match open_beneath(rootfs, &path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS) {
             Ok(_) => return Ok(()),
             Err(Errno::ENOENT) => {}
+            Err(Errno::EACCES) => {
+                return Err(failed(Errno::EACCES).hint("--rootfs takes a directory that you can enter"));
+            }
             Err(errno) => return Err(failed(errno)),
         }
         // A skeleton directory merges with a directory, but would replace a symlink: then say so instead.
