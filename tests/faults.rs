@@ -225,6 +225,21 @@ fn nothing_runs_before_the_supervisor_has_looked_at_its_namespaces() {
     });
 }
 
+/// The kernel may kill the child before the supervisor has looked at it, which is then not what is wrong.
+#[test]
+fn a_budget_too_small_to_start_in_is_named_however_late_that_is_seen() {
+    if !may_trace() {
+        return;
+    }
+    if !is_root() {
+        return skip("not root");
+    }
+    let memory = ["-m", "64K"];
+    let late = ["strace", "-o", "/dev/null", "-e", "inject=newfstatat,openat:delay_enter=5000"];
+    let outcome = Run::new(Caller::Root).via(late).opts(memory).cmd(["true"]).go().expect(125);
+    assert!(outcome.stderr.contains("memory budget: is too small"), "{outcome}");
+}
+
 /// Who cannot tell whether it has privilege would give the workload the caller's own id on the host.
 #[test]
 fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {

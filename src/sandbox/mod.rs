@@ -270,7 +270,9 @@ fn conclude(
     let started = outcome.started && !plan.namespaces.time;
     let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);
     let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
-    let died_silently = (never_ran || init_failed) && unasked && outcome.error.is_none();
+    // What failed for us while we looked at a child that was taken is not why nothing ran.
+    let unexplained = outcome.error.is_none() || oom_killed;
+    let died_silently = (never_ran || init_failed) && unasked && unexplained;
     let error = match &outcome.failure {
         Some(failure) => Some(name_failure(plan, prepared, *failure)),
         None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
