@@ -5,11 +5,12 @@ mod common;
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
 use common::host::is_uml;
-use common::{Caller, Outcome, Run, callers, for_each_caller, has_program, inject, is_root, skip};
+use common::{Caller, Outcome, Run, TempDir, callers, for_each_caller, has_program, inject, is_root, skip};
 use nix::sys::signal::Signal;
 
 /// A workload that tells how it is confined.
@@ -222,6 +223,23 @@ fn nothing_runs_before_the_supervisor_has_looked_at_its_namespaces() {
         with_fault(caller, &call, late).cmd(["echo", "ran"]).go().expect(0);
         let outcome = with_fault(caller, &call, &format!("error=EIO:{late}")).cmd(["echo", "ran"]).go().expect(125);
         assert!(outcome.stderr.contains("user namespace") && outcome.text().is_empty(), "{outcome}");
+    });
+}
+
+/// As output that finds no room is; a terminal that is gone gives the same errno, and is no error.
+#[test]
+fn output_that_a_broken_disk_loses_is_an_error() {
+    if !may_trace() {
+        return;
+    }
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let file = dir.file("out", "");
+        let opened = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+        let broken = ["strace", "-o", "/dev/null", "-P", file.to_str().unwrap(), "-e", "inject=write:error=EIO"];
+        let run = Run::new(caller).via(broken).opts(["--output-limit", "1M"]);
+        let outcome = run.streams(Stdio::null(), opened, Stdio::piped()).sh("echo lost").go().expect(125);
+        assert!(outcome.stderr.contains("standard output") && outcome.stderr.contains("EIO"), "{outcome}");
     });
 }
 

@@ -638,6 +638,8 @@ fn the_oom_score_is_the_plans() {
         };
         assert_eq!(run(&["--oom-score-adj", "500"]), "500");
         assert_eq!(run(&[]), fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim());
+        let lower = Run::new(caller).opts(["--oom-score-adj", "-1000"]).cmd(["true"]).go().expect(125);
+        assert!(lower.stderr.contains("CAP_SYS_RESOURCE"), "{lower}");
     });
 }
 

@@ -268,8 +268,8 @@ fn a_busybox_system() {
             .expect(0);
         assert_eq!(outcome.text(), "/workspace\n1\nmade\n/proc/self/status\n");
         assert_eq!(fs::read_to_string(workspace.join("made")).unwrap(), "x\n");
-        let missing = Run::new(caller).opts(["--rootfs", text(&root)]).cmd(["python3"]).go();
-        missing.expect(127);
+        let missing = Run::new(caller).opts(["--rootfs", text(&root)]).cmd(["python3"]).go().expect(127);
+        assert!(missing.stderr.contains(text(&root)) && !missing.stderr.contains("--ro"), "{missing}");
     });
 }
 

@@ -160,7 +160,12 @@ impl MountRequest {
                     b"rw" => table.read_only = Some(false),
                     b"noexec" => table.noexec = Some(true),
                     b"optional" => table.optional = Some(true),
-                    _ => return Err(format!("\"{}\" is not ro, rw, noexec or optional", Bytes::from(word.to_vec()))),
+                    _ => {
+                        let word = Bytes::from(word.to_vec());
+                        return Err(format!(
+                            "\"{word}\" is not ro, rw, noexec or optional, nor an absolute path inside"
+                        ));
+                    }
                 }
             }
         }

@@ -51,7 +51,9 @@ impl Value for Ulimit {
 fn bound(text: &str) -> Result<Option<u64>, String> {
     match text {
         "unlimited" | "-1" => Ok(None),
-        _ => units::size(text).map(Some).map_err(|reason| reason.replace("a size: ", "a limit: ")),
+        _ => units::size(text)
+            .map(Some)
+            .map_err(|reason| reason.replace("a size:", "a limit:").replace("number of bytes", "number")),
     }
 }
 

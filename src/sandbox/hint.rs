@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use crate::error::Step;
-use crate::plan::{Bytes, MountKind, Plan};
+use crate::plan::{Bytes, MountKind, Plan, Root};
 
 /// What to do about it.
 pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String> {
@@ -55,6 +55,9 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
         (Step::Keyring, Errno::EDQUOT) => "the caller's key quota is used up (kernel.keys.maxkeys)",
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",
         (Step::Rlimit, Errno::EPERM) => "the caller's own hard limit is lower",
+        (Step::OomScore, Errno::EACCES) => {
+            "lower than the caller's is for CAP_SYS_RESOURCE on the host, proc_pid_oom_score_adj(5)"
+        }
         (Step::Streams, Errno::ENOENT) => "the sandbox has no /dev/null",
         (Step::Clone | Step::Mount | Step::MountRoot | Step::Pivot | Step::Capabilities | Step::SetIds, _) => doctor,
         _ => return None,
@@ -90,6 +93,12 @@ fn on_the_host(plan: &Plan) -> Option<String> {
         return Some(format!(
             "it is in the sandbox as {}, which is not on its PATH: call it so, or add -e PATH={directory}:/usr/bin:/bin",
             inside.display()
+        ));
+    }
+    if let Root::Directory(rootfs) = &plan.root {
+        return Some(format!(
+            "the host has {}, but the sandbox's root is {rootfs}: put the program there",
+            found.display()
         ));
     }
     let shown = found.parent().filter(|parent| *parent != Path::new("/")).unwrap_or(&found);

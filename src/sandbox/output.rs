@@ -176,20 +176,20 @@ impl Source {
 #[derive(Debug)]
 struct Sink {
     fd: Option<OwnedFd>,
-    is_socket: bool,
+    /// What it is, `inode(7)`.
+    kind: SFlag,
 }
 
 impl Sink {
     fn new(fd: OwnedFd) -> Self {
-        let is_socket =
-            fstat(&fd).is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK);
-        Self { fd: Some(fd), is_socket }
+        let kind = fstat(&fd).map_or(SFlag::empty(), |stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+        Self { fd: Some(fd), kind }
     }
 
-    fn write(fd: &OwnedFd, is_socket: bool, bytes: &[u8]) -> std::result::Result<usize, Errno> {
+    fn write(fd: &OwnedFd, kind: SFlag, bytes: &[u8]) -> std::result::Result<usize, Errno> {
         use nix::sys::socket::{MsgFlags, send};
         let bytes = &bytes[..bytes.len().min(PIPE_BUF)];
-        if is_socket {
+        if kind == SFlag::S_IFSOCK {
             return send(fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
         }
         nix::unistd::write(fd, bytes)
@@ -303,7 +303,7 @@ impl Pump {
         // A sink that may block is only ever written to when it can take a piece at once.
         while !self.waiting.is_empty() && polls(fd, PollFlags::POLLOUT) {
             let (front, _) = self.waiting.as_slices();
-            match Sink::write(fd, self.sink.is_socket, front) {
+            match Sink::write(fd, self.sink.kind, front) {
                 Ok(written) => {
                     if let Some(hash) = &mut self.hash {
                         hash.update(&front[..written]);
@@ -313,7 +313,10 @@ impl Pump {
                 }
                 Err(Errno::EAGAIN | Errno::EINTR) => break,
                 Err(errno) => {
-                    let unread = matches!(errno, Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN | Errno::EIO);
+                    let unread = match errno {
+                        Errno::EIO => self.sink.kind == SFlag::S_IFCHR, // a terminal that is gone, and no broken disk
+                        errno => matches!(errno, Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN),
+                    };
                     self.lost = (!unread).then_some(errno);
                     // Let the workload notice as it would without us.
                     self.waiting.clear();
