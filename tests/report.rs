@@ -437,3 +437,18 @@ fn a_report_that_was_moved_away_is_an_error() {
         assert!(outcome.stderr.contains("moved away during the run"), "{outcome}");
     });
 }
+
+/// A link that the workload put there is not followed, and not taken for a report.
+#[test]
+fn a_report_whose_place_was_taken_is_an_error() {
+    for_each_caller(|caller| {
+        let workspace = TempDir::new(caller);
+        let target = workspace.file("target", "untouched");
+        let report = workspace.join("r.json");
+        let options = ["--workspace", text(workspace.path()), "--report", text(&report)];
+        let outcome = Run::new(caller).without_report().opts(options).sh("ln -s target r.json").go().expect(125);
+        assert!(outcome.stderr.contains("put there during the run"), "{outcome}");
+        assert_eq!(fs::read_to_string(target).unwrap(), "untouched");
+        assert_eq!(fs::read_dir(workspace.path()).unwrap().count(), 2, "a temporary file was left");
+    });
+}

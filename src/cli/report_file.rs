@@ -65,9 +65,14 @@ impl ReportFile {
         let json = json.map_err(|error| self.failed(error.to_string()))?;
         let json = (printable_json(&json) + "\n").into_bytes();
         let shown = self.shown;
+        let forged = "what is found there now may be forged: put reports where the workload cannot write";
         put(self.target, &json, held).map_err(|errno| match errno {
-            Errno::ESTALE => Error::new(Step::Report, shown, "is in a directory that was moved away during the run")
-                .hint("what is found there now may be forged: put reports where the workload cannot write"),
+            Errno::ESTALE => {
+                Error::new(Step::Report, shown, "is in a directory that was moved away during the run").hint(forged)
+            }
+            Errno::EEXIST => {
+                Error::new(Step::Report, shown, "something that is no file was put there during the run").hint(forged)
+            }
             errno => Error::errno(Step::Report, shown, errno),
         })
     }
