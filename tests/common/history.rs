@@ -60,6 +60,18 @@ pub struct Call {
     pub outcome: Outcome,
 }
 
+impl Call {
+    /// Whether nobody else can need that it was done.
+    fn only_looks(&self) -> bool {
+        use Outcome::*;
+        match self.outcome {
+            Is(..) | Missing | Stopped | Running | Paused | NotPaused => true,
+            Done(_) => self.verb == Verb::Exec,
+            Exists | Lost(_) | Other(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Absent,
@@ -231,19 +243,30 @@ pub fn explain(calls: &[Call]) -> Result<(), String> {
         if far > farthest {
             (best, farthest) = (progress.clone(), far);
         }
+        let mut further = Vec::new();
         for client in 0..clients {
             // Not if another was over before it was given, and has not been done.
             let Some(call) = pending(client).filter(|call| call.span.0 <= over) else { continue };
             let (at, remembered) = progress.next[client];
             let thawed = progress.model.thawed().into_iter().flat_map(|model| model.steps(call, remembered));
-            for (model, part) in progress.model.steps(call, remembered).into_iter().chain(thawed) {
-                let mut further = Progress { next: progress.next.clone(), model };
-                further.next[client] = if part.is_some() { (at, part) } else { (at + 1, None) };
-                if seen.insert(further.clone()) {
-                    open.push(further);
+            let steps: Vec<Step> = progress.model.steps(call, remembered).into_iter().chain(thawed).collect();
+            // Who only looks may as well do so now: any order in which that comes later is one with it here.
+            let idle = call.only_looks() && steps.contains(&(progress.model, None));
+            if idle {
+                further.clear();
+            }
+            for (model, part) in steps {
+                let mut one = Progress { next: progress.next.clone(), model };
+                one.next[client] = if part.is_some() { (at, part) } else { (at + 1, None) };
+                if !idle || (model, part) == (progress.model, None) {
+                    further.push(one);
                 }
             }
+            if idle {
+                break;
+            }
         }
+        open.extend(further.into_iter().filter(|one| seen.insert(one.clone())));
     }
     let mut text = String::new();
     let mut sorted: Vec<&Call> = calls.iter().collect();
