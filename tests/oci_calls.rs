@@ -162,6 +162,22 @@ fn whatever_call_of_other_commands_fails_they_say_so_or_did_it() {
     });
 }
 
+/// Of a directory that somebody holds and has written nothing into, a moment later more is known.
+#[test]
+fn who_cannot_wait_looks_at_once() {
+    with(|bundle, _| {
+        prepare(bundle, Before::Nothing);
+        let directory = bundle.dir.join("state").join(&bundle.id);
+        std::fs::create_dir_all(&directory).unwrap();
+        let held = std::fs::File::open(&directory).unwrap();
+        held.lock().unwrap();
+        let called = by(bundle, &inject::words(&["0", inject::CLOCK_NANOSLEEP, "1", "ENOMEM"]), &["state", &bundle.id]);
+        assert!(called.expect(0).out().contains("creating"));
+        drop(held);
+        std::fs::remove_dir(&directory).unwrap();
+    });
+}
+
 /// The second failure is in what is done about the first.
 #[test]
 fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {

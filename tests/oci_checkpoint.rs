@@ -327,7 +327,7 @@ fn whatever_call_of_checkpoint_or_restore_fails_no_container_is_lost() {
             runs();
             let _ = std::fs::remove_dir_all(&images);
         };
-        sweep(&bundle, &save, 6, begun, |fault, called| {
+        sweep(&bundle, &save, 4, begun, |fault, called| {
             let state = bundle.state();
             assert!(!called.0.status.success() || state.is_null(), "{fault}: {state}");
             let reached = last_number(&bundle, "first");
@@ -342,7 +342,7 @@ fn whatever_call_of_checkpoint_or_restore_fails_no_container_is_lost() {
         begun();
         bundle.call(save).expect(0);
         let reached = last_number(&bundle, "first");
-        sweep(&bundle, &restore, 8, gone, |fault, called| {
+        sweep(&bundle, &restore, 5, gone, |fault, called| {
             let running = bundle.state()["status"] == "running";
             assert_eq!(running, called.0.status.success(), "{fault}: {called:?}");
             if running {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::bundle::{Bundle, Runtime, for_each_runtime, ours};
-use common::{leaks, text};
+use common::{PYTHON, leaks, text};
 use serde_json::{Value, json};
 
 fn is_v2() -> bool {
@@ -23,7 +23,7 @@ fn file(bundle: &Bundle, v1: (&str, &str), v2: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")).trim().to_owned()
 }
 
-fn pids(bundle: &Bundle) -> String {
+fn pids_max(bundle: &Bundle) -> String {
     file(bundle, ("pids", "pids.max"), "pids.max")
 }
 
@@ -39,16 +39,16 @@ fn limits_change_by_flags_by_a_file_and_by_standard_input() {
         bundle.config["linux"]["resources"]["memory"] = json!({ "limit": 64 << 20 });
         bundle.create().expect(0);
         bundle.call(["update", "--pids-limit", "55", &bundle.id]).expect(0);
-        assert_eq!((pids(&bundle), memory(&bundle)), ("55".into(), (64 << 20).to_string()));
+        assert_eq!((pids_max(&bundle), memory(&bundle)), ("55".into(), (64 << 20).to_string()));
         let file = bundle.dir.file("resources.json", json!({ "pids": { "limit": 44 } }).to_string());
         bundle.call(["update", "--resources", text(&file), &bundle.id]).expect(0);
-        assert_eq!((pids(&bundle), memory(&bundle)), ("44".into(), (64 << 20).to_string()), "the rest stays");
+        assert_eq!((pids_max(&bundle), memory(&bundle)), ("44".into(), (64 << 20).to_string()), "the rest stays");
         let mut command = bundle.command(["update", "--resources=-", &bundle.id]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let resources = json!({ "memory": { "limit": 80 << 20 }, "pids": { "limit": 33 } });
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), resources.to_string().as_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
-        assert_eq!((pids(&bundle), memory(&bundle)), ("33".into(), (80 << 20).to_string()));
+        assert_eq!((pids_max(&bundle), memory(&bundle)), ("33".into(), (80 << 20).to_string()));
     });
 }
 
@@ -70,7 +70,7 @@ fn what_was_changed_is_what_later_commands_know() {
         let wrong = json!({ "pids": { "limit": 11 }, "cpu": { "cpus": "900-901" } });
         let wrong = bundle.dir.file("wrong.json", wrong.to_string());
         bundle.call(["update", "--resources", text(&wrong), &bundle.id]).expect(1);
-        assert_eq!((pids(&bundle), &plan()["pids"]), ("55".into(), &json!(55)));
+        assert_eq!((pids_max(&bundle), &plan()["pids"]), ("55".into(), &json!(55)));
         for (flag, value, said) in [
             ("--memory", "lots", "is no size"),
             ("--pids-limit", "many", "is no number"),
@@ -81,10 +81,49 @@ fn what_was_changed_is_what_later_commands_know() {
         bundle.call(["update", "--resources", "/nonexistent", &bundle.id]).expect(1).expect_error("/nonexistent");
         let twice = bundle.dir.file("twice.json", r#"{"pids":{"limit":1},"pids":{"limit":2}}"#);
         bundle.call(["update", "--resources", text(&twice), &bundle.id]).expect(1).expect_error("pids");
-        assert_eq!(pids(&bundle), "55");
+        assert_eq!(pids_max(&bundle), "55");
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         bundle.wait_for("stopped");
         bundle.call(["update", "--pids-limit", "5", &bundle.id]).expect(1).expect_error("not running");
+    });
+}
+
+/// Holds a process, whose end is not over before this is.
+const HOLD: &str = "import ctypes, sys
+pid = ctypes.c_long(int(sys.argv[1]))
+PTRACE_SEIZE = ctypes.c_long(0x4206)
+assert ctypes.CDLL(None).ptrace(PTRACE_SEIZE, pid, None, None) == 0
+print('held', flush=True)
+sys.stdin.read()";
+
+#[test]
+fn what_is_about_to_be_gone_is_neither_changed_nor_watched() {
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = Bundle::new(runtime, "sleep 61 & echo begun; sleep 60") else { return };
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("begun");
+        let first = &bundle.state()["pid"];
+        let pids = bundle.call(["ps", "--format", "json", &bundle.id]).expect(0).out();
+        let pids: Vec<Value> = serde_json::from_str(&pids).unwrap();
+        let other = pids.iter().find(|pid| *pid != first).unwrap().to_string();
+        let mut command = Command::new(PYTHON);
+        command.args(["-c", HOLD, &other]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.spawn().unwrap();
+        let said = BufReader::new(holder.stdout.take().unwrap()).lines().next();
+        assert_eq!(said.unwrap().unwrap(), "held");
+        bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
+        bundle.wait_for("stopped");
+        let before = pids_max(&bundle);
+        bundle.call(["update", "--pids-limit", "5", &bundle.id]).expect(1).expect_error("not running");
+        bundle.call(["events", "--stats", &bundle.id]).expect(1).expect_error("not running");
+        assert_eq!(pids_max(&bundle), before);
+        // Its first process waits for all others of its namespace.
+        let stat = std::fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
+        assert!(!stat.contains(") Z"), "{stat}");
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
     });
 }
 

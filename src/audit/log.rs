@@ -18,7 +18,7 @@ use super::line::Line;
 use super::{MAX_LINE, is_torn};
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::{Bytes, hex};
-use crate::sys::process;
+use crate::sys::{process, schedule};
 
 /// How much of the end is read, at most, to find the last whole line.
 const TAIL: u64 = 4 * MAX_LINE as u64;
@@ -182,7 +182,7 @@ pub(super) fn lock(file: &File, how: FlockArg) -> Result<Flock<File>> {
             }
             Err((_, error)) => return Err(errno(error)),
         };
-        std::thread::sleep(pause);
+        schedule::pause(pause);
         pause = (pause * 2).min(Duration::from_millis(5));
     }
 }

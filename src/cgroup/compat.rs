@@ -26,6 +26,7 @@ use super::{Asked, failed};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility};
 use crate::report::Usage;
+use crate::sys::schedule;
 
 /// How long a dead tree may take to leave its cgroups.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
@@ -366,7 +367,7 @@ pub fn remove(path: &Path) -> Result<()> {
                 for pid in std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
                     kill(pid, path);
                 }
-                std::thread::sleep(pause);
+                schedule::pause(pause);
                 pause = (pause * 2).min(Duration::from_millis(20));
             }
             Err(errno) => return Err(failed(path, errno).hint("`stockade gc` removes it later")),

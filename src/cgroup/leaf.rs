@@ -12,6 +12,7 @@ use nix::sys::stat::Mode;
 use super::files::{Dir, content, keyed};
 use super::{failed, name};
 use crate::error::{Error, Result, Step, errno_of};
+use crate::sys::schedule;
 
 /// How long a killed cgroup may take to become empty before it is left to `stockade gc`.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
@@ -94,7 +95,7 @@ pub fn remove(path: &Path) -> Result<()> {
         match remove_tree(path) {
             Ok(()) => return Ok(()),
             // Its last process may not have left altogether.
-            Err(Errno::EBUSY) if Instant::now() < deadline => std::thread::sleep(pause),
+            Err(Errno::EBUSY) if Instant::now() < deadline => schedule::pause(pause),
             Err(errno) => {
                 let hint = "something in it cannot be killed yet; `stockade gc` removes it later";
                 return Err(failed(path, errno).hint(hint));

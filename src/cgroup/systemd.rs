@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::geteuid;
 
 use super::find;
+use crate::sys::schedule;
 
 /// Why systemd is not asked for the sake of a default.
 pub const NOT_ASKED: &str =
@@ -48,7 +49,7 @@ pub fn scope(id: &str) -> Result<PathBuf, String> {
         if Instant::now() > deadline {
             return Err(format!("systemd did not move this process to {unit} in time"));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        schedule::pause(Duration::from_millis(1));
     }
 }
 

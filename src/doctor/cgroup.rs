@@ -14,6 +14,7 @@ use nix::unistd::{geteuid, getpid};
 
 use crate::cgroup::outlook;
 use crate::plan::Facility;
+use crate::sys::schedule;
 
 use super::trial::{self, Setup, words};
 use super::{Finding, Group, Patient, State, Subject, kernel_text};
@@ -206,7 +207,7 @@ impl Drop for Made {
         for _ in 0..50 {
             match std::fs::remove_dir(&self.0) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    schedule::pause(std::time::Duration::from_millis(10));
                 }
                 _ => return,
             }

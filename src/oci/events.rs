@@ -19,7 +19,7 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let id = runtime.args.id()?;
     let (_, record) = runtime.store.look(id)?;
-    if !record.is_alive() {
+    if !record.runs() {
         return Err(Error::new(Step::State, id, "container not running"));
     }
     let no_cgroup = || Error::new(Step::Cgroup, id, "the container has no cgroup that counts");

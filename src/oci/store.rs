@@ -21,7 +21,7 @@ use super::report::End;
 use crate::cgroup::container::find;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::Plan;
-use crate::sys::process;
+use crate::sys::{process, schedule};
 
 const RECORD: &str = "state.json";
 const PLAN: &str = "plan.json";
@@ -161,7 +161,7 @@ impl Store {
                 return Ok((record, Status::Creating));
             } else {
                 // The record is about to be written, or was the last of it to go: it will be known at once.
-                std::thread::sleep(Duration::from_millis(1));
+                schedule::pause(Duration::from_millis(1));
             }
         }
     }

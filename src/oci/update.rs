@@ -23,7 +23,7 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
         }
     }
     let held = runtime.store.hold(runtime.args.id()?)?;
-    if !held.record.is_alive() {
+    if !held.record.runs() {
         return Err(Error::new(Step::State, held.record.id.clone(), "container not running"));
     }
     let groups = held.record.groups();

@@ -1,5 +1,7 @@
 //! How a process is scheduled and what else it carries across execve: `sched_setattr(2)`, `ioprio_set(2)`, `personality(2)`.
 
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+
 use super::{Result, check};
 
 /// `struct sched_attr` up to its deadline part, `sched_setattr(2)`.
@@ -54,6 +56,12 @@ pub fn set_affinity(cpus: &[u32]) -> Result<()> {
     }
     // SAFETY: the kernel reads a mask of the length given, a live local.
     check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) }).map(drop)
+}
+
+/// Gives the processor away for about this long; less where a signal comes. As a loop that looks again needs it: where the
+/// kernel refuses to wait, that loop looks at once, and `std::thread::sleep` would panic.
+pub fn pause(time: std::time::Duration) {
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::empty(), &time.into());
 }
 
 /// The NUMA policy of this process, `set_mempolicy(2)`: `MPOL_*` with flags, and the nodes.

@@ -256,6 +256,7 @@ pub struct Called(pub Output);
 
 impl Called {
     /// Fails unless it ended with this code.
+    #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         let status = self.0.status;
         assert!(status.code() == Some(code), "{:?} {:?}: {}{}", status.code(), status.signal(), self.out(), self.err());
@@ -263,6 +264,7 @@ impl Called {
     }
 
     /// Fails unless it failed, and said this.
+    #[track_caller]
     pub fn expect_error(self, text: &str) -> Self {
         assert!(!self.0.status.success(), "it succeeded: {}", self.out());
         assert!(self.err().contains(text), "{text:?} is not in {:?}", self.err());

@@ -24,6 +24,9 @@ pub const UNSHARE: &str = "272";
 /// The number of `setns(2)`.
 pub const SETNS: &str = "308";
 
+/// The number of `clock_nanosleep(2)`.
+pub const CLOCK_NANOSLEEP: &str = "230";
+
 /// The number of `ioctl(2)`.
 pub const IOCTL: &str = "16";
 
@@ -47,7 +50,7 @@ pub fn may_inject() -> bool {
 /// The words in front of a command by which a call of it fails, or by which its calls are listed in a file.
 pub fn words<S: AsRef<str>>(what: &[S]) -> Vec<String> {
     // Whoever runs it may not reach a checkout in somebody's home. It must not outlive its time, as nothing it traces must.
-    let tool = ["timeout", "-s", "KILL", "30", PYTHON, "-IS", "-c", include_str!("../inject")];
+    let tool = ["timeout", "-s", "KILL", "120", PYTHON, "-IS", "-c", include_str!("../inject")];
     let all = tool.into_iter().chain(what.iter().map(AsRef::as_ref)).chain(["--"]);
     all.map(str::to_owned).collect()
 }

@@ -9,7 +9,7 @@ use super::Groups;
 use crate::cgroup::failed;
 use crate::cgroup::files::keyed;
 use crate::error::{Error, Result, Step};
-use crate::sys::process;
+use crate::sys::{process, schedule};
 
 /// How long a container may take to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ impl Groups {
                 if self.stands_still() == frozen {
                     return Ok(());
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                schedule::pause(Duration::from_millis(1));
             }
             if Instant::now() > deadline {
                 if frozen {

@@ -16,7 +16,7 @@ use crate::cgroup::find as hierarchies;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{ContainerCgroup, Resources};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::process;
+use crate::sys::{process, schedule};
 
 /// How long systemd may take to move the placeholder.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ pub fn start(planned: &ContainerCgroup, id: &str, places: &Places) -> Result<(Pl
         if Instant::now() > deadline {
             return Err(failed("systemd did not make it in time".to_owned()));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        schedule::pause(Duration::from_millis(1));
     }
 }
 
