@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use common::{
-    Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, is_root, outside, python_outside, skip_part,
+    Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, inject, is_root, outside, python_outside, skip_part,
 };
 
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
@@ -489,6 +489,92 @@ fn descriptors_of_the_caller_do_not_survive() {
             assert_eq!(inside.lines(), ["0 1 2 3", "refused"], "{options:?}: {inside}");
         }
     });
+}
+
+/// What is executed, or interprets it, is a file of the sandbox, also where no Landlock would stop anything else.
+#[test]
+fn no_program_of_the_host_is_executed_through_proc() {
+    let home = TempDir::new(Caller::Root);
+    let program = home.dir("outside").join("program");
+    fs::copy("/bin/busybox", &program).unwrap();
+    let printed = "executed on the host";
+    let path = format!("/proc/self/fd/7{}", common::text(&program));
+    let scripts = home.dir("scripts");
+    let script = |name: &str, interpreter: &str| {
+        let script = scripts.join(name);
+        fs::write(&script, format!("#!{interpreter} echo {printed}\n")).unwrap();
+        common::set_mode(&script, 0o755);
+    };
+    script("descriptor", &path);
+    script("itself", "/proc/self/exe");
+    script("first", "/scripts/descriptor");
+    let loader = b"/lib64/ld-linux-x86-64.so.2";
+    let mut elf = fs::read("/bin/true").unwrap();
+    if let Some(at) = elf.windows(loader.len()).position(|bytes| bytes == loader) {
+        elf[at..at + loader.len()].copy_from_slice(b"/proc/self/exe\0-linux-64.so");
+        fs::write(scripts.join("elf"), elf).unwrap();
+        common::set_mode(&scripts.join("elf"), 0o755);
+    }
+    common::set_mode(home.path(), 0o755);
+    let leak = "import os\nos.dup2(os.open('/', os.O_PATH), 7, inheritable=True)";
+    for_each_caller(|caller| {
+        let through = format!("{leak}\nimport sys\nos.execv(sys.argv[1], ['busybox'] + sys.argv[2:])");
+        let control = outside(caller, [PYTHON, "-I", "-c", &through, &path, "echo", printed]);
+        assert!(control.1.contains(printed), "the descriptor leads there outside: {}", control.1);
+        let bind = format!("{}:/scripts:ro", common::text(&scripts));
+        for options in [&["--landlock", "off"][..], &["--landlock", "off", "--no-init"], &[]] {
+            for command in [
+                vec![path.as_str(), "echo", printed],
+                vec!["/scripts/descriptor"],
+                vec!["/scripts/first"],
+                vec!["/scripts/itself"],
+                vec!["/scripts/elf"],
+                vec!["/proc/self/exe", "version"],
+            ] {
+                let run = Run::new(caller).after_python(leak).opts(["-v", &bind]).opts(options.iter().copied());
+                let outcome = run.cmd(command.iter().copied()).go();
+                assert!(matches!(outcome.code(), 126 | 127), "{options:?} {command:?}: {outcome}");
+                assert!(!outcome.text().contains(printed), "{options:?} {command:?}: {outcome}");
+            }
+        }
+    });
+}
+
+/// In no process whose root is the sandbox's, and before none of its calls, is there a directory or file of the host.
+#[test]
+fn nothing_of_the_host_is_open_in_the_root_of_a_sandbox() {
+    if !is_root() {
+        return common::skip("not root: the descriptors of a process that is not dumpable cannot be seen");
+    }
+    if !inject::may_inject() {
+        return;
+    }
+    let leak = "import os\n\
+                for number, fd in [(7, os.open('/', os.O_PATH)), (8, os.open('/etc/passwd', os.O_RDONLY))]:\n    \
+                os.dup2(fd, number, inheritable=True)";
+    let caller = Caller::Root;
+    let home = TempDir::new(caller);
+    let (seen, audit, bound) = (home.join("seen"), home.join("audit"), home.dir("bound"));
+    let (audit, bind) = (common::text(&audit), format!("{}:/bound", common::text(&bound)));
+    let all: [&[&str]; 7] = [
+        &["--landlock", "off"],
+        &["-t"],
+        &["--explain-denials"],
+        &["--no-init"],
+        &["--time-namespace"],
+        &["--network", "host", "-v", &bind],
+        &["--audit", audit, "-i", "--output-limit", "1M"],
+    ];
+    for options in all {
+        let _ = fs::remove_file(&seen);
+        let look = inject::words(&[format!("LOOK={}", common::text(&seen))]);
+        let run = Run::new(caller).via(look).after_python(leak).opts(options.iter().copied()).without_report();
+        run.cmd(["/usr/bin/true"]).go().expect(0);
+        let seen = fs::read_to_string(&seen).unwrap();
+        let (looks, found) = seen.split_once('\n').unwrap();
+        assert!(looks.strip_prefix("looks ").unwrap().parse::<u32>().unwrap() > 100, "{options:?}: {looks}");
+        assert_eq!(found, "", "{options:?}");
+    }
 }
 
 #[test]

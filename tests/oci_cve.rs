@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::bundle::{Bundle, Runtime, for_each_runtime, ours};
-use common::{TempDir, host};
+use common::confined::{Before, by, confined, prepare};
+use common::{TempDir, host, inject};
 use serde_json::json;
 
 /// A directory outside of every container, and what it looks like before anybody tried.
@@ -116,6 +117,213 @@ fn cve_2024_21626_no_working_directory_is_outside() {
             let said = bundle.run().out();
             assert!(!outside(&said) && !said.contains("config.json") && !said.contains("vmlinuz"), "{number}: {said}");
         }
+    });
+}
+
+/// CVE-2024-21626 once more: a program, or an interpreter that it names, by way of a descriptor that the runtime has open.
+#[test]
+fn cve_2024_21626_no_program_of_the_host_is_executed() {
+    for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // Debian's 1.8 executes it by `exec`
+        }
+        let Some(mut bundle) = Bundle::new(runtime, "while :; do sleep 0.1; done") else { return };
+        let host = bundle.dir.dir("outside").join("busybox");
+        std::fs::copy(bundle.rootfs().join("bin/busybox"), &host).unwrap();
+        let printed = "executed on the host";
+        let alone = Command::new(&host).args(["echo", printed]).output().unwrap();
+        assert!(String::from_utf8_lossy(&alone.stdout).contains(printed), "the program works outside");
+        let path = |number: u32| format!("/proc/self/fd/{number}/../../../../../../../../..{}", common::text(&host));
+        // What is open here is not for the container either.
+        let leak = std::fs::File::open("/").unwrap();
+        nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+        for number in 3..24 {
+            let script = bundle.rootfs().join(format!("bin/script{number}"));
+            std::fs::write(&script, format!("#!{} echo {printed}\n", path(number))).unwrap();
+            common::set_mode(&script, 0o755);
+        }
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let script = |number| format!("/bin/script{number}");
+        for number in 3..24 {
+            for args in [vec![path(number), "echo".into(), printed.into()], vec![script(number)]] {
+                let called = bundle.call(["exec", &bundle.id].into_iter().chain(args.iter().map(String::as_str)));
+                assert!(!called.out().contains(printed), "exec {args:?}");
+            }
+        }
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        for number in 3..24 {
+            for args in [vec![path(number), "echo".into(), printed.into()], vec![script(number)]] {
+                bundle.config["process"]["args"] = json!(args);
+                let called = bundle.run();
+                assert!(!called.out().contains(printed), "run {args:?}");
+                assert_ne!(called.0.status.code(), Some(0), "run {args:?}");
+            }
+        }
+        // A hook inside is the administrator's, but its interpreter's path is looked up in the container's root.
+        for number in 3..24 {
+            bundle.config["process"]["args"] = json!(["true"]);
+            bundle.config["hooks"] = json!({ "startContainer": [{ "path": script(number) }] });
+            let called = bundle.run();
+            assert_ne!(called.0.status.code(), Some(0), "hook {number}: {}", called.out());
+        }
+    });
+}
+
+/// In no process whose root is the container's, and before none of its calls, is there a directory or file of the host.
+#[test]
+fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
+    if !inject::may_inject() {
+        return;
+    }
+    ours(|_| {
+        let leak = std::fs::File::open("/").unwrap();
+        nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
+        let look = |bundle: &Bundle, words: &[&str], what: &str, verifying: &[i64]| {
+            let seen = bundle.dir.join("seen");
+            let _ = std::fs::remove_file(&seen);
+            let called = by(bundle, &inject::words(&[format!("LOOK={}", common::text(&seen))]), words);
+            assert!(called.0.status.success(), "{what}: {}{}", called.out(), called.err());
+            let seen = std::fs::read_to_string(&seen).unwrap();
+            let (looks, found) = seen.split_once('\n').unwrap();
+            let looks: u32 = looks.strip_prefix("looks ").unwrap().parse().unwrap();
+            assert!(looks > 20, "{what}: the container's calls were looked at: {looks}");
+            // The streams are what they are given, here files of the bundle's.
+            let own = ["fd/1 ", "fd/2 "];
+            let is_odd = |line: &&str| {
+                let call = line.split(' ').nth(1).and_then(|number| number.parse().ok());
+                !own.iter().any(|own| line.contains(own)) && !call.is_some_and(|call| verifying.contains(&call))
+            };
+            let found: Vec<_> = found.lines().filter(is_odd).collect();
+            assert!(found.is_empty(), "{what}: {found:#?}");
+        };
+        let Some(mut plain) = Bundle::new(Runtime::Ours, "true") else { return };
+        plain.config["hooks"] = json!({ "startContainer": [{ "path": "/bin/true" }] });
+        let path = common::text(plain.dir.path()).to_owned();
+        look(&plain, &["run", "--bundle", &path, &plain.id], "run", &[]);
+        look(&plain, &["run", "--no-pivot", "--bundle", &path, &plain.id], "run --no-pivot", &[]);
+        let namespaces = plain.config["linux"]["namespaces"].clone();
+        plain.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "time" }));
+        look(&plain, &["run", "--bundle", &path, &plain.id], "run with a time namespace", &[]);
+        plain.config["linux"]["namespaces"] = namespaces;
+        plain.config["process"]["noNewPrivileges"] = json!(false);
+        plain.config["linux"]["seccomp"] = json!({
+            "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{ "names": ["mkdir"], "action": "SCMP_ACT_ERRNO" }],
+        });
+        look(&plain, &["run", "--bundle", &path, &plain.id], "run with a filter that is in force early", &[]);
+        plain.config["process"]["args"] = json!(["sh", "-c", "while :; do sleep 0.1; done"]);
+        plain.create().expect(0);
+        plain.about("start").expect(0);
+        look(&plain, &["exec", &plain.id, "/bin/true"], "exec", &[]);
+        let Some(mut other) = Bundle::new(Runtime::Ours, "true") else { return };
+        for namespace in other.config["linux"]["namespaces"].as_array_mut().unwrap() {
+            if namespace["type"] == "pid" {
+                namespace["path"] = json!(format!("/proc/{}/ns/pid", plain.state()["pid"]));
+            }
+        }
+        let path = common::text(other.dir.path()).to_owned();
+        // The intermediate process, which no process inside sees, reads its mounts back by the procfs of the host: between
+        // its new root and the end of that it opens `/`, `/..` and what is beneath that procfs, and nothing else.
+        let verifying = [libc::SYS_chdir, libc::SYS_open, libc::SYS_fstat, libc::SYS_fcntl, libc::SYS_close]
+            .into_iter()
+            .chain([libc::SYS_openat2, libc::SYS_read]);
+        let verifying: Vec<_> = verifying.collect();
+        look(&other, &["run", "--bundle", &path, &other.id], "run in another's pid namespace", &verifying);
+        let Some(users) = confined() else { return };
+        prepare(&users, Before::Running);
+        look(&users, &["exec", &users.id, "/bin/true"], "exec in a user namespace", &[]);
+        prepare(&users, Before::Nothing);
+    });
+}
+
+/// Looks at every process that appears in its pid namespace, as fast as it can: whether a file of the host is in its root, and
+/// whether a word of the caller's is in its environment, its arguments or its stack.
+const WATCHER: &str = r##"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char buffer[1 << 20];
+static void look(const char *pid, const char *name, const char *word) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%s/%s", pid, name);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return;
+    ssize_t length = read(fd, buffer, sizeof buffer);
+    if (length > 0 && memmem(buffer, length, word, strlen(word))) { printf("%s has the word\n", name); fflush(stdout); }
+    close(fd);
+}
+static void look_at_stack(const char *pid, const char *word) {
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%s/maps", pid);
+    FILE *maps = fopen(path, "r");
+    if (!maps) return;
+    unsigned long start = 0, end = 0;
+    while (fgets(line, sizeof line, maps)) if (strstr(line, "[stack]")) sscanf(line, "%lx-%lx", &start, &end);
+    fclose(maps);
+    snprintf(path, sizeof path, "/proc/%s/mem", pid);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return;
+    if (end - start > sizeof buffer) start = end - sizeof buffer;
+    ssize_t length = pread(fd, buffer, end - start, start);
+    if (length > 0 && memmem(buffer, length, word, strlen(word))) { printf("memory has the word\n"); fflush(stdout); }
+    close(fd);
+}
+int main(int argc, char **argv) {
+    char own[16];
+    snprintf(own, sizeof own, "%d", getpid());
+    printf("watching\n");
+    fflush(stdout);
+    for (;;) {
+        DIR *proc = opendir("/proc");
+        for (struct dirent *one; (one = readdir(proc));) {
+            if (!atoi(one->d_name) || !strcmp(one->d_name, own)) continue;
+            char path[4096];
+            snprintf(path, sizeof path, "/proc/%s/root%s", one->d_name, argv[1]);
+            if (!access(path, F_OK)) { printf("reached\n"); fflush(stdout); }
+            look(one->d_name, "environ", argv[2]);
+            look(one->d_name, "cmdline", argv[2]);
+            look_at_stack(one->d_name, argv[2]);
+        }
+        closedir(proc);
+    }
+}
+"##;
+
+/// A process that joins the pid namespace of another container is not seen there before it is confined: one that may trace all
+/// others would find the host, and the caller's environment, in it.
+#[test]
+fn a_tracer_in_a_pid_namespace_finds_nothing_of_the_host_in_those_that_join() {
+    ours(|runtime| {
+        let Some(mut watcher) = Bundle::new(runtime, "true") else { return };
+        let Some(program) = compiled(&watcher.dir, "watcher", WATCHER) else { return };
+        std::fs::copy(&program, watcher.rootfs().join("bin/watcher")).unwrap();
+        let of_the_host = common::text(&program).to_owned();
+        watcher.config["process"]["args"] = json!(["/bin/watcher", of_the_host, "caller=secret"]);
+        for set in watcher.config["process"]["capabilities"].as_object_mut().unwrap().values_mut() {
+            *set = json!(["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]);
+        }
+        watcher.create().expect(0);
+        watcher.about("start").expect(0);
+        watcher.wait_for_output("watching");
+        let Some(mut joiner) = Bundle::new(runtime, "true") else { return };
+        let pid = watcher.state()["pid"].clone();
+        for namespace in joiner.config["linux"]["namespaces"].as_array_mut().unwrap() {
+            if namespace["type"] == "pid" {
+                namespace["path"] = json!(format!("/proc/{pid}/ns/pid"));
+            }
+        }
+        let path = common::text(joiner.dir.path()).to_owned();
+        for _ in 0..40 {
+            let mut run = joiner.command(["run", "--bundle", &path, &joiner.id]);
+            assert!(run.env("caller", "secret").status().unwrap().success());
+            let mut exec = watcher.command(["exec", &watcher.id, "true"]);
+            assert!(exec.env("caller", "secret").status().unwrap().success());
+        }
+        let found: std::collections::BTreeSet<_> = watcher.printed().lines().map(str::to_owned).collect();
+        assert!(!found.contains("reached"), "{found:?}");
     });
 }
 

@@ -90,7 +90,7 @@ const READ_DIR: u64 = 1 << 3;
 fn deny_reading_directories() -> Tried {
     process::set_no_new_privs().at(0)?;
     let ruleset = landlock::create_ruleset(READ_DIR).at(1)?;
-    landlock::restrict_self(ruleset).at(2)?;
+    landlock::restrict_self(ruleset, 0).at(2)?;
     match open(c"/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
         Err(Errno::EACCES) => Ok(0),
         Ok(_) => Err(Errno::EEXIST).at(3),

@@ -5,11 +5,11 @@
 //! right the kernel lacks is listed as missing, a path that does not exist is an error.
 
 use std::ffi::CString;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope,
 };
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -45,7 +45,9 @@ const LOADERS: [&str; 3] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch6
 /// Everything the child needs to restrict itself.
 #[derive(Debug)]
 pub struct PreparedLandlock {
-    ruleset: RulesetCreated,
+    /// Known by its number, because the child closes every descriptor that it does not know.
+    ruleset: OwnedFd,
+    flags: u32,
     rules: Vec<Rule>,
     abi: ABI,
     handled_net: BitFlags<AccessNet>,
@@ -92,16 +94,16 @@ pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<Prepa
         ruleset = ruleset.scope(Scope::from_all(abi)).map_err(failed)?;
     }
     let mut ruleset = ruleset.create().map_err(failed)?;
-    if plan.explain_denials && kernel >= LOGGING {
-        // What we try ourselves, to verify it, is not the workload's.
-        ruleset = ruleset.log_same_exec(false).and_then(|ruleset| ruleset.log_new_exec(true)).map_err(failed)?;
-    }
     for (ports, access) in [(&wanted.connect_tcp, AccessNet::ConnectTcp), (&wanted.bind_tcp, AccessNet::BindTcp)] {
         for port in ports.iter().flatten().filter(|_| handled_net.contains(access)) {
             ruleset = ruleset.add_rule(NetPort::new(*port, access)).map_err(failed)?;
         }
     }
-    Ok(Some(PreparedLandlock { ruleset, rules: rules(plan, wanted, abi)?, abi, handled_net }))
+    let ruleset: Option<OwnedFd> = ruleset.into();
+    let ruleset = ruleset.ok_or_else(|| Error::new(Step::Landlock, "ruleset", "has no descriptor"))?;
+    // What we try ourselves, to verify it, is not the workload's.
+    let flags = if plan.explain_denials && kernel >= LOGGING { sys::landlock::LOG_NEW_PROGRAMS } else { 0 };
+    Ok(Some(PreparedLandlock { ruleset, flags, rules: rules(plan, wanted, abi)?, abi, handled_net }))
 }
 
 fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> Option<Error> {
@@ -219,12 +221,17 @@ impl PreparedLandlock {
     /// `root` is the new root; `outside` a directory of ours that no rule reaches: that it can no longer be read is how the
     /// restriction is verified.
     pub fn apply(&self, root: BorrowedFd<'_>, outside: BorrowedFd<'_>) -> Applied {
-        Self::restrict(self.built(root)?, outside)
+        self.add_paths(root)?;
+        self.restrict(outside)
     }
 
-    /// Child half: the ruleset with the path rules, while every path can still be reached.
-    pub fn built(&self, root: BorrowedFd<'_>) -> Applied<RulesetCreated> {
-        let mut ruleset = self.ruleset.try_clone().map_err(|_| Errno::EMFILE).during(Step::Landlock, usize::MAX)?;
+    /// Its descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.ruleset.as_fd()
+    }
+
+    /// Child half: adds the path rules, while every path can still be reached.
+    pub fn add_paths(&self, root: BorrowedFd<'_>) -> Applied {
         for (index, rule) in self.rules.iter().enumerate() {
             let beneath = match open_beneath(root, &rule.path, libc::O_PATH, rule.resolve) {
                 Err(Errno::ENOENT | Errno::ENOTDIR) if rule.optional => continue,
@@ -236,17 +243,16 @@ impl PreparedLandlock {
             if access.is_empty() {
                 continue;
             }
-            ruleset = ruleset
-                .add_rule(PathBeneath::new(beneath, access))
-                .map_err(|_| Errno::last())
-                .during(Step::Landlock, index)?;
+            sys::landlock::allow_beneath(&self.ruleset, &beneath, access.bits()).during(Step::Landlock, index)?;
         }
-        Ok(ruleset)
+        Ok(())
     }
 
-    /// Child half: puts a ruleset in force; `outside` as in [`Self::apply`].
-    pub fn restrict(ruleset: RulesetCreated, outside: BorrowedFd<'_>) -> Applied {
-        ruleset.restrict_self().map_err(|_| Errno::last()).during(Step::Landlock, usize::MAX)?;
+    /// Child half: puts the ruleset in force; `outside` as in [`Self::apply`].
+    pub fn restrict(&self, outside: BorrowedFd<'_>) -> Applied {
+        // Without CAP_SYS_ADMIN the kernel takes no ruleset otherwise.
+        sys::process::set_no_new_privs().during(Step::Landlock, usize::MAX)?;
+        sys::landlock::restrict_self(&self.ruleset, self.flags).during(Step::Landlock, usize::MAX)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         match openat(outside, c".", flags, Mode::empty()) {
             Err(Errno::EACCES) => Ok(()),

@@ -2,17 +2,19 @@
 //! descriptors, signals, environment.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
 
+use super::program::Program;
 use super::{Applied, During, Missing, MissingSet};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Facility, Plan, Rlimit, RlimitResource};
 use crate::sys::ablate::{Layer, without};
+use crate::sys::mount::{FileOnMount, NO_MAGICLINKS, open_beneath};
 use crate::sys::process::{self, CStringArray};
 use crate::sys::terminal;
 
@@ -106,6 +108,44 @@ fn limit(planned: &Rlimit) -> Result<Limit> {
     Ok(Limit { resource, soft, hard, raised: hard > own_hard })
 }
 
+/// What execve(2) is to be tried with.
+#[derive(Debug)]
+pub struct Executable<'a> {
+    paths: Vec<&'a CString>,
+    /// What the first of them executes.
+    pub executed: Option<FileOnMount>,
+}
+
+/// The candidates that are there, opened, in the order of the sandbox's PATH.
+#[derive(Debug)]
+pub struct Found<'a> {
+    programs: Vec<(&'a CString, Program)>,
+}
+
+impl<'a> Found<'a> {
+    /// The first one.
+    pub fn program(&self) -> Option<&Program> {
+        self.programs.first().map(|(_, program)| program)
+    }
+
+    /// Leaves out those that may not be executed: they are as missing as `execvp(3)` finds them.
+    pub fn retain_executable(&mut self) -> Applied {
+        self.programs.retain(|(_, program)| {
+            let flags = AtFlags::AT_EACCESS | AtFlags::AT_EMPTY_PATH;
+            let access = faccessat(&program.file, c"", AccessFlags::X_OK, flags);
+            // Any other error is of a filter that is in force already: then execve says what is true.
+            !program.is_directory() && access != Err(Errno::EACCES)
+        });
+        if self.programs.is_empty() { Err(Errno::EACCES).during(Step::Exec, 0) } else { Ok(()) }
+    }
+
+    /// Closes them.
+    pub fn close(self) -> Executable<'a> {
+        let executed = self.program().map(|program| program.executed);
+        Executable { paths: self.programs.into_iter().map(|(path, _)| path).collect(), executed }
+    }
+}
+
 impl PreparedProcess {
     /// Parent half after clone3: sets the limits that are above the caller's own, which takes CAP_SYS_RESOURCE.
     pub fn raise_limits(&self, pid: Pid) -> Result<()> {
@@ -175,54 +215,33 @@ impl PreparedProcess {
         process::reset_signals().during(Step::Signals, 0)
     }
 
-    /// Child half: the first candidate that is there, by its index. A look before the filter is on: no call but execve, and
-    /// whatever tells of its failure, then has to be allowed.
-    pub fn find(&self) -> Applied<usize> {
-        self.candidates.iter().position(|candidate| exists(candidate)).ok_or(Errno::ENOENT).during(Step::Exec, 0)
-    }
-
-    /// Child half: a path to that candidate, which has no side effect whatever it is, and when it was last changed.
-    pub fn open(&self, found: usize) -> nix::Result<(OwnedFd, u64)> {
-        let candidate = self.candidates.get(found).ok_or(Errno::ENOENT)?;
-        let file = nix::fcntl::open(candidate.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        let changed_ns = changed_ns(&nix::sys::stat::fstat(&file)?);
-        Ok((file, changed_ns))
-    }
-
-    /// Child half: as [`Self::find`], and that may be executed. One that may not is as missing as `execvp(3)` finds it.
-    pub fn find_executable(&self) -> Applied<usize> {
+    /// Child half: looks the candidates up. A look before the filter is on: no call but execve, and whatever tells of its
+    /// failure, then has to be allowed.
+    pub fn find(&self) -> Applied<Found<'_>> {
+        let mut programs: Vec<(&CString, Program)> = Vec::new();
         let mut failed = Errno::ENOENT;
-        for (index, candidate) in self.candidates.iter().enumerate() {
-            match faccessat(nix::fcntl::AT_FDCWD.as_fd(), candidate.as_c_str(), AccessFlags::X_OK, AtFlags::AT_EACCESS)
-            {
-                Ok(()) if !is_directory(candidate) => return Ok(index),
-                Ok(()) | Err(Errno::EACCES) => failed = Errno::EACCES,
+        for candidate in &self.candidates {
+            match Program::find(candidate) {
+                // Another name of the same file, as /bin is of /usr/bin, is no other candidate.
+                Ok(program) if programs.iter().any(|(_, known)| known.named == program.named) => {}
+                Ok(program) => programs.push((candidate, program)),
+                Err(errno @ (Errno::EACCES | Errno::ELOOP)) => failed = errno,
                 Err(_) => {}
             }
         }
-        Err(failed).during(Step::Exec, 0)
+        if programs.is_empty() { Err(failed).during(Step::Exec, 0) } else { Ok(Found { programs }) }
     }
 
-    /// Child half: enters the working directory by its path, in a root that is already ours.
-    pub fn enter_cwd(&self) -> Applied {
-        nix::unistd::chdir(self.cwd.as_c_str()).during(Step::Cwd, 0)
+    /// Child half: the working directory, in a root that is already ours.
+    pub fn open_cwd(&self) -> std::result::Result<OwnedFd, Errno> {
+        open_beneath(AT_FDCWD, &self.cwd, libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)
     }
 
-    /// Child half: that the working directory lies below our root, whatever its path led through.
-    pub fn verify_cwd(&self) -> Applied {
-        match nix::unistd::getcwd() {
-            Ok(path) if path.is_absolute() => Ok(()),
-            Ok(_) => Err(Errno::EXDEV),
-            Err(errno) => Err(errno),
-        }
-        .during(Step::Cwd, 1)
-    }
-
-    /// Child half: executes the first candidate that can be executed, of those from `found` on. Returns only with a failure.
-    pub fn exec(&self, found: usize) -> Applied<std::convert::Infallible> {
+    /// Child half: executes the first of these that can be executed. Returns only with a failure.
+    pub fn exec(&self, found: &Executable<'_>) -> Applied<std::convert::Infallible> {
         let mut failed = (Step::Interpreter, Errno::ENOENT); // it is there, so what is missing is what its first line names
-        for candidate in &self.candidates[found..] {
-            match process::execve(candidate, &self.argv, &self.env) {
+        for path in &found.paths {
+            match process::execve(path, &self.argv, &self.env) {
                 Errno::ENOENT | Errno::ENOTDIR => {}
                 errno @ Errno::EACCES => failed = (Step::Exec, errno), // as execvp(3): another directory may have it
                 errno => return Err(errno).during(Step::Exec, 0),
@@ -241,19 +260,6 @@ impl PreparedProcess {
             _ => None,
         }
     }
-}
-
-/// When a file's contents or attributes were last changed, by the kernel's clock, which nobody can set back.
-pub fn changed_ns(stat: &nix::sys::stat::FileStat) -> u64 {
-    (stat.st_ctime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as u64)
-}
-
-fn is_directory(path: &std::ffi::CStr) -> bool {
-    nix::sys::stat::stat(path).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
-}
-
-fn exists(path: &std::ffi::CStr) -> bool {
-    faccessat(nix::fcntl::AT_FDCWD.as_fd(), path, AccessFlags::F_OK, AtFlags::empty()).is_ok()
 }
 
 fn name_of(resource: u32) -> &'static str {

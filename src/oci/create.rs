@@ -19,12 +19,13 @@ use crate::plan::container::Container;
 use crate::report::Enforced;
 use crate::sandbox::container::gate::{Gate, Started, open_gate};
 use crate::sandbox::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
+use crate::sandbox::executed;
 use crate::sys::process::{self, borrow_standard};
 
 /// Makes a container, up to its program.
 pub fn create(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved)?;
+    image::protect(preserved, None)?;
     let made = make(runtime, preserved, false)?;
     drop(made);
     Ok(0)
@@ -33,7 +34,7 @@ pub fn create(runtime: &Runtime) -> Result<u8> {
 /// Makes a container and starts it; without `--detach` waits for its end and takes it away again.
 pub fn run(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved)?;
+    image::protect(preserved, None)?;
     let detach = runtime.args.is_on("detach");
     let foreground = runtime.foreground()?;
     let (held, launched) = make(runtime, preserved, !detach)?;
@@ -116,7 +117,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
         }
     });
     match started? {
-        Started::Executed => {}
+        Started::Executed => verify_executed(&record)?,
         Started::Failed(failure, words) => {
             return Err(start_error(&super::store::read_plan(&directory)?, failure, words));
         }
@@ -136,6 +137,14 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
         hooks::run("poststart", poststart, &state_text(&record, record.pid, "running"))?;
     }
     Ok(listener)
+}
+
+/// Ends a container that executes a file of the host.
+fn verify_executed(record: &Record) -> Result<()> {
+    let Some(process) = record.process() else { return Ok(()) };
+    executed::verify(record.pid, None).inspect_err(|_| {
+        let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
+    })
 }
 
 /// A container's first process as the kernel shows it, and how many filters it must have.
@@ -223,7 +232,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     let container = container_of(&config.plan)?;
     let (groups, placeholder) = make_places(runtime, held, container)?;
     held.write_plan(&config.plan)?;
-    let gate = Gate::make(&held.directory, held.lock())?;
+    let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
     let state = |pid: i32, status: &str| state_text(&record, pid, status);
     let directory = held.directory.clone();

@@ -13,10 +13,21 @@ use crate::plan::{Bytes, Plan, Root};
 use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
+/// The variables that this command reads itself, and that it needs to find the user's service manager.
+const ENVIRONMENT: [&str; 7] = [
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "PATH",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "STOCKADE_ABLATE",
+];
+
 /// Runs another program in a container.
 pub fn exec(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved)?;
+    image::protect(preserved, Some(&ENVIRONMENT))?;
     let id = runtime.args.id()?;
     let held = runtime.store.hold(id)?;
     match held.status() {

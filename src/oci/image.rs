@@ -4,7 +4,7 @@
 //! writing once nobody executes it any more. So we run from a read-only mount of our own that is attached nowhere; where
 //! none can be made, from a sealed copy in memory.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -25,7 +25,10 @@ const MARK: &str = "_STOCKADE_OCI_PROTECTED";
 
 /// Makes sure that this process runs from a program that nobody can change, and has nothing open but the standard streams and
 /// so many descriptors more: executes it once more if that is not known.
-pub fn protect(preserved: u32) -> Result<()> {
+///
+/// With `environment`, only variables of these names are taken along: a process that joins a container is a copy of this one,
+/// and a tracer inside could read the rest of the caller's from it.
+pub fn protect(preserved: u32, environment: Option<&[&str]>) -> Result<()> {
     let failed = |errno| Error::errno(Step::Host, "/proc/self/exe", errno);
     let own = File::open("/proc/self/exe").map_err(|error| failed(errno_of(&error)))?;
     let (protected, marked) = (is_protected(&own), std::env::var_os(MARK).is_some());
@@ -41,7 +44,9 @@ pub fn protect(preserved: u32) -> Result<()> {
     process::cloexec_from(3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3)).map_err(failed)?;
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| failed(Errno::EINVAL));
     let argv = entry::words().iter().map(|word| c_string(word.as_bytes().to_vec())).collect::<Result<Vec<_>>>()?;
+    let is_kept = |name: &OsString| environment.is_none_or(|kept| kept.iter().any(|known| name == known));
     let mut env = std::env::vars_os()
+        .filter(|(name, _)| is_kept(name))
         .map(|(name, value)| c_string([name.into_vec(), value.into_vec()].join(&b'=')))
         .collect::<Result<Vec<_>>>()?;
     env.push(c_string(format!("{MARK}=1").into_bytes())?);

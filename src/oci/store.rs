@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,7 +44,7 @@ pub struct Held {
     pub record: Record,
     /// How it ended.
     pub end: End,
-    lock: Flock<File>,
+    _lock: Flock<File>,
 }
 
 impl Store {
@@ -69,7 +68,7 @@ impl Store {
             .map_err(|error| io(&self.root, &error))?;
         self.trusted()?;
         let (directory, lock) = self.claim(&record.id)?;
-        Ok(Held { directory, record, end: End::default(), lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     /// Makes a container's directory and locks it.
@@ -99,7 +98,7 @@ impl Store {
     pub fn hold(&self, id: &str) -> Result<Held> {
         let (directory, lock) = self.lock(id)?;
         let record = read_record(&directory, id)?;
-        Ok(Held { directory, record, end: End::default(), lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     /// A container whose record cannot be read, as far as its plan still says what there is of it.
@@ -108,7 +107,7 @@ impl Store {
         let mut record = Record::new(id, Path::new(""), Path::new(""))?;
         let planned = read_plan(&directory).ok().and_then(|plan| plan.container).map(|container| container.cgroup);
         record.places = planned.filter(|cgroup| !cgroup.disabled).and_then(|cgroup| find(&cgroup, id).ok());
-        Ok(Held { directory, record, end: End::default(), lock })
+        Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
     fn lock(&self, id: &str) -> Result<(PathBuf, Flock<File>)> {
@@ -191,11 +190,6 @@ impl Store {
 }
 
 impl Held {
-    /// What it is locked by.
-    pub fn lock(&self) -> RawFd {
-        self.lock.as_raw_fd()
-    }
-
     /// Writes the record, all or nothing, and its name, to the disk: before anything is made.
     pub fn write(&self) -> Result<()> {
         write(&self.directory, RECORD, &serde_json::to_vec(&self.record).unwrap_or_default())

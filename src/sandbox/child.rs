@@ -3,7 +3,7 @@
 //! It formats no text, takes no lock and parses nothing; what it needs was prepared, and a failure leaves as numbers.
 
 use std::convert::Infallible;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
@@ -16,6 +16,7 @@ use crate::layers::root::BuiltRoot;
 use crate::layers::{Applied, During, MissingSet, caps};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, Stack, clone3, spawn_sharing};
+use crate::sys::mount::FileOnMount;
 use crate::sys::process;
 use crate::sys::terminal;
 
@@ -45,6 +46,8 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     let mut stack = network.enter()?;
     prepared.root.limit_namespaces(&mut root, &mut missing)?; // last, because a detached mount counts as a mount namespace
     let terminal = open_terminal(prepared, &root, ends)?;
+    root.devpts = None;
+    close_the_host(prepared, &root, terminal.as_ref(), ends)?;
     root.pivot()?;
     prepared.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
     caps::drop_all_but(prepared.kept_capabilities)?;
@@ -58,29 +61,29 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
     process::set_dumpable(without(Layer::NotDumpable)).during(Step::Fork, 0)?;
     if !prepared.init {
-        return become_workload(prepared, &root, terminal.as_ref(), ends, &mut None);
+        return become_workload(prepared, &root, terminal.as_ref(), ends, &mut Left::default());
     }
     process::block_signals().during(Step::Fork, 1)?;
-    let (mut failure, mut listener) = (None, None); // pid 1 sees what the workload leaves in them: it is its memory
+    let (mut failure, mut left) = (None, Left::default()); // pid 1 sees what the workload leaves in them: it is its memory
     let (workload, pidfd) = if prepared.shares_memory {
         // The listener is made in the table of both, and leaves the workload's when that executes its program.
         spawn_sharing(&mut stack, prepared.explain_denials, || {
-            let Err(error) = become_workload(prepared, &root, terminal.as_ref(), ends, &mut listener);
+            let Err(error) = become_workload(prepared, &root, terminal.as_ref(), ends, &mut left);
             failure = Some(error);
             125
         })
         .during(Step::Fork, 2)?
     } else {
         match clone3(0, None).during(Step::Fork, 2)? {
-            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref(), ends, &mut listener),
+            Cloned::Child => return become_workload(prepared, &root, terminal.as_ref(), ends, &mut left),
             Cloned::Parent { pid, pidfd } => (pid, pidfd),
         }
     };
     if let Some(failure) = failure {
         return Err(failure);
     }
-    ends.send_started(pidfd.as_fd()).during(Step::Fork, 3)?;
-    if let Some(listener) = listener {
+    ends.send_started(pidfd.as_fd(), left.executed).during(Step::Fork, 3)?;
+    if let Some(listener) = left.listener {
         ends.send_listener(listener.as_fd()).during(Step::Fork, 4)?;
     }
     if prepared.kept_capabilities != 0 {
@@ -89,13 +92,40 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     init::run(ends.control(), root.scratch.as_fd(), workload)
 }
 
-/// What listens to refused calls is left in `listener`.
+/// What the workload leaves to the init whose memory it shares.
+#[derive(Default)]
+struct Left {
+    /// What listens to its refused calls.
+    listener: Option<OwnedFd>,
+    /// What it is about to execute.
+    executed: Option<FileOnMount>,
+}
+
+/// Closes everything that is neither the sandbox's own nor the workload's, before the first path of the sandbox is looked up:
+/// `/proc/self/fd/N/..` must lead nowhere, and close-on-exec comes only after execve has looked its paths up.
+fn close_the_host(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&OwnedFd>, ends: &ChildEnds) -> Applied {
+    if without(Layer::Descriptors) {
+        return Ok(());
+    }
+    let [input, output, error] = prepared.streams.each_ref().map(|stream| match stream {
+        ChildStream::Null => 0,
+        ChildStream::Pipe(pipe) => pipe.as_raw_fd(),
+        ChildStream::Inherited(fd) => fd.as_raw_fd(),
+    });
+    let mut kept = vec![input, output, error, ends.control().as_raw_fd(), ends.failure().as_raw_fd()];
+    kept.extend(root.fds());
+    kept.extend(terminal.map(|terminal| terminal.as_raw_fd()));
+    kept.extend(prepared.landlock.as_ref().map(|rules| rules.fd().as_raw_fd()));
+    process::close_but(3, &mut kept).during(Step::Descriptors, 1)
+}
+
+/// Becomes the program that it was made for.
 fn become_workload(
     prepared: &Prepared,
     root: &BuiltRoot,
     terminal: Option<&OwnedFd>,
     ends: &ChildEnds,
-    listener: &mut Option<OwnedFd>,
+    left: &mut Left,
 ) -> Applied<Infallible> {
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
     prepared.process.take_streams(streams(prepared, terminal, &null), terminal.is_some())?;
@@ -105,16 +135,17 @@ fn become_workload(
     }
     prepared.process.settle()?;
     verify(prepared)?;
-    let program = prepared.process.find()?;
-    if prepared.hash_program {
+    let found = prepared.process.find()?;
+    if let Some(program) = found.program().filter(|_| prepared.hash_program) {
         // Best effort: what cannot be handed over is not executable either, or has no hash in the report.
-        let _ =
-            prepared.process.open(program).and_then(|(file, changed_ns)| ends.send_program(file.as_fd(), changed_ns));
+        let _ = program.changed_ns().and_then(|changed_ns| ends.send_program(program.file.as_fd(), changed_ns));
     }
+    let executable = found.close();
+    left.executed = executable.executed;
     if let Some(seccomp) = &prepared.seccomp {
-        *listener = seccomp.apply()?;
+        left.listener = seccomp.apply()?;
     }
-    prepared.process.exec(program)
+    prepared.process.exec(&executable)
 }
 
 /// Dies with the supervisor, from now on.

@@ -30,6 +30,10 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
         (Step::Exec, Errno::EACCES) => {
             "it is a directory, or not executable for the sandbox's user, or lies on a noexec mount"
         }
+        (Step::Exec, Errno::ELOOP) => {
+            "it, or an interpreter that it names, leads through a link of /proc (or a circle of links), which is not followed: \
+             name the file itself"
+        }
         (Step::Exec, Errno::ENOEXEC) => "it is not a program for this machine, nor a script with a #! line",
         (Step::Exec, Errno::E2BIG) => "its arguments and environment are too long, execve(2)",
         (Step::Cwd, Errno::ENOTDIR | Errno::EACCES) if let Some(source) = bound_at_cwd(plan) => {

@@ -35,6 +35,7 @@ mod child;
 pub mod container;
 pub(crate) mod cpu;
 mod denials;
+pub(crate) mod executed;
 mod hint;
 mod init;
 mod outcome;
@@ -142,7 +143,7 @@ fn start(
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
-    let mut verify = |workload| {
+    let mut verify = |workload, looked_up| {
         let status = verify::Status::read(workload)?;
         let planned = verify::Planned {
             kept_capabilities: prepared.kept_capabilities,
@@ -154,6 +155,7 @@ fn start(
             Err(_) if status.is_ending() => return Ok(false), // confined in part: it was killed on its way to execve
             result => result?,
         }
+        executed::verify(workload, looked_up)?;
         enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
         Ok(true)
     };

@@ -11,6 +11,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket
 
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, MissingSet};
+use crate::sys::mount::FileOnMount;
 use crate::sys::socket;
 
 /// The parent's ends.
@@ -45,8 +46,8 @@ pub enum Message {
     Terminal(OwnedFd),
     /// What the child had to do without; sent only if there is something.
     Missing(Vec<Missing>),
-    /// The workload's process has been made; its pidfd.
-    Started(OwnedFd),
+    /// The workload's process has been made; its pidfd, and what it executes.
+    Started(OwnedFd, Option<FileOnMount>),
     /// Where its refused calls are heard of.
     Listener(OwnedFd),
     /// What the workload executes, and when that was last changed.
@@ -55,8 +56,8 @@ pub enum Message {
     Exited(Exited),
     /// The root of a container is built: its hooks may run.
     Built,
-    /// A container waits to be started.
-    Ready,
+    /// A container waits to be started; what it executes then.
+    Ready(Option<FileOnMount>),
 }
 
 /// How the workload ended, seen from inside.
@@ -81,7 +82,7 @@ const BUILT: u32 = 7;
 const READY: u32 = 8;
 const MESSAGE_LENGTH: usize = 24;
 /// Most that is said about a failure in words: a record with it is written to a pipe as one.
-const MOST_SAID: usize = 2048;
+pub const MOST_SAID: usize = 2048;
 /// Length of the record of a failure.
 pub const FAILURE_LENGTH: usize = 8;
 
@@ -95,18 +96,24 @@ pub fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_
     frame
 }
 
+fn message_of_file(kind: u32, file: Option<FileOnMount>) -> [u8; MESSAGE_LENGTH] {
+    let (mount, inode) = file.map_or((0, 0), |file| (file.mount, file.inode)); // no mount has the number 0
+    message(kind, 0, mount, inode)
+}
+
 /// Reads a frame totally: anything but a whole message of a known kind, with the descriptor it promises, is none.
 pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     let frame: &[u8; MESSAGE_LENGTH] = frame.try_into().ok()?;
     let word = |at: usize| u32::from_ne_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
     let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|offset| frame[at + offset]));
+    let executed = Some(FileOnMount { mount: long(8), inode: long(16) }).filter(|file| file.mount != 0);
     match word(0) {
         TERMINAL => fd.map(Message::Terminal),
-        STARTED => fd.map(Message::Started),
+        STARTED => fd.map(|pidfd| Message::Started(pidfd, executed)),
         LISTENER => fd.map(Message::Listener),
         PROGRAM => fd.map(|file| Message::Program(file, long(8))),
         BUILT => Some(Message::Built),
-        READY => Some(Message::Ready),
+        READY => Some(Message::Ready(executed)),
         MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
         EXITED => {
             Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
@@ -238,9 +245,9 @@ impl ChildEnds {
         socket::send(&self.control, &message(BUILT, 0, 0, 0), None).is_ok() && self.wait()
     }
 
-    /// Tells that a container waits to be started.
-    pub fn send_ready(&self) -> std::result::Result<(), Errno> {
-        nix::unistd::write(&self.control, &message(READY, 0, 0, 0)).map(drop) // as for waiting
+    /// Tells that a container waits to be started, and what it executes then.
+    pub fn send_ready(&self, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
+        nix::unistd::write(&self.control, &message_of_file(READY, executed)).map(drop) // as for waiting
     }
 
     /// Hands the terminal's master side over.
@@ -256,9 +263,9 @@ impl ChildEnds {
         socket::send(&self.control, &message(MISSING, missing.0 as i32, 0, 0), None)
     }
 
-    /// Hands the workload's pidfd over.
-    pub fn send_started(&self, pidfd: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message(STARTED, 0, 0, 0), Some(pidfd))
+    /// Hands the workload's pidfd over, and says what it executes, if that is known.
+    pub fn send_started(&self, pidfd: BorrowedFd<'_>, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message_of_file(STARTED, executed), Some(pidfd))
     }
 
     /// Hands over what listens to the workload's refused calls.

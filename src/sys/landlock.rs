@@ -27,9 +27,29 @@ pub fn create_ruleset(handled_access_fs: u64) -> Result<OwnedFd> {
     })
 }
 
-/// Enforces a ruleset on this thread and all it will start. Needs `no_new_privs`.
-pub fn restrict_self(ruleset: impl AsFd) -> Result<()> {
-    // SAFETY: an open descriptor and a plain number.
-    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_fd().as_raw_fd(), 0 as libc::c_uint) })
+/// `struct landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed_access: u64,
+    parent_fd: i32,
+}
+
+/// Allows these file system rights on a file, or on a directory and everything below it, `landlock_add_rule(2)`.
+pub fn allow_beneath(ruleset: impl AsFd, file: impl AsFd, allowed_access: u64) -> Result<()> {
+    const PATH_BENEATH: libc::c_int = 1; // LANDLOCK_RULE_PATH_BENEATH
+    let rule = PathBeneath { allowed_access, parent_fd: file.as_fd().as_raw_fd() };
+    let (ruleset, rule) = (ruleset.as_fd().as_raw_fd(), &raw const rule);
+    // SAFETY: two open descriptors, and a live local of the layout that this type of rule has.
+    check(unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset, PATH_BENEATH, rule, 0 as libc::c_uint) })
         .map(drop)
+}
+
+/// `LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF` and `LANDLOCK_RESTRICT_SELF_LOG_NEW_EXEC_ON`: only programs that are executed
+/// from here on have their denials logged. From ABI 7 on.
+pub const LOG_NEW_PROGRAMS: u32 = 1 | 2;
+
+/// Enforces a ruleset on this thread and all it will start. Needs `no_new_privs`.
+pub fn restrict_self(ruleset: impl AsFd, flags: u32) -> Result<()> {
+    // SAFETY: an open descriptor and a plain number.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_fd().as_raw_fd(), flags) }).map(drop)
 }

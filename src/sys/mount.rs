@@ -168,15 +168,41 @@ pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
 
 /// The number by which `proc_pid_mountinfo(5)` lists the mount that a descriptor refers to.
 pub fn id_of(mount: impl AsFd) -> Result<u64> {
-    // SAFETY: all-zero is a valid statx.
-    let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let fd = mount.as_fd().as_raw_fd();
-    // Not libc::statx: std names it weakly, which with link-time optimization leaves it out of a static program, null.
-    // SAFETY: the path is empty, and the result is written to a live local.
-    check(unsafe {
-        libc::syscall(libc::SYS_statx, fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut found)
-    })?;
-    if found.stx_mask & libc::STATX_MNT_ID != 0 { Ok(found.stx_mnt_id) } else { Err(nix::errno::Errno::ENOSYS) }
+    FileOnMount::of(mount).map(|file| file.mount)
+}
+
+/// Which file it is: the number of the mount that it was reached by, and its inode there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOnMount {
+    /// As `proc_pid_mountinfo(5)` lists it.
+    pub mount: u64,
+    /// On the file system that is mounted there.
+    pub inode: u64,
+}
+
+impl FileOnMount {
+    /// The file that a descriptor refers to.
+    pub fn of(fd: impl AsFd) -> Result<Self> {
+        Self::at(fd.as_fd().as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+    }
+
+    /// The file that a path leads to, links of `/proc` included.
+    pub fn by_path(path: &CStr) -> Result<Self> {
+        Self::at(libc::AT_FDCWD, path, 0)
+    }
+
+    fn at(dir: libc::c_int, path: &CStr, flags: libc::c_int) -> Result<Self> {
+        // SAFETY: all-zero is a valid statx.
+        let mut found: libc::statx = unsafe { std::mem::zeroed() };
+        let wanted = libc::STATX_MNT_ID | libc::STATX_INO;
+        // Not libc::statx: std names it weakly, which with link-time optimization leaves it out of a static program, null.
+        // SAFETY: the path is NUL-terminated, and the result is written to a live local.
+        check(unsafe { libc::syscall(libc::SYS_statx, dir, path.as_ptr(), flags, wanted, &raw mut found) })?;
+        if found.stx_mask & wanted != wanted {
+            return Err(nix::errno::Errno::ENOSYS);
+        }
+        Ok(Self { mount: found.stx_mnt_id, inode: found.stx_ino })
+    }
 }
 
 /// Opens a path below `dir` with `openat2(2)`. Close-on-exec is always set.

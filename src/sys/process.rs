@@ -114,12 +114,30 @@ pub fn cloexec_from(first: RawFd) -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) }).map(drop)
 }
 
+/// Closes every descriptor from `first` on but these.
+///
+/// Only for a process that never returns to code that still owns one of the others.
+pub fn close_but(mut first: RawFd, kept: &mut [RawFd]) -> Result<()> {
+    kept.sort_unstable();
+    for fd in kept {
+        if first < *fd {
+            close_range(first, *fd - 1)?;
+        }
+        first = first.max(*fd + 1);
+    }
+    close_range(first, RawFd::MAX)
+}
+
+fn close_range(first: RawFd, last: RawFd) -> Result<()> {
+    // SAFETY: the caller (a child between clone3 and its end) uses none of them again.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
+}
+
 /// Closes every descriptor from `first` on.
 ///
 /// Only for a process that never returns to code that still owns one of them.
 pub fn close_from(first: RawFd) -> Result<()> {
-    // SAFETY: the caller (a child between clone3 and its end) uses none of them again.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) }).map(drop)
+    close_range(first, RawFd::MAX)
 }
 
 /// `dup2(2)` onto a descriptor number that stays open across execve.

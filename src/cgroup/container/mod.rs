@@ -129,11 +129,6 @@ impl Groups {
         Ok(())
     }
 
-    /// The directories, for whoever must not take them along.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.dirs.iter().map(Dir::fd)
-    }
-
     /// As a mount shows them inside.
     pub fn view(&self) -> CgroupView {
         let mut view = CgroupView::default();

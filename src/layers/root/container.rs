@@ -16,7 +16,7 @@ use super::source::Source;
 use super::{BuiltRoot, proc, within};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
-use crate::plan::container::{Container, Device, GivenSource};
+use crate::plan::container::{Container, Device, GivenSource, NamespaceKind};
 use crate::plan::{MountKind, Plan, Root};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 
@@ -33,6 +33,8 @@ pub struct PreparedContainerRoot {
     devices: Option<Vec<Node>>,
     sysctl: Vec<(CString, Vec<u8>)>,
     cwd: CString,
+    /// Whether it is built from outside of the pid namespace that the container is in.
+    joins_pid: bool,
     /// Where the old root stays: its mounts that show all of the kernel, which must not.
     revealing: Option<Vec<CString>>,
 }
@@ -90,6 +92,7 @@ pub fn prepare(
         devices: own_dev.then_some(devices),
         sysctl: sysctl.collect::<Result<_>>()?,
         cwd: relative(plan.command.cwd.as_path())?,
+        joins_pid: container.joined.iter().any(|join| join.kind == NamespaceKind::Pid),
         revealing: container.no_pivot.then(revealing_mounts).transpose()?,
     }))
 }
@@ -140,14 +143,19 @@ impl PreparedContainerRoot {
             self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
         }
         let given::Made { freeze, devpts, proc, expected } = made;
-        // Where the container has none, and none of ours can be had, the one of the old root has to do.
+        // Where the container has none, and none of ours can be had, the one of the old root has to do. In that of a pid
+        // namespace that our children will be in there is no `self` for us.
         let other = || mount::private_proc().or_else(|_| super::host_proc());
-        let proc = proc.map_or_else(other, Ok).during(Step::Verify, FIRST_INDEX - 1)?;
+        let proc = match (self.joins_pid, proc) {
+            (true, _) => super::host_proc(),
+            (false, proc) => proc.map_or_else(other, Ok),
+        };
+        let proc = proc.during(Step::Verify, FIRST_INDEX - 1)?;
         Ok(BuiltRoot { root, hidden, scratch, devpts, freeze, expected, proc: Some(proc), limits: None })
     }
 
     /// Child half, after the hooks of the container and the console: covers and freezes, makes it `/`, and reads it all back.
-    pub fn finish(&self, built: &BuiltRoot) -> Applied {
+    pub fn finish(&self, built: BuiltRoot) -> Applied {
         let root = built.root.as_fd();
         let mut expected = built.expected.clone();
         let (covers, frozen) = (self.mounts.len(), self.mounts.len() + self.masked.len());

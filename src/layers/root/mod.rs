@@ -17,7 +17,7 @@ mod source;
 pub mod within;
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
@@ -295,6 +295,12 @@ impl BuiltRoot {
         if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
+    /// All that it holds open.
+    pub fn fds(&self) -> impl Iterator<Item = RawFd> {
+        let optional = [&self.devpts, &self.proc, &self.limits].into_iter().flatten();
+        [&self.root, &self.scratch].into_iter().chain(optional).chain(&self.freeze).map(AsRawFd::as_raw_fd)
+    }
+
     /// The new root.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
@@ -369,9 +375,10 @@ fn duplicate(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
     fd.try_clone().map_err(|_| Errno::EMFILE)
 }
 
-/// The procfs of the old root, verified to be one.
+/// The procfs of the old root, verified to be one, and to be its root: in another directory of it `self` could be anything.
 pub fn host_proc() -> std::result::Result<OwnedFd, Errno> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let proc = openat(AT_FDCWD, c"/proc", flags, Mode::empty())?;
-    if fstatfs(&proc)?.filesystem_type() == PROC_SUPER_MAGIC { Ok(proc) } else { Err(Errno::ENODEV) }
+    const PROC_ROOT_INO: u64 = 1;
+    let proc = mount::open_beneath(AT_FDCWD, c"/proc", libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)?;
+    let is_whole = fstat(&proc)?.st_ino == PROC_ROOT_INO;
+    if is_whole && fstatfs(&proc)?.filesystem_type() == PROC_SUPER_MAGIC { Ok(proc) } else { Err(Errno::ENODEV) }
 }

@@ -4,9 +4,8 @@
 //! programs of the administrator's, started from here because they run inside.
 
 use std::convert::Infallible;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
-use landlock::RulesetCreated;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
@@ -17,34 +16,39 @@ use super::hooks;
 use super::prepare::Prepared;
 use crate::error::Step;
 use crate::layers::landlock::PreparedLandlock;
-use crate::layers::root::BuiltRoot;
+use crate::layers::process::Executable;
 use crate::layers::{Applied, During, root, schedule};
 use crate::plan::container::{Container, Hook};
-use crate::sandbox::sync::{self, ChildEnds, ParentEnds, failure_with_words};
-use crate::sys::mount::FsContext;
+use crate::sandbox::sync::{self, ChildEnds, failure_with_words};
+use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
 use crate::sys::{mount, namespace, net, process, terminal};
 
 /// What the go-between of a process that is confined before it joins hands on.
 #[derive(Debug)]
-pub struct Confined {
+pub struct Confined<'a> {
     terminal: Option<OwnedFd>,
+    ready: Ready<'a>,
+}
+
+/// What is left of the preparations once a process is confined.
+#[derive(Debug)]
+struct Ready<'a> {
     rules: Option<PathRules>,
+    executable: Executable<'a>,
 }
 
 /// Becomes the container. Never returns to the code that cloned it.
 pub fn run(
     prepared: &Prepared<'_>,
     container: &Container,
-    confined: Option<Confined>,
-    parent: ParentEnds,
+    confined: Option<Confined<'_>>,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
 ) -> ! {
-    drop(parent); // or our own copy would keep the lifeline open
     if ends.wait() {
         let mut said = String::new();
         let Err(failure) = match confined {
-            Some(confined) => join(prepared, confined, ends),
+            Some(confined) => join(prepared, container, confined, ends, state, &mut said),
             None => start(prepared, container, ends, state, &mut said),
         };
         // Once it waited for its start, nobody but whoever started it listens.
@@ -68,49 +72,106 @@ fn start(
     if prepared.in_user_namespace {
         process::set_ids(0, 0).during(Step::SetIds, 0)?; // its own root, for as long as it is set up
     }
-    if prepared.hides_cgroup {
-        process::unshare_cgroup().during(Step::Cgroup, 0)?; // now that it is in its own
-    }
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?; // after the change of ids, which clears it
     if !ends.parent_lives() {
         process::exit(125);
+    }
+    let terminal = take_root(prepared, container, ends, &[], state, said)?;
+    take_streams(prepared, terminal.as_ref())?;
+    let rules = path_rules(prepared)?;
+    prepared.process.settle_but(prepared.first_closed)?;
+    let ready = confine(prepared, container, ends, rules)?;
+    wait_and_execute(prepared, container, ends, state, said, ready)
+}
+
+/// What takes privilege: namespaces that are made late, the root with its mounts and hooks, and what follows from it. Gives
+/// the process's terminal. Nothing of the host is open afterwards but `also`.
+fn take_root(
+    prepared: &Prepared<'_>,
+    container: &Container,
+    ends: &ChildEnds,
+    also: &[RawFd],
+    state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
+) -> Applied<Option<OwnedFd>> {
+    if prepared.hides_cgroup {
+        process::unshare_cgroup().during(Step::Cgroup, 0)?; // now that it is in its own
     }
     nix::sys::stat::umask(Mode::empty());
     if prepared.loopback {
         net::loopback_up().during(Step::Loopback, 0)?;
     }
-    let terminal = match &prepared.root {
-        Some(root) => {
-            let built = root.build()?;
-            let terminal = open_terminal(prepared, built.devpts.as_ref(), ends)?;
-            if let Some(terminal) = &terminal {
-                root.show_console(&built, terminal.as_fd())?;
-            }
-            if prepared.waits_for_hooks && !ends.built() {
-                process::exit(125);
-            }
-            run_hooks(&container.hooks.create_container, 0, state, "creating", said)?;
-            set_up(prepared, container, Some(&built))?;
-            terminal
-        }
-        None => {
-            let devpts = match prepared.terminal {
-                Some(_) => Some(devpts().during(Step::Terminal, 0)?),
-                None => None,
-            };
-            set_up(prepared, container, None)?;
-            open_terminal(prepared, devpts.as_ref(), ends)?
-        }
+    let Some(root) = &prepared.root else {
+        close_the_host(prepared, None, ends, also)?;
+        let devpts = prepared.terminal.map(|_| devpts()).transpose().during(Step::Terminal, 0)?;
+        set_up(prepared, container, || Ok(()))?;
+        return open_terminal(prepared, devpts.as_ref(), ends);
     };
-    take_streams(prepared, terminal.as_ref())?;
-    let rules = path_rules(prepared)?;
-    prepared.process.settle_but(prepared.first_closed)?;
-    let rules = confine(prepared, container, ends, rules)?;
-    let program = prepared.process.find_executable()?;
-    if prepared.gate.is_some() {
-        process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
+    let built = root.build()?;
+    let terminal = open_terminal(prepared, built.devpts.as_ref(), ends)?;
+    if let Some(terminal) = &terminal {
+        root.show_console(&built, terminal.as_fd())?;
     }
-    ends.send_ready().during(Step::Fork, 0)?;
+    if prepared.waits_for_hooks && !ends.built() {
+        process::exit(125);
+    }
+    run_hooks(&container.hooks.create_container, 0, state, "creating", said)?;
+    set_up(prepared, container, || {
+        let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
+        close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
+        root.finish(built)
+    })?;
+    Ok(terminal)
+}
+
+/// In the intermediate process of one that joins a pid namespace, where no process inside can see it yet: all that takes
+/// privilege. The process that then appears among the others has no more than they have. `channel` stays open.
+pub fn confine_first<'a>(
+    prepared: &'a Prepared<'_>,
+    container: &Container,
+    ends: &ChildEnds,
+    channel: RawFd,
+    state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
+) -> Applied<Confined<'a>> {
+    process::ignore_broken_pipes();
+    let terminal = take_root(prepared, container, ends, &[channel], state, said)?;
+    let ready = confine(prepared, container, ends, path_rules(prepared)?)?;
+    Ok(Confined { terminal, ready })
+}
+
+/// The rest of such a process, in the container's pid namespace.
+fn join(
+    prepared: &Prepared<'_>,
+    container: &Container,
+    confined: Confined<'_>,
+    ends: &ChildEnds,
+    state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
+) -> Applied<Infallible> {
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+    if !ends.parent_lives() {
+        process::exit(125);
+    }
+    let Confined { terminal, ready } = confined;
+    let rules = ready.rules.as_ref().map(|rules| rules.outside.as_raw_fd());
+    close_the_host(prepared, terminal.as_ref(), ends, rules.as_slice())?;
+    take_streams(prepared, terminal.as_ref())?;
+    prepared.process.settle_but(prepared.first_closed)?;
+    wait_and_execute(prepared, container, ends, state, said, ready)
+}
+
+/// Confined: waits to be looked at, then for its start if it has a gate, and becomes its program.
+fn wait_and_execute(
+    prepared: &Prepared<'_>,
+    container: &Container,
+    ends: &ChildEnds,
+    state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
+    Ready { rules, executable }: Ready<'_>,
+) -> Applied<Infallible> {
+    process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
+    ends.send_ready(executable.executed).during(Step::Fork, 0)?;
     // The runtime may not like what it sees; and without anybody who knows of us we would wait for ever: it has to have
     // written us down first.
     if !ends.wait() {
@@ -123,52 +184,39 @@ fn start(
     }
     // Only now: hooks inside are the administrator's.
     if let Some(rules) = rules {
-        rules.apply()?;
+        rules.apply(prepared)?;
     }
-    execute(prepared, ends, program)
+    execute(prepared, ends, &executable)
 }
 
-/// In the go-between of a process that joins a container, where none of the container's can see it yet: all that takes
-/// privilege. What then appears among them has no more than they have.
-pub fn confine_first(prepared: &Prepared<'_>, container: &Container, ends: &ChildEnds) -> Applied<Confined> {
-    process::ignore_broken_pipes();
-    nix::sys::stat::umask(Mode::empty());
-    let devpts = prepared.terminal.map(|_| devpts()).transpose().during(Step::Terminal, 0)?;
-    set_up(prepared, container, None)?;
-    let terminal = open_terminal(prepared, devpts.as_ref(), ends)?;
-    let rules = confine(prepared, container, ends, path_rules(prepared)?)?;
-    Ok(Confined { terminal, rules })
+/// Closes everything that is neither the container's own nor handed to it, before the first path of its root is looked up:
+/// `/proc/self/fd/N/..` must lead nowhere, and close-on-exec comes only after execve has looked its paths up.
+fn close_the_host(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
+    let mut kept: Vec<RawFd> = prepared.streams.iter().map(|stream| stream.as_raw_fd()).collect();
+    kept.extend([ends.control().as_raw_fd(), ends.failure().as_raw_fd()]);
+    kept.extend(prepared.gate.iter().flat_map(Gate::fds));
+    kept.extend(terminal.map(|terminal| terminal.as_raw_fd()));
+    kept.extend(prepared.landlock.as_ref().map(|rules| rules.fd().as_raw_fd()));
+    kept.extend(also);
+    process::close_but(prepared.first_closed, &mut kept).during(Step::Descriptors, 1)
 }
 
-/// The rest of such a process, in the container's pid namespace.
-fn join(prepared: &Prepared<'_>, confined: Confined, ends: &ChildEnds) -> Applied<Infallible> {
-    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
-    if !ends.parent_lives() {
-        process::exit(125);
-    }
-    take_streams(prepared, confined.terminal.as_ref())?;
-    prepared.process.settle_but(prepared.first_closed)?;
-    let program = prepared.process.find_executable()?;
-    ends.send_ready().during(Step::Fork, 0)?;
-    if !ends.wait() {
-        process::exit(125);
-    }
-    process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
-    if let Some(rules) = confined.rules {
-        rules.apply()?;
-    }
-    execute(prepared, ends, program)
+/// In the go-between, before it enters a root that is not ours: as [`close_the_host`], but for the namespaces that it is still
+/// to enter and its channel to the runtime.
+pub fn leave_the_host(prepared: &Prepared<'_>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
+    let joined = prepared.joined.iter().map(|join| join.fd.as_raw_fd());
+    close_the_host(prepared, None, ends, &joined.chain(also.iter().copied()).collect::<Vec<_>>())
 }
 
 /// The filter, if it is not in force yet, and the program.
-fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, program: usize) -> Applied<Infallible> {
+fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, executable: &Executable<'_>) -> Applied<Infallible> {
     if let (Some(seccomp), Some(hold)) = (&prepared.seccomp, &prepared.hold) {
         let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
         sync::tell_due(pipe).during(Step::Wait, 1)?;
         seccomp.apply()?;
         hold.wait(prepared.scheduled_last); // without any call, as all that follows
     }
-    prepared.process.exec(program)
+    prepared.process.exec(executable)
 }
 
 fn take_streams(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>) -> Applied {
@@ -185,9 +233,9 @@ fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
     prepared.landlock.as_ref().map(PathRules::of).transpose()
 }
 
-/// What takes privilege, and the old root: host name, kernel parameters, keyring, label, scheduling; then the new root.
-fn set_up(prepared: &Prepared<'_>, container: &Container, built: Option<&BuiltRoot>) -> Applied {
-    if let (Some(root), Some(built)) = (&prepared.root, built) {
+/// What takes privilege, and the old root: host name, kernel parameters, label; then the new root, keyring and scheduling.
+fn set_up(prepared: &Prepared<'_>, container: &Container, change_root: impl FnOnce() -> Applied) -> Applied {
+    if let Some(root) = &prepared.root {
         prepared.process.set_hostname()?;
         if let Some(name) = &container.domainname {
             namespace::set_domain_name(name.as_bytes()).during(Step::Hostname, 1)?;
@@ -196,8 +244,8 @@ fn set_up(prepared: &Prepared<'_>, container: &Container, built: Option<&BuiltRo
             root.write_sysctl(private_proc(Step::Sysctl)?.as_fd())?;
         }
         label(prepared)?;
-        root.finish(built)?;
-    } else {
+        change_root()?;
+    } else if !prepared.confines_first {
         label(prepared)?;
     }
     if container.new_keyring {
@@ -212,11 +260,17 @@ fn set_up(prepared: &Prepared<'_>, container: &Container, built: Option<&BuiltRo
     schedule::apply(container)
 }
 
-fn label(prepared: &Prepared<'_>) -> Applied {
+/// Asks for the labels that execve gives. An intermediate process that joins a pid namespace does so while it reaches the
+/// procfs of its own one: in any other there is no `self` for it.
+pub fn label(prepared: &Prepared<'_>) -> Applied {
     if prepared.label.is_empty() {
         return Ok(());
     }
-    prepared.label.apply(private_proc(Step::Label)?.as_fd())
+    let proc = match prepared.confines_first {
+        true => root::host_proc().during(Step::Label, 0)?,
+        false => private_proc(Step::Label)?,
+    };
+    prepared.label.apply(proc.as_fd())
 }
 
 /// A procfs that nobody else can reach; where none may be mounted, the one of the old root.
@@ -225,12 +279,16 @@ fn private_proc(step: Step) -> Applied<OwnedFd> {
 }
 
 /// Limits, ids, capabilities, no_new_privs, working directory; each read back where that can be done.
-fn confine(
-    prepared: &Prepared<'_>,
+fn confine<'a>(
+    prepared: &'a Prepared<'_>,
     container: &Container,
     ends: &ChildEnds,
     mut rules: Option<PathRules>,
-) -> Applied<Option<PathRules>> {
+) -> Applied<Ready<'a>> {
+    // Before a filter that might refuse it; and while it still may enter the directory, if its user may not.
+    let cwd = prepared.process.open_cwd();
+    let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
+    let looked_up = prepared.process.find();
     process::ignore_broken_pipes(); // settled signals are the program's; until then a pipe may break
     if container.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
@@ -238,7 +296,7 @@ fn confine(
     if prepared.filters_early
         && let Some(rules) = rules.take()
     {
-        rules.apply()?;
+        rules.apply(prepared)?;
     }
     // Without no_new_privs a filter takes CAP_SYS_ADMIN, and a listener must be handed over while somebody is there.
     if prepared.filters_early
@@ -247,7 +305,6 @@ fn confine(
     {
         ends.send_listener(listener.as_fd()).during(Step::Seccomp, 1)?;
     }
-    let entered = prepared.process.enter_cwd(); // while it still may, if its user may not
     prepared.capabilities.bound()?;
     process::keep_capabilities(true).during(Step::Capabilities, 0)?;
     if prepared.users.can_clear_groups() {
@@ -260,11 +317,14 @@ fn confine(
     prepared.users.take()?;
     prepared.capabilities.take()?;
     process::keep_capabilities(false).during(Step::Capabilities, 0)?;
-    match prepared.process.enter_cwd() {
+    let again = match &cwd {
+        Ok(cwd) => nix::unistd::fchdir(cwd),
+        Err(_) => prepared.process.open_cwd().and_then(|cwd| enter(&cwd)),
+    };
+    match again {
         Err(_) if entered.is_ok() => {}
-        result => result?,
+        result => result.during(Step::Cwd, 0)?,
     }
-    prepared.process.verify_cwd()?;
     prepared.users.verify()?;
     prepared.capabilities.verify()?;
     if container.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
@@ -275,13 +335,24 @@ fn confine(
     process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
         .during(Step::Lifeline, 0)?;
     process::default_broken_pipes().during(Step::Signals, 0)?;
-    Ok(rules)
+    // What the user of the container reaches is what counts, if root did not find it.
+    let mut found = match looked_up {
+        Ok(found) if entered.is_ok() => found,
+        _ => prepared.process.find()?,
+    };
+    found.retain_executable()?;
+    Ok(Ready { rules, executable: found.close() })
+}
+
+/// Makes it the working directory, if it lies in our root.
+fn enter(directory: &OwnedFd) -> std::result::Result<(), Errno> {
+    nix::unistd::fchdir(directory)?;
+    if nix::unistd::getcwd()?.is_absolute() { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
 /// Path and port rules that wait to be put in force.
 #[derive(Debug)]
 struct PathRules {
-    ruleset: RulesetCreated,
     /// A file system that nobody else sees and no rule reaches: that it can no longer be read shows that they are.
     outside: OwnedFd,
 }
@@ -293,11 +364,12 @@ impl PathRules {
         let root = openat(AT_FDCWD, c"/", flags, Mode::empty()).during(Step::Landlock, usize::MAX)?;
         let outside =
             FsContext::open(c"tmpfs").and_then(|context| context.mount(0)).during(Step::Landlock, usize::MAX)?;
-        Ok(Self { ruleset: landlock.built(root.as_fd())?, outside })
+        landlock.add_paths(root.as_fd())?;
+        Ok(Self { outside })
     }
 
-    fn apply(self) -> Applied {
-        PreparedLandlock::restrict(self.ruleset, self.outside.as_fd())
+    fn apply(self, prepared: &Prepared<'_>) -> Applied {
+        prepared.landlock.as_ref().map_or(Ok(()), |landlock| landlock.restrict(self.outside.as_fd()))
     }
 }
 
@@ -326,10 +398,10 @@ fn run_hooks(
 /// The container's own null device, which takes the place of the host's: nothing of the host's file systems stays open, and
 /// what is open can be saved.
 fn own_null() -> Option<OwnedFd> {
-    let open = |flags| openat(AT_FDCWD, c"/dev/null", flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()).ok();
+    let open = |flags| open_beneath(AT_FDCWD, c"/dev/null", flags | libc::O_NOFOLLOW, NO_MAGICLINKS).ok();
     // Looked at before it is opened: another device could do something when it is.
-    open(OFlag::O_PATH).filter(|null| is_null(null.as_fd()))?;
-    open(OFlag::O_RDWR | OFlag::O_NOCTTY).filter(|null| is_null(null.as_fd()))
+    open(libc::O_PATH).filter(|null| is_null(null.as_fd()))?;
+    open(libc::O_RDWR | libc::O_NOCTTY).filter(|null| is_null(null.as_fd()))
 }
 
 fn is_null(fd: BorrowedFd<'_>) -> bool {
@@ -359,7 +431,7 @@ fn send(ends: &ChildEnds, master: BorrowedFd<'_>) -> Applied {
 /// The devpts of the root we are in, verified to be one.
 fn devpts() -> std::result::Result<OwnedFd, Errno> {
     const DEVPTS_SUPER_MAGIC: i64 = 0x1cd1;
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let devpts = openat(AT_FDCWD, c"/dev/pts", flags, Mode::empty())?;
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let devpts = open_beneath(AT_FDCWD, c"/dev/pts", flags, NO_MAGICLINKS)?;
     if fstatfs(&devpts)?.filesystem_type().0 as i64 == DEVPTS_SUPER_MAGIC { Ok(devpts) } else { Err(Errno::ENODEV) }
 }

@@ -21,32 +21,37 @@ use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During, root, schedule};
 use crate::plan::Plan;
 use crate::plan::container::{Container, NamespaceKind};
-use crate::sandbox::sync::{ChildEnds, failure_record, parse_failure};
+use crate::sandbox::sync::{
+    ChildEnds, FAILURE_LENGTH, MOST_SAID, Message, ParentEnds, failure_with_words, parse_failure,
+};
 use crate::sys::clone::{Cloned, SIBLING, clone3, sibling};
 use crate::sys::{namespace, process, socket};
 
 /// Which side of the clone this is.
-pub enum Side {
+pub enum Side<'a> {
     /// The container's process, with what its go-between did for it.
-    Child(Option<Confined>),
+    Child(Option<Confined<'a>>),
     /// The runtime, with the other's id and pidfd.
-    Parent(Pid, OwnedFd),
+    /// Messages came before there was a process to follow.
+    Parent(Pid, OwnedFd, Vec<Message>),
 }
 
 /// Makes the process.
-pub fn clone(
-    (plan, prepared): (&Plan, &Prepared<'_>),
+pub fn clone<'a>(
+    (plan, prepared): (&Plan, &'a Prepared<'_>),
     container: &Container,
     groups: Option<&Groups>,
     entered: Option<BorrowedFd<'_>>,
-    ends: &ChildEnds,
-) -> Result<Side> {
+    (parent, ends): (&ParentEnds, &ChildEnds),
+    built: &mut dyn FnMut(Pid) -> Result<()>,
+    state: &dyn Fn(i32, &str) -> String,
+) -> Result<Side<'a>> {
     let time = container.new.contains(&NamespaceKind::Time);
     if prepared.joined.is_empty() && entered.is_none() && !time {
         let failed = |errno| Error::errno(Step::Clone, "", errno);
         return match clone3(prepared.flags, groups.and_then(Groups::dir)).map_err(failed)? {
             Cloned::Child => Ok(Side::Child(None)),
-            Cloned::Parent { pid, pidfd } => Ok(Side::Parent(pid, pidfd)),
+            Cloned::Parent { pid, pidfd } => Ok(Side::Parent(pid, pidfd, Vec::new())),
         };
     }
     let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
@@ -56,7 +61,8 @@ pub fn clone(
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
-            return match go(prepared, container, groups, entered, (&theirs, ends)) {
+            let mut said = String::new();
+            return match go(prepared, container, entered, (&theirs, ends), state, &mut said) {
                 Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // which drops our socket
                 Ok((Cloned::Parent { pid, pidfd }, _)) => {
                     if socket::send(&theirs, &[0; 8], Some(pidfd.as_fd())).is_ok() {
@@ -66,14 +72,14 @@ pub fn clone(
                     process::exit(125)
                 }
                 Err(failure) => {
-                    let _ = socket::send(&theirs, &failure_record(failure), None);
+                    let _ = socket::send(&theirs, &failure_with_words(failure, &said), None);
                     process::exit(125)
                 }
             };
         }
     };
     drop(theirs);
-    let result = follow(plan, prepared, groups, go_between, &ours);
+    let result = follow(plan, prepared, groups, go_between, &ours, parent, built);
     if result.is_err() {
         // It has time to end by itself: only then it has told of what it made.
         let _ = shutdown(ours.as_raw_fd(), Shutdown::Write);
@@ -94,46 +100,74 @@ pub fn clone(
 }
 
 /// The runtime's half.
-fn follow(
+fn follow<'a>(
     plan: &Plan,
-    prepared: &Prepared<'_>,
+    prepared: &'a Prepared<'_>,
     groups: Option<&Groups>,
     go_between: Pid,
     ours: &OwnedFd,
-) -> Result<Side> {
+    parent: &ParentEnds,
+    built: &mut dyn FnMut(Pid) -> Result<()>,
+) -> Result<Side<'a>> {
     if let Some(groups) = groups {
         groups.put(go_between)?;
     }
     let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
     socket::send(ours, b"g", None).map_err(failed)?;
-    let mut record = [0; 9];
-    match socket::receive(ours, &mut record, true).map_err(failed)? {
-        (8, Some(pidfd)) => {
-            let pid = process::pid_of(pidfd.as_fd()).ok_or_else(|| failed(Errno::ESRCH))?;
-            Ok(Side::Parent(Pid::from_raw(pid), pidfd))
+    let mut messages = Vec::new();
+    while !is_readable(ours, parent).map_err(failed)? {
+        match parent.receive() {
+            Ok(Some(Message::Built)) => {
+                built(go_between)?;
+                parent.go()?;
+            }
+            Ok(message) => messages.extend(message),
+            Err(_) => break, // it has ended, and said why or not
         }
-        (8, None) => {
-            let failure = parse_failure(&record[..8]).ok_or_else(|| failed(Errno::EBADMSG))?;
+    }
+    let mut record = [0; FAILURE_LENGTH + MOST_SAID];
+    match socket::receive(ours, &mut record, true).map_err(failed)? {
+        (FAILURE_LENGTH, Some(pidfd)) => {
+            let pid = process::pid_of(pidfd.as_fd()).ok_or_else(|| failed(Errno::ESRCH))?;
+            Ok(Side::Parent(Pid::from_raw(pid), pidfd, messages))
+        }
+        (length @ FAILURE_LENGTH.., None) => {
+            let (record, words) = record[..length].split_at(FAILURE_LENGTH);
+            let failure = parse_failure(record).ok_or_else(|| failed(Errno::EBADMSG))?;
+            let words = String::from_utf8_lossy(words).into_owned();
             match (failure.step, prepared.joined.get(usize::from(failure.index))) {
                 (Step::Join, Some(join)) => {
                     let object = format!("{} namespace {}", join.kind.name(), join.path);
                     Err(Error::errno(failure.step, object, failure.errno))
                 }
-                _ => Err(super::name_failure(plan, prepared, failure)),
+                _ => Err(super::in_words(super::name_failure(plan, prepared, failure), words)),
             }
         }
         _ => Err(Error::new(Step::Clone, "go-between", "died on its way")),
     }
 }
 
+/// Waits for one of both; whether it is the intermediate process's own channel.
+fn is_readable(ours: &OwnedFd, parent: &ParentEnds) -> std::result::Result<bool, Errno> {
+    let mut polled = [ours, &parent.control].map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+    loop {
+        match poll(&mut polled, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => return Ok(!polled[1].any().unwrap_or(false)),
+        }
+    }
+}
+
 /// The go-between's half.
-fn go(
-    prepared: &Prepared<'_>,
+fn go<'a>(
+    prepared: &'a Prepared<'_>,
     container: &Container,
-    groups: Option<&Groups>,
     entered: Option<BorrowedFd<'_>>,
     (theirs, ends): (&OwnedFd, &ChildEnds),
-) -> Applied<(Cloned, Option<Confined>)> {
+    state: &dyn Fn(i32, &str) -> String,
+    said: &mut String,
+) -> Applied<(Cloned, Option<Confined<'a>>)> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
     let bound = if entered.is_some() { schedule::bind_initially(container) } else { Ok(()) };
     if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
@@ -149,8 +183,12 @@ fn go(
     }
     // From here on a process inside could look at us: it must not be able to.
     process::set_dumpable(false).during(Step::Join, 0)?;
-    if let Some(groups) = groups {
-        leave_behind(groups).during(Step::Descriptors, 0)?;
+    if prepared.root.is_none() {
+        if prepared.confines_first {
+            child::label(prepared)?;
+        }
+        let channel = [theirs.as_raw_fd(), entered.map_or(-1, |pidfd| pidfd.as_raw_fd())];
+        child::leave_the_host(prepared, ends, &channel)?;
     }
     if let Some(pidfd) = entered {
         enter_all(pidfd, prepared)?;
@@ -159,17 +197,11 @@ fn go(
     if !prepared.confines_first {
         return Ok((clone3(prepared.flags | SIBLING, None).during(Step::Clone, 0)?, None));
     }
-    let confined = child::confine_first(prepared, container, ends)?;
-    Ok((sibling().during(Step::Clone, 0)?, Some(confined)))
-}
-
-/// Directories of the host, which a process inside that may trace every other must not find in us.
-fn leave_behind(groups: &Groups) -> std::result::Result<(), Errno> {
-    let null = nix::fcntl::open(c"/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    for fd in groups.fds() {
-        process::replace(null.as_fd(), fd)?;
+    if prepared.flags != 0 {
+        namespace::unshare(prepared.flags as i32).during(Step::Clone, 0)?; // or the process that is made would be seen before
     }
-    Ok(())
+    let confined = child::confine_first(prepared, container, ends, theirs.as_raw_fd(), state, said)?;
+    Ok((sibling().during(Step::Clone, 0)?, Some(confined)))
 }
 
 /// All namespaces of a process that differ from ours. One's own user namespace cannot be entered again.

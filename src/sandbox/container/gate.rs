@@ -5,7 +5,7 @@
 //! eight bytes of a failure, with what a hook said after them. A dead container has the gate open nowhere, so nobody ever
 //! waits for one.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -27,12 +27,11 @@ pub struct Gate {
     gate: OwnedFd,
     answer: OwnedFd,
     directory: PathBuf,
-    lock: RawFd,
 }
 
 impl Gate {
-    /// Makes it in a state directory, which the runtime has locked by this descriptor.
-    pub fn make(directory: &Path, lock: RawFd) -> Result<Self> {
+    /// Makes it in a state directory.
+    pub fn make(directory: &Path) -> Result<Self> {
         let make = |name: &str| {
             let path = directory.join(name);
             let failed = |errno| Error::errno(Step::State, path.display().to_string(), errno);
@@ -40,13 +39,11 @@ impl Gate {
             // Both ends: so that opening never waits, and reading does as long as nobody writes.
             open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed)
         };
-        Ok(Self { gate: make(GATE)?, answer: make(ANSWER)?, directory: directory.to_owned(), lock })
+        Ok(Self { gate: make(GATE)?, answer: make(ANSWER)?, directory: directory.to_owned() })
     }
 
     /// Child half: waits for `start`.
     pub fn wait(&self) -> std::result::Result<(), Errno> {
-        // Or it would be locked as long as we wait, if the runtime is killed before it lets go of it: nobody could start us.
-        let _ = nix::unistd::close(self.lock);
         loop {
             match nix::unistd::read(&self.gate, &mut [0; 1]) {
                 Err(Errno::EINTR) => {}
@@ -55,6 +52,11 @@ impl Gate {
                 Err(errno) => return Err(errno),
             }
         }
+    }
+
+    /// Its descriptors.
+    pub fn fds(&self) -> [RawFd; 2] {
+        [self.gate.as_raw_fd(), self.answer.as_raw_fd()]
     }
 
     /// Where it is.

@@ -44,6 +44,7 @@ use nix::unistd::Pid;
 
 use self::gate::Gate;
 use self::prepare::Prepared;
+use super::executed;
 use super::sync::{self, Message, ParentEnds, Told};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
@@ -53,6 +54,7 @@ use crate::layers::{Failure, net_devices, rdt, schedule, user};
 use crate::plan::container::{Container, IdRange, OCI_VERSION};
 use crate::plan::{Plan, Root};
 use crate::report::Enforced;
+use crate::sys::mount::FileOnMount;
 use crate::sys::{process, socket};
 
 /// What starting a container takes beside its plan.
@@ -117,16 +119,41 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
         hold.watch().map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))?;
     }
     let first = entered.map(|(pidfd, _)| pidfd);
-    let (pid, pidfd) = match enter::clone((plan, &prepared), container, groups, first, &child_ends)? {
-        enter::Side::Child(confined) => child::run(&prepared, container, confined, ends, &child_ends, state),
-        enter::Side::Parent(pid, pidfd) => (pid, pidfd),
-    };
+    let mut messages = Vec::new();
+    let (pid, pidfd) =
+        match enter::clone((plan, &prepared), container, groups, first, (&ends, &child_ends), &mut *built, state)? {
+            enter::Side::Child(confined) => {
+                if confined.is_some() || prepared.root.is_none() {
+                    std::mem::forget(ends); // the process that made this one has closed them
+                } else {
+                    drop(ends); // or our own copy would keep the lifeline open
+                }
+                child::run(&prepared, container, confined, &child_ends, state)
+            }
+            enter::Side::Parent(pid, pidfd, before) => {
+                messages.extend(before);
+                (pid, pidfd)
+            }
+        };
     drop(child_ends);
     let gated = prepared.gate.is_some();
     let enforced = enforced(container, &prepared, groups);
-    let mut launch =
-        Launch { plan, container, prepared: &prepared, ends, pid, terminal: None, seen: false, notes, built, state };
-    let admitted = launch.admit(groups).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
+    let mut launch = Launch {
+        plan,
+        container,
+        prepared: &prepared,
+        ends,
+        pid,
+        terminal: None,
+        seen: false,
+        executed: None,
+        notes,
+        built,
+        state,
+    };
+    let told = messages.into_iter().try_for_each(|message| launch.take(message));
+    let admitted =
+        told.and_then(|()| launch.admit(groups)).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
     match admitted.and_then(|proc_pid| launch.follow(&proc_pid, gated)) {
         Ok(()) => {
             let Launch { terminal, ends, .. } = launch;
@@ -175,6 +202,8 @@ struct Launch<'a> {
     terminal: Option<OwnedFd>,
     /// Whether a filter that is put in force last has been seen to be.
     seen: bool,
+    /// The file that its program was when it looked for it.
+    executed: Option<FileOnMount>,
     notes: Option<&'a std::path::Path>,
     built: &'a mut dyn FnMut(Pid) -> Result<()>,
     state: &'a dyn Fn(i32, &str) -> String,
@@ -217,7 +246,8 @@ impl Launch<'_> {
             if message {
                 match self.ends.receive() {
                     Ok(None) => {}
-                    Ok(Some(Message::Ready)) => {
+                    Ok(Some(Message::Ready(executed))) => {
+                        self.executed = executed;
                         if self.prepared.confines_first && !self.prepared.scheduled_last {
                             set_policy(self.plan, self.pid)?;
                         }
@@ -266,7 +296,7 @@ impl Launch<'_> {
             }
             _ if gated => Err(confined::died("while it was set up")),
             (_, Some(_)) if !self.seen => Err(confined::died("before it executed its program")),
-            _ => Ok(true),
+            _ => executed::verify(self.pid.as_raw(), self.executed).map(|()| true),
         }
     }
 

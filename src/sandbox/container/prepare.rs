@@ -73,7 +73,7 @@ pub struct Prepared<'a> {
     pub in_user_namespace: bool,
     /// Whether the filter is installed while there are privileges and somebody to hand a listener to.
     pub filters_early: bool,
-    /// Whether a process of `exec` is confined by its go-between, before it is one of the container's.
+    /// Whether a process that joins a pid namespace is confined by its intermediate process, before others there can see it.
     pub confines_first: bool,
     /// What could not be had and need not be.
     pub warnings: Vec<String>,
@@ -139,7 +139,8 @@ pub fn prepare<'a>(
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = container.new.iter().filter(|kind| !deferred.contains(kind));
     // Who is root of a user namespace of the container's own has no power over a process that comes from outside of it.
-    let confines_first = entered as u32 & NamespaceKind::Pid.number() != 0
+    let joins_pid = container.joined.iter().any(|join| join.kind == NamespaceKind::Pid);
+    let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0)
         && !new_user
         && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));
     let late = seccomp.is_some() && !filters_early;

@@ -24,6 +24,7 @@ use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
 use crate::plan::Plan;
 use crate::report::Sample;
+use crate::sys::mount::FileOnMount;
 use crate::sys::process;
 
 /// A tree that is being watched.
@@ -43,6 +44,7 @@ pub struct Supervisor<'a> {
     raw: Option<RawMode>,
     cloned_at: Instant,
     workload: Option<i32>,
+    executed: Option<FileOnMount>,
     starting: bool,
     listening: bool,
     ending: bool,
@@ -62,9 +64,9 @@ pub struct Sampler<'a> {
     pub sink: Box<dyn FnMut(&Sample) + 'a>,
 }
 
-/// Called once with the workload's process id on the host, as soon as it runs: an error is fatal, and `false` says that it
-/// ended before it could execute anything.
-pub type Verify<'a> = &'a mut dyn FnMut(i32) -> Result<bool>;
+/// Called once with the workload's process id on the host and the program that it looked up, as soon as it runs: an error is
+/// fatal, and `false` says that it ended before it could execute anything.
+pub type Verify<'a> = &'a mut dyn FnMut(i32, Option<FileOnMount>) -> Result<bool>;
 
 /// Where signals and deadlines arrive; made before there is anything to watch.
 #[derive(Debug)]
@@ -111,6 +113,7 @@ impl<'a> Supervisor<'a> {
             raw: None,
             cloned_at: now,
             workload: (!plan.init).then_some(pid.as_raw()),
+            executed: None,
             starting: true,
             listening: true,
             ending: false,
@@ -178,7 +181,7 @@ impl<'a> Supervisor<'a> {
                 (self.verified, self.starting, self.outcome.failure, self.workload)
             {
                 self.verified = true;
-                if !verify(workload)? {
+                if !verify(workload, self.executed)? {
                     self.outcome.executed_at = None;
                 }
                 if self.plan.init {
@@ -274,11 +277,12 @@ impl<'a> Supervisor<'a> {
                 Ok(Some(Message::Program(file, changed_ns))) => {
                     self.outcome.program.get_or_insert(Program { file, changed_ns });
                 }
-                Ok(Some(Message::Started(pidfd))) => {
+                Ok(Some(Message::Started(pidfd, executed))) => {
                     self.outcome.started = true;
+                    self.executed = executed;
                     self.workload = process::pid_of(pidfd.as_fd());
                 }
-                Ok(Some(Message::Built | Message::Ready)) => {} // a container's
+                Ok(Some(Message::Built | Message::Ready(_))) => {} // a container's
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
                     self.outcome.wait_status = Some(exited.status);

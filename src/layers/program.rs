@@ -1,0 +1,197 @@
+//! The program that is executed, looked up as the kernel will, but without the links of `/proc`.
+//!
+//! A link such as `/proc/self/fd/7` or `/proc/self/exe` leads to a file whatever the root is. In a command, in a script's
+//! first line or as an ELF file's interpreter it could execute a file of the host. So each of them is opened without
+//! following such links before the command is executed, and what the kernel did execute is compared with it from outside
+//! (`sandbox::executed`).
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag};
+use nix::sys::stat::{FileStat, fstat};
+use nix::sys::uio::pread;
+
+use crate::sys::mount::{FileOnMount, NO_MAGICLINKS, open_beneath};
+
+/// A file that can be named to `execve(2)`.
+#[derive(Debug)]
+pub struct Program {
+    /// The file that the command names, `O_PATH`.
+    pub file: OwnedFd,
+    /// The same, to be told from others.
+    pub named: FileOnMount,
+    /// What `/proc/PID/exe` will be: the file, or the interpreter of a script.
+    pub executed: FileOnMount,
+}
+
+/// How many scripts can be interpreters of each other, `BINPRM_MAX_RECURSION` and the last program.
+const MOST_INTERPRETERS: usize = 6;
+
+/// What is read of a file first. Program headers usually lie within it.
+const HEAD: usize = 1024;
+
+/// `BINPRM_BUF_SIZE`: what the kernel reads of a script's first line.
+const FIRST_LINE: usize = 256;
+
+impl Program {
+    /// Looks up a path in this process's root and working directory. `ELOOP` if it, or an interpreter that it names, leads
+    /// through a link of `/proc`.
+    pub fn find(path: &CStr) -> Result<Self, Errno> {
+        let file = open(path)?;
+        let named = FileOnMount::of(&file)?;
+        let mut executed = named;
+        let (mut current, mut opened) = (path.to_owned(), None);
+        for _ in 0..MOST_INTERPRETERS {
+            let Some((script, interpreter)) = interpreter(&current, opened.as_ref().unwrap_or(&file)) else { break };
+            let found = match open(&interpreter) {
+                Err(Errno::ELOOP) => return Err(Errno::ELOOP),
+                Err(_) => break, // the kernel will say what is wrong with it
+                Ok(found) => found,
+            };
+            if !script {
+                break; // an ELF interpreter is mapped beside the program
+            }
+            executed = FileOnMount::of(&found)?;
+            (current, opened) = (interpreter, Some(found));
+        }
+        Ok(Self { file, named, executed })
+    }
+
+    /// Whether it is a directory, which nobody may execute.
+    pub fn is_directory(&self) -> bool {
+        fstat(&self.file).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+    }
+
+    /// When its contents or attributes were last changed, by the kernel's clock, which no process can set back.
+    pub fn changed_ns(&self) -> Result<u64, Errno> {
+        Ok(changed_ns(&fstat(&self.file)?))
+    }
+}
+
+/// When a file's contents or attributes were last changed, by the kernel's clock, which no process can set back.
+pub fn changed_ns(stat: &FileStat) -> u64 {
+    (stat.st_ctime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as u64)
+}
+
+fn open(path: &CStr) -> Result<OwnedFd, Errno> {
+    open_beneath(AT_FDCWD, path, libc::O_PATH, NO_MAGICLINKS)
+}
+
+/// Whether a file is a script, and the interpreter that it names. `None` for a file that names none or cannot be read: the
+/// comparison from outside is what is left for a program that its user may execute and not read.
+fn interpreter(path: &CStr, opened: &OwnedFd) -> Option<(bool, std::ffi::CString)> {
+    let is_regular = |file: &OwnedFd| fstat(file).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
+    if !is_regular(opened) {
+        return None; // opening a device or a FIFO for reading could do something
+    }
+    let flags = (OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+    let file = open_beneath(AT_FDCWD, path, flags, NO_MAGICLINKS).ok()?;
+    if !is_regular(&file) {
+        return None;
+    }
+    let mut head = [0; HEAD];
+    let length = pread(file.as_fd(), &mut head, 0).ok()?;
+    let head = &head[..length];
+    match head {
+        [b'#', b'!', ..] => Some((true, of_script(&head[2..length.min(FIRST_LINE)])?)),
+        [0x7f, b'E', b'L', b'F', ..] => Some((false, of_elf(&file, head)?)),
+        _ => None,
+    }
+}
+
+/// The first word after `#!`, as `fs/binfmt_script.c` reads it.
+fn of_script(line: &[u8]) -> Option<std::ffi::CString> {
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | 0)).filter(|word| !word.is_empty());
+    std::ffi::CString::new(words.next()?).ok()
+}
+
+/// The path in the first `PT_INTERP` program header, `elf(5)`.
+fn of_elf(file: &OwnedFd, head: &[u8]) -> Option<std::ffi::CString> {
+    const PT_INTERP: u32 = 3;
+    let wide = match head.get(4)? {
+        1 => false,
+        2 => true,
+        _ => return None,
+    };
+    let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
+    let word = |from: &[u8], at: usize| Some(u32::from_le_bytes(from.get(at..at + 4)?.try_into().ok()?));
+    let long = |from: &[u8], at: usize| Some(u64::from_le_bytes(from.get(at..at + 8)?.try_into().ok()?));
+    let (headers, size, count) = match wide {
+        true => (long(head, 32)?, usize::from(half(54)?), half(56)?),
+        false => (u64::from(word(head, 28)?), usize::from(half(42)?), half(44)?),
+    };
+    for index in 0..u64::from(count) {
+        let mut header = [0; 56];
+        let length = size.min(header.len());
+        let header = &mut header[..length];
+        read_at(file, head, headers.checked_add(index * size as u64)?, header)?;
+        if word(header, 0)? != PT_INTERP {
+            continue;
+        }
+        let (offset, length) = match wide {
+            true => (long(header, 8)?, long(header, 32)?),
+            false => (u64::from(word(header, 4)?), u64::from(word(header, 16)?)),
+        };
+        let mut path = vec![0; usize::try_from(length).ok().filter(|length| *length <= libc::PATH_MAX as usize)?];
+        read_at(file, head, offset, &mut path)?;
+        return CStr::from_bytes_until_nul(&path).ok().map(CStr::to_owned);
+    }
+    None
+}
+
+/// Fills the buffer from a place in the file, of which the head has been read.
+fn read_at(file: &OwnedFd, head: &[u8], offset: u64, buffer: &mut [u8]) -> Option<()> {
+    let start = usize::try_from(offset).ok()?;
+    if let Some(known) = head.get(start..start.checked_add(buffer.len())?) {
+        buffer.copy_from_slice(known);
+        return Some(());
+    }
+    let read = pread(file.as_fd(), buffer, i64::try_from(offset).ok()?).ok()?;
+    (read == buffer.len()).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpreter_is_the_first_word_of_the_line() {
+        let found = |line: &[u8]| of_script(line).map(|path| path.into_string().unwrap());
+        assert_eq!(found(b" /bin/sh -e\nrest"), Some("/bin/sh".to_owned()));
+        assert_eq!(found(b"\t/proc/self/exe"), Some("/proc/self/exe".to_owned()));
+        assert_eq!(found(b" \n/bin/sh"), None);
+    }
+
+    #[test]
+    fn a_link_of_proc_is_not_followed_wherever_it_is_named() {
+        let directory = std::env::temp_dir().join(format!("stockade-program-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let find = |path: &std::path::Path| {
+            Program::find(&std::ffi::CString::new(path.to_str().unwrap()).unwrap()).map(|found| found.executed)
+        };
+        let script = directory.join("script");
+        let write = |line: &str| std::fs::write(&script, line).unwrap();
+        write("#! /bin/sh -e\n");
+        assert_eq!(find(&script).unwrap(), FileOnMount::by_path(c"/bin/sh").unwrap());
+        write("#!/proc/self/exe\n");
+        assert_eq!(find(&script).unwrap_err(), Errno::ELOOP);
+        assert_eq!(find(std::path::Path::new("/proc/self/exe")).unwrap_err(), Errno::ELOOP);
+        let second = directory.join("second");
+        std::fs::write(&second, format!("#!{}\n", script.display())).unwrap();
+        assert_eq!(find(&second).unwrap_err(), Errno::ELOOP, "an interpreter's interpreter");
+        // A dynamic program with another interpreter, of the same length.
+        let mut elf = std::fs::read("/bin/ls").unwrap();
+        let loader = b"/lib64/ld-linux-x86-64.so.2";
+        if let Some(at) = elf.windows(loader.len()).position(|bytes| bytes == loader) {
+            elf[at..at + loader.len()].copy_from_slice(b"/proc/self/exe\0-linux-64.so");
+            let program = directory.join("elf");
+            std::fs::write(&program, elf).unwrap();
+            assert_eq!(find(&program).unwrap_err(), Errno::ELOOP);
+        }
+        assert!(find(std::path::Path::new("/bin/ls")).is_ok());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
