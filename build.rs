@@ -19,6 +19,8 @@ use compiler::oci::{Context, read, read_group};
 /// The programs that are compiled: base profile, and whether it is for a run with a network. Those of the default are also
 /// compiled with each group; more than one group is compiled at start.
 const PROGRAMS: [(&str, bool); 4] = [("default", false), ("default", true), ("strict", false), ("docker", false)];
+/// The guards that all of them contain, as `Guard::STANDING` says.
+const GUARDS: [&str; 2] = ["core-limit", "init"];
 const GROUPS: [&str; 7] = ["debug", "sysv", "aio", "splice", "nested", "setuid-bits", "nettools"];
 
 fn main() {
@@ -36,7 +38,8 @@ fn main() {
         for group in std::iter::once("").chain(groups.iter().copied()) {
             let wrong = |error| -> ! { panic!("profiles/seccomp/{name}.json, {group}: {error}") };
             let (mut profile, _) = read(&json(name), &context).unwrap_or_else(|error| wrong(error));
-            for part in [if network { "inet" } else { "" }, group].into_iter().filter(|part| !part.is_empty()) {
+            let parts = [if network { "inet" } else { "" }, group].into_iter().filter(|part| !part.is_empty());
+            for part in parts.chain(GUARDS) {
                 profile.prefer(read_group(&json(part), part, &context).unwrap_or_else(|error| wrong(error)));
             }
             let program = compiler::compile::compile(&profile).unwrap_or_else(|error| wrong(error));

@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use stockade::plan::Network;
-use stockade::seccomp::builtin::Builtin;
+use stockade::seccomp::builtin::{Builtin, Guard};
 use stockade::seccomp::compiler::action::Action;
 use stockade::seccomp::compiler::bpf::Instruction;
 use stockade::seccomp::compiler::model::Profile;
@@ -118,7 +118,9 @@ fn ready() {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             time(|| {
-                Builtin::Default.program(black_box(Network::None), &[], &CONTEXT).map(|program| program.instructions)
+                Builtin::Default
+                    .program(black_box(Network::None), &[], Guard::STANDING, &CONTEXT)
+                    .map(|program| program.instructions)
             })
         })
         .collect();
@@ -129,7 +131,7 @@ fn ready() {
 /// that allows everything in one instruction, because any filter takes the kernel's slower entry.
 fn calls() {
     println!();
-    let program = Builtin::Default.program(Network::None, &[], &CONTEXT);
+    let program = Builtin::Default.program(Network::None, &[], Guard::STANDING, &CONTEXT);
     let program = program.unwrap_or_else(|error| panic!("{error}")).instructions.into_owned();
     let allow = [Instruction { code: 0x06, jt: 0, jf: 0, k: Action::Allow.encode() }];
     let bad = u64::from(u32::MAX);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Every facility, in the order of the report: a name that goes or comes is a change of the interface.
-const NAMES: [&str; 44] = [
+const NAMES: [&str; 45] = [
     "kernel_version",
     "clone3",
     "pidfd",
@@ -58,6 +58,7 @@ const NAMES: [&str; 44] = [
     "proc",
     "devices",
     "programs",
+    "core_pattern",
 ];
 
 /// A directory that everybody can read, with a copy of the program, gone when it is dropped.
@@ -569,6 +570,30 @@ fn debians_switch_is_named() {
     nobody.must_refuse();
     assert!(nobody.text("user_namespace", "remedy").contains("kernel.unprivileged_userns_clone=1"));
     assert_eq!(root.state("user_namespace"), "ok", "it is not for root");
+}
+
+/// Only in a guest of its own, likewise.
+#[test]
+fn a_helper_of_core_pattern_is_named() {
+    let place = Place::new("core");
+    const PATTERN: &str = "/proc/sys/kernel/core_pattern";
+    let guest = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"));
+    skip_unless!(guest && is_root(), "setting core_pattern takes a guest");
+    let before = fs::read_to_string(PATTERN).unwrap();
+    assert_eq!(place.examine("$NOBODY $DOCTOR").state("core_pattern"), "ok");
+    let examined = |pattern: &str, before: &str| {
+        fs::write(PATTERN, pattern).unwrap();
+        let seen = place.examine(&format!("exec {before} $NOBODY $DOCTOR"));
+        (seen.state("core_pattern").to_owned(), seen.text("core_pattern", "consequence").to_owned())
+    };
+    let helper = examined("|/bin/helper %p", "");
+    let (lowered, socket) = (examined("|/bin/helper %p", "prlimit --core=0:0"), examined("@/run/core", ""));
+    fs::write(PATTERN, before).unwrap();
+    for ((state, consequence), says) in
+        [(helper, "do not start it"), (lowered, "every crash inside starts it"), (socket, "no limit keeps")]
+    {
+        assert!(state == "degraded" && consequence.contains(says), "{state}: {consequence}");
+    }
 }
 
 #[test]

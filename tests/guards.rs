@@ -50,7 +50,7 @@ fn no_profile_lets_set_id_files_out_of_the_sandbox() {
                 assert_eq!(mode & 0o6000, 0, "{profile}: {:?} has {mode:o} on the host", entry.file_name());
             }
             let guards = outcome.report().pointer("/enforced/seccomp/guards").unwrap();
-            assert_eq!(*guards, serde_json::json!(["set-id"]), "{profile}");
+            assert_eq!(*guards, serde_json::json!(["set-id", "core-limit", "init"]), "{profile}");
         }
         // Where nothing outlives the run nothing is in the way.
         let scratch = format!("import os; os.chdir('/tmp')\n{SET_ID}");

@@ -31,7 +31,7 @@ const BAD: u64 = u32::MAX as u64;
 
 fn program(builtin: Builtin, network: Network, groups: &[Group]) -> Vec<Instruction> {
     let context = Context { arch: Arch::NATIVE, kernel: (6, 1), capabilities: &[], strict: true };
-    let program = builtin.program(network, groups, &context).unwrap_or_else(|error| panic!("{error}"));
+    let program = builtin.program(network, groups, &[], &context).unwrap_or_else(|error| panic!("{error}"));
     program.instructions.into_owned()
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use stockade::plan::{Capability, Network};
-use stockade::seccomp::builtin::{Builtin, Group};
+use stockade::seccomp::builtin::{Builtin, Group, Guard, refuse};
 use stockade::seccomp::compare::{calls, difference};
 use stockade::seccomp::compiler::action::Action;
 use stockade::seccomp::compiler::bpf::Instruction;
@@ -53,10 +53,15 @@ fn built_in_profiles_do_what_they_mean() {
                 for network in [Network::None, Network::Host] {
                     for groups in &groups {
                         let what = format!("{builtin:?} {network:?} {groups:?} {arch:?}");
-                        let profile = builtin.profile(network, groups, &context);
-                        let program = prove(&profile.unwrap_or_else(|error| panic!("{what}: {error}")), &what);
-                        let ready = builtin.program(network, groups, &context).map_err(|error| error.to_string());
-                        assert_eq!(ready, Ok(program), "{what}: the build script made another program");
+                        for guards in [&[], Guard::STANDING] {
+                            let what = format!("{what} {guards:?}");
+                            let mut profile = builtin.profile(network, groups, &context).expect(&what);
+                            refuse(&mut profile, guards, &context).expect(&what);
+                            let program = prove(&profile, &what);
+                            let ready = builtin.program(network, groups, guards, &context);
+                            let ready = ready.map_err(|error| error.to_string());
+                            assert_eq!(ready, Ok(program), "{what}: the build script made another program");
+                        }
                     }
                 }
             }

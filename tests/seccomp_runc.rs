@@ -97,13 +97,16 @@ fn a_program_sees_under_a_profile_what_it_sees_under_runc() {
     });
 }
 
-/// Without a filter no probe is decided by one, under either: what the comparison sees is the profile and nothing else.
+/// Without a profile no probe is decided by one, under either: what the comparison sees is the profile and nothing else. The
+/// guards, which stay here, decide nothing but other tables of calls.
 #[test]
-fn without_a_filter_every_probe_is_allowed() {
+fn without_a_profile_every_probe_is_allowed() {
     for_each_caller(|caller| {
         let Some(bench) = Bench::new(caller) else { return };
         let free = bench.here(caller, "decide", None, &[]);
-        let refused: Vec<_> = free.iter().filter(|(_, answer)| *answer != "allowed").collect();
+        let of_another_table = |name: &str| name.starts_with("int 0x80") || name.starts_with("x32");
+        let refused = free.iter().filter(|(_, answer)| *answer != "allowed");
+        let refused: Vec<_> = refused.filter(|(name, _)| !of_another_table(name)).collect();
         assert_eq!(refused, Vec::<(&String, &String)>::new());
         let made = bench.here(caller, "make", None, &[]);
         let says_nothing = made.values().filter(|answer| *answer == "EPERM").count();

@@ -119,7 +119,7 @@ fn is_static(path: &Path) -> bool {
 fn floor(dir: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/floor.c");
     let context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &[], strict: false };
-    let filter = Builtin::Default.program(Network::None, &[], &context).ok()?;
+    let filter = Builtin::Default.program(Network::None, &[], &[], &context).ok()?;
     let bytes: Vec<u8> = filter.instructions.iter().flat_map(|one| one.to_bytes()).collect();
     std::fs::write(dir.join("filter"), bytes).ok()?;
     let program = dir.join("floor");

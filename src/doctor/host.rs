@@ -10,6 +10,9 @@ use nix::unistd::{AccessFlags, access};
 
 use super::trial::words;
 use super::{Finding, Group, Patient, Subject};
+use crate::layers::process::core_helper;
+use crate::plan::{Capability, RlimitResource};
+use crate::sys::process::{capabilities, rlimit};
 
 const fn subject(name: &'static str, title: &'static str, without: &'static str) -> Subject {
     Subject { name, group: Group::Host, title, required: true, without }
@@ -20,8 +23,37 @@ const DEVICES: Subject = subject("devices", "device nodes in /dev", "default run
 const PROGRAMS: Subject =
     subject("programs", "programs and libraries in /usr", "runs without --rootfs find no programs");
 
+const CRASHES: Subject = Subject {
+    required: false,
+    ..subject("core_pattern", "what a crash inside starts on the host", "a crash inside reaches the host")
+};
+
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
-    vec![proc(), devices(), programs(patient)]
+    vec![proc(), devices(), programs(patient), crashes(patient)]
+}
+
+/// The kernel starts the helper of `core_pattern` as root and outside of every sandbox, `core(5)`.
+fn crashes(patient: &Patient) -> Finding {
+    const REMEDY: &str = "sysctl -w kernel.core_pattern=core  # as root; keep it in /etc/sysctl.d";
+    let Some(pattern) = core_helper() else { return CRASHES.ok("nothing: core_pattern names a file") };
+    let detail = format!("core_pattern is {pattern:?}");
+    if pattern.starts_with('@') {
+        let consequence =
+            "no limit keeps a crash from it: every crash inside, of runs and of containers, is sent there";
+        return CRASHES.degraded(detail, consequence).remedy(REMEDY);
+    }
+    let can_raise = patient.privileged
+        && capabilities().is_ok_and(|sets| sets.effective >> Capability::SysResource.number() & 1 == 1);
+    if !can_raise && rlimit(RlimitResource::Core.number()).is_ok_and(|(_, hard)| hard == 0) {
+        let consequence = "the hard limit on core files is 0 here, at which every crash inside starts it; 1 would keep it \
+                           from being started";
+        return CRASHES
+            .degraded(detail, consequence)
+            .remedy("ulimit -Hc 1  # where the limit is set: limits.conf, LimitCORE=");
+    }
+    let consequence = "crashes of `stockade run` do not start it; those of stockade-oci's containers do, unless their \
+                       configuration sets RLIMIT_CORE to 1";
+    CRASHES.degraded(detail, consequence).remedy(REMEDY)
 }
 
 fn proc() -> Finding {

@@ -12,7 +12,8 @@ use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
 use super::program::Program;
 use super::{Applied, During, Missing, MissingSet};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, Facility, Plan, Rlimit, RlimitResource};
+use crate::plan::{Budget, Bytes, Facility, Plan, Rlimit, RlimitResource};
+use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{FileOnMount, NO_MAGICLINKS, open_beneath};
 use crate::sys::process::{self, CStringArray};
@@ -31,13 +32,17 @@ pub struct PreparedProcess {
     keyring_may_fail: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Limit {
     resource: u32,
     soft: u64,
     hard: u64,
     /// Above the caller's own hard limit: the parent has to set it, with CAP_SYS_RESOURCE.
     raised: bool,
+    /// Left as the caller has it where the parent may not raise it.
+    optional: bool,
+    /// In the place of a budget: read back, because the report says that it holds.
+    verified: bool,
 }
 
 /// Parent half.
@@ -82,6 +87,7 @@ fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
 }
 
 fn limits(plan: &Plan) -> Result<Vec<Limit>> {
+    let limit = |planned| limit(planned, plan.container.is_none());
     let mut limits = plan.rlimits.iter().map(limit).collect::<Result<Vec<_>>>()?;
     // Without a cgroup the kernel bounds CPU time by process only: a backstop for the supervisor's own count.
     if let Some(cpu_us) = plan.deadlines.cpu_us {
@@ -90,22 +96,25 @@ fn limits(plan: &Plan) -> Result<Vec<Limit>> {
         if !limits.iter().any(|limit| limit.resource == cpu && limit.soft <= seconds) {
             limits.retain(|limit| limit.resource != cpu);
             let (soft, hard) = (seconds.min(own_hard), (seconds + 1).min(own_hard));
-            limits.push(Limit { resource: cpu, soft, hard, raised: false });
+            limits.push(Limit { resource: cpu, soft, hard, ..Limit::default() });
         }
     }
     Ok(limits)
 }
 
-fn limit(planned: &Rlimit) -> Result<Limit> {
+/// `direct` tells a run of ours from a container, whose limits are those of its configuration.
+fn limit(planned: &Rlimit, direct: bool) -> Result<Limit> {
     let resource = planned.resource.number();
     let failed = |errno| Error::errno(Step::Rlimit, planned.resource.name(), errno);
     let (_, own_hard) = process::rlimit(resource).map_err(failed)?;
     let (mut soft, mut hard) =
         (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
-    if planned.clamp {
+    // Lowered to 0 it would no longer keep a helper of the host's from being started.
+    let no_core = direct && planned.resource == RlimitResource::Core && hard == 1;
+    if planned.clamp && !no_core {
         (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
     }
-    Ok(Limit { resource, soft, hard, raised: hard > own_hard })
+    Ok(Limit { resource, soft, hard, raised: hard > own_hard, optional: no_core, verified: false })
 }
 
 /// What execve(2) is to be tried with.
@@ -147,17 +156,63 @@ impl<'a> Found<'a> {
 }
 
 impl PreparedProcess {
-    /// Parent half after clone3: sets the limits that are above the caller's own, which takes CAP_SYS_RESOURCE.
-    pub fn raise_limits(&self, pid: Pid) -> Result<()> {
-        for limit in self.limits.iter().filter(|limit| limit.raised) {
-            process::set_rlimit(Some(pid), limit.resource, limit.soft, limit.hard).map_err(|errno| {
-                Error::errno(Step::Rlimit, name_of(limit.resource), errno).hint(
-                    "the caller's own hard limit is lower, and raising it takes CAP_SYS_RESOURCE: ask for less, or raise it first \
-                     (ulimit -H, limits.conf)",
-                )
-            })?;
+    /// Parent half: gives each process a limit of its own in the place of a budget that was asked for and cannot be had, and
+    /// says so. Returns whether memory is one of them.
+    ///
+    /// Memory becomes RLIMIT_DATA: private writable memory, such as heaps and stacks of threads. RLIMIT_AS would also count address space that
+    /// runtimes only reserve (node, Java, Go), and end them at once.
+    pub fn stand_in(&mut self, budget: &Budget, lacking: &mut [Degraded]) -> Result<bool> {
+        let mut bounds_memory = false;
+        for lost in lacking {
+            let Some(controller) = lost.what.parse().ok().filter(|one| !budget.if_possible.contains(one)) else {
+                continue;
+            };
+            let (resource, bound) = match controller {
+                Facility::Memory => (RlimitResource::Data, budget.memory_bytes),
+                Facility::Pids => (RlimitResource::Nproc, budget.pids),
+                _ => continue,
+            };
+            let Some(bound) = bound else { continue };
+            let bound = self.lower(resource, bound)?;
+            bounds_memory |= controller == Facility::Memory;
+            lost.got = match resource {
+                RlimitResource::Data => format!("RLIMIT_DATA {bound} for each process"),
+                _ => format!("RLIMIT_NPROC {bound} for the processes of its user"),
+            };
         }
-        Ok(())
+        Ok(bounds_memory)
+    }
+
+    /// Lowers a limit, and returns what it is then.
+    fn lower(&mut self, resource: RlimitResource, bound: u64) -> Result<u64> {
+        let number = resource.number();
+        let (_, own_hard) =
+            process::rlimit(number).map_err(|errno| Error::errno(Step::Rlimit, resource.name(), errno))?;
+        let planned = self.limits.iter().find(|limit| limit.resource == number);
+        let bound = bound.min(planned.map_or(own_hard, |limit| limit.hard));
+        let soft = bound.min(planned.map_or(bound, |limit| limit.soft));
+        let raised = bound > own_hard; // only if a limit above the caller's was asked for too
+        self.limits.retain(|limit| limit.resource != number);
+        self.limits.push(Limit { resource: number, soft, hard: bound, raised, verified: true, ..Limit::default() });
+        Ok(bound)
+    }
+
+    /// Parent half after clone3: sets the limits that are above the caller's own, which takes CAP_SYS_RESOURCE. Returns what
+    /// a run has to go without because one could not be raised.
+    pub fn raise_limits(&self, pid: Pid) -> Result<Option<Degraded>> {
+        let mut lacking = None;
+        for limit in self.limits.iter().filter(|limit| limit.raised) {
+            match process::set_rlimit(Some(pid), limit.resource, limit.soft, limit.hard) {
+                Err(Errno::EPERM) if limit.optional => lacking = crashes_reach_a_helper(),
+                set => set.map_err(|errno| {
+                    Error::errno(Step::Rlimit, name_of(limit.resource), errno).hint(
+                        "the caller's own hard limit is lower, and raising it takes CAP_SYS_RESOURCE: ask for less, or raise it \
+                         first (ulimit -H, limits.conf)",
+                    )
+                })?,
+            }
+        }
+        Ok(lacking)
     }
 
     /// Child half, with capabilities: what needs them before they are dropped.
@@ -208,6 +263,11 @@ impl PreparedProcess {
         umask(self.umask);
         for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
             process::set_rlimit(None, limit.resource, limit.soft, limit.hard).during(Step::Rlimit, index)?;
+        }
+        for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.verified) {
+            if process::rlimit(limit.resource).during(Step::Rlimit, index)? != (limit.soft, limit.hard) {
+                return Err(Errno::EINVAL).during(Step::Rlimit, index);
+            }
         }
         if !without(Layer::Descriptors) {
             process::cloexec_from(first).during(Step::Descriptors, 0)?;
@@ -260,6 +320,23 @@ impl PreparedProcess {
             _ => None,
         }
     }
+}
+
+/// What a crash inside is handed to, `core(5)`: the program or socket that `core_pattern` names.
+pub fn core_helper() -> Option<String> {
+    let pattern = std::fs::read("/proc/sys/kernel/core_pattern").ok()?;
+    let pattern = String::from_utf8_lossy(&pattern).trim_end().to_owned();
+    pattern.starts_with(['|', '@']).then_some(pattern)
+}
+
+/// For a workload whose core limit is 0 because its caller's is.
+fn crashes_reach_a_helper() -> Option<Degraded> {
+    core_helper().map(|pattern| Degraded {
+        what: "core-limit".to_owned(),
+        wanted: "no helper of the host's is started for a crash".to_owned(),
+        got: format!("core_pattern is {pattern:?}"),
+        why: "the caller's hard limit on core files is 0, and only 1 keeps the kernel from starting it".to_owned(),
+    })
 }
 
 fn name_of(resource: u32) -> &'static str {

@@ -3,16 +3,17 @@
 use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
+use super::ulimit;
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::{PORTS, TRUNCATE};
 use crate::layers::seccomp::builtin::{self, Builtin, Group, Guard};
-use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Seccomp, SeccompProfile};
+use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Rlimit, RlimitResource, Seccomp, SeccompProfile};
 
 /// Which system calls are filtered; what is given up by it is added to the warnings. `sha256` is that of the profile's file.
 pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut Vec<String>) -> Option<Seccomp> {
     let profile = match &settings.profile {
         Some(SeccompChoice::Unconfined) => {
-            warnings.push("no system call is filtered: all of the kernel's code is within reach".into());
+            warnings.push("no system call is filtered but by the guards: the kernel's code is within reach".into());
             return None;
         }
         Some(SeccompChoice::Builtin(profile)) => SeccompProfile::Builtin(profile.name().to_owned()),
@@ -75,9 +76,11 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
     Ok(Some(rules))
 }
 
-/// What is refused whatever the profile says.
+/// What is refused whatever the profile says. `rlimits` and `init` are the plan's.
 pub fn guards(
     settings: &SeccompSettings,
+    rlimits: &[Rlimit],
+    init: bool,
     landlock: Option<&Landlock>,
     network: Network,
     mounts: &[Mount],
@@ -96,6 +99,10 @@ pub fn guards(
     };
     let outlive = |mount: &Mount| matches!(mount.kind, MountKind::Bind { .. } | MountKind::AsHost) && !mount.read_only;
     guards.extend((!asked_for && !refused && mounts.iter().any(outlive)).then_some(Guard::SetId));
+    // A caller that asks for core dumps has them taken as the host takes them.
+    let no_dumps = |limit: &Rlimit| limit.resource == RlimitResource::Core && limit.hard == Some(ulimit::NO_CORE);
+    guards.extend(rlimits.iter().any(no_dumps).then_some(Guard::CoreLimit));
+    guards.extend(init.then_some(Guard::Init));
     guards
 }
 

@@ -47,14 +47,14 @@ const PASSED: &[&str] = &["LANG", "LC_*", "TERM", "TZ"];
 
 /// Soft and hard.
 const ULIMITS: &[(RlimitResource, u64, u64)] = &[
-    (RlimitResource::Core, 0, 0),
+    (RlimitResource::Core, 0, 0), // 1 in the plan, see `ulimit::NO_CORE`
     (RlimitResource::Memlock, 8 << 20, 8 << 20),
     (RlimitResource::Msgqueue, 0, 0),
     (RlimitResource::Nice, 0, 0),
     (RlimitResource::Nofile, 1_024, 4_096),
     (RlimitResource::Nproc, 2_048, 2_048),
     (RlimitResource::Rtprio, 0, 0),
-    (RlimitResource::Sigpending, 4_096, 4_096),
+    (RlimitResource::Sigpending, 1_024, 1_024),
     (RlimitResource::Stack, 8 << 20, 8 << 20),
 ];
 

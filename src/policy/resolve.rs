@@ -80,7 +80,9 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     if let Some(rules) = &landlock {
         confinement::forbid_writable_programs(rules, &mut mounts)?;
     }
-    let guards = confinement::guards(&settings.seccomp, landlock.as_ref(), network, &mounts);
+    let rlimits: Vec<_> = settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect();
+    let init = settings.init.unwrap_or(true);
+    let guards = confinement::guards(&settings.seccomp, &rlimits, init, landlock.as_ref(), network, &mounts);
 
     let cwd = match (&settings.cwd, &settings.workspace, &root) {
         (Some(SandboxPath(path)), ..) => path.clone(),
@@ -127,10 +129,10 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         guards: guards.into_iter().map(|guard| guard.name().to_owned()).collect(),
         landlock,
         capabilities: capabilities(&settings),
-        rlimits: settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect(),
+        rlimits,
         budget: settings.budget.plan()?,
         oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
-        init: settings.init.unwrap_or(true),
+        init,
         stdio: Stdio {
             stdin: settings.stdio.stdin.unwrap_or(false),
             tty: settings.stdio.tty.unwrap_or(false),

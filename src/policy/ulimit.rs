@@ -9,6 +9,10 @@ use super::units;
 use super::value::Value;
 use crate::plan::{Rlimit, RlimitResource};
 
+/// The core limit of a workload without core dumps, in bytes. At 0 the kernel writes no file but still starts a helper of
+/// `core_pattern`; at 1 it does neither, `coredump_pipe` in the kernel's `fs/coredump.c`.
+pub const NO_CORE: u64 = 1;
+
 /// One resource limit without its name. `None` is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ulimit {
@@ -23,7 +27,9 @@ pub struct Ulimit {
 impl Ulimit {
     /// The limit of this resource, as the plan has it.
     pub fn of(self, resource: RlimitResource) -> Rlimit {
-        Rlimit { resource, soft: self.soft, hard: self.hard, clamp: self.clamp }
+        let effective =
+            |bound| if resource == RlimitResource::Core && bound == Some(0) { Some(NO_CORE) } else { bound };
+        Rlimit { resource, soft: effective(self.soft), hard: effective(self.hard), clamp: self.clamp }
     }
 
     fn ordered(self) -> Result<Self, String> {

@@ -1,5 +1,6 @@
 //! A plan without the protection that is left out: only in a build that is made for that.
 
+use crate::layers::seccomp::builtin::Guard;
 use crate::plan::container::{CapabilitySets, IdRange, NamespaceKind, Resources};
 use crate::plan::{Budget, Capability, IdMapping, Plan};
 use crate::sys::ablate::{Layer, without};
@@ -10,6 +11,7 @@ pub fn thinned(plan: &Plan) -> Plan {
     let all = without(Layer::NoNewPrivileges);
     if all || without(Layer::Seccomp) {
         plan.seccomp = None;
+        plan.guards.retain(|name| !Guard::STANDING.iter().any(|guard| guard.name() == name)); // the profile contains them
         plan.explain_denials = false;
     }
     if all || without(Layer::Guards) {

@@ -59,7 +59,7 @@ use self::prepare::{ChildStream, Kept, Prepared};
 pub use self::supervise::Sampler;
 use self::supervise::{Supervisor, Watches};
 use crate::error::{Error, Result, Step};
-use crate::layers::{Failure, Missing, user};
+use crate::layers::{Failure, Missing, schedule, user};
 use crate::plan::{Facility, Plan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
@@ -206,7 +206,7 @@ fn admit(
 ) -> Result<()> {
     supervisor.take_in()?; // before anything else, so that what follows is counted
     let proc_pid = user::open_proc_pid(pid)?;
-    prepared.process.raise_limits(pid)?;
+    enforced.degraded.extend(prepared.process.raise_limits(pid)?);
     prepared.users.write_maps(&proc_pid, pid)?;
     supervisor.go()?;
     // While it builds its root. Later it is not to be looked at any more, and waits for that.
@@ -302,6 +302,7 @@ fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }
         Step::Exec | Step::Interpreter => program.clone(),
         Step::Cwd => plan.command.cwd.to_string(),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
+        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
         Step::Hostname => plan.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
         _ => {
             prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()

@@ -95,7 +95,16 @@ profiles! {
         SetId = "set-id";
         /// TCP that Landlock does not see, where ports are listed.
         Tcp = "tcp";
+        /// A core limit at which a crash starts a helper of the host's.
+        CoreLimit = "core-limit";
+        /// Limits and scheduling of our own pid 1.
+        Init = "init";
     }
+}
+
+impl Guard {
+    /// The guards of nearly every run. The compiled programs of the built-in profiles contain them.
+    pub const STANDING: &'static [Self] = &[Self::CoreLimit, Self::Init];
 }
 
 impl Group {
@@ -129,8 +138,15 @@ impl Builtin {
         Ok(profile)
     }
 
-    /// The profile's program. With at most one group and without capabilities it is ready and costs nothing.
-    pub fn program(self, network: Network, groups: &[Group], context: &Context) -> Result<Program, ProfileError> {
+    /// The program of the profile and these guards. With the standing guards, at most one group and no capabilities it was
+    /// compiled by the build script and costs nothing.
+    pub fn program(
+        self,
+        network: Network,
+        groups: &[Group],
+        guards: &[Guard],
+        context: &Context,
+    ) -> Result<Program, ProfileError> {
         let group = match groups {
             [] => Some(""),
             [one] => Some(one.name()),
@@ -142,7 +158,8 @@ impl Builtin {
                 && group.is_some_and(|group| group == compiled.group)
         };
         let capabilities_matter = matches!(self, Self::Docker) && !context.capabilities.is_empty();
-        match COMPILED.iter().find(wanted).filter(|_| !capabilities_matter && context.arch == Arch::NATIVE) {
+        let is_compiled = !capabilities_matter && context.arch == Arch::NATIVE && guards == Guard::STANDING;
+        match COMPILED.iter().find(wanted).filter(|_| is_compiled) {
             Some(compiled) => Ok(Program {
                 instructions: Cow::Borrowed(compiled.instructions),
                 flags: Flags::default(),
@@ -150,7 +167,11 @@ impl Builtin {
                 listener: None,
                 sha256: Cow::Borrowed(compiled.sha256),
             }),
-            None => Program::compile(&self.profile(network, groups, context)?),
+            None => {
+                let mut profile = self.profile(network, groups, context)?;
+                refuse(&mut profile, guards, context)?;
+                Program::compile(&profile)
+            }
         }
     }
 

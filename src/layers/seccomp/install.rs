@@ -58,13 +58,17 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
     // Only what is in the listener's own program is heard of.
-    let inside = plan.explain_denials && !matches!(source, Source::Binary(_));
+    let hears_all = plan.explain_denials && !matches!(source, Source::Binary(_));
+    // The standing guards are compiled into the built-in programs. Another filter would cost each start its installation.
+    let is_within =
+        |guard: &Guard| hears_all || matches!(source, Source::Builtin(_)) && Guard::STANDING.contains(guard);
+    let (within, beside): (Vec<_>, Vec<_>) = guards.into_iter().partition(is_within);
     let request = Request {
         source,
         sha256: &wanted.sha256,
         network: plan.namespaces.network,
         groups: &groups,
-        guards: if inside { &guards } else { &[] },
+        guards: &within,
         strict: wanted.strict,
     };
     let (program, warnings) = super::prepare(&request, &context)?;
@@ -73,7 +77,7 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
             .hint("SCMP_ACT_NOTIFY needs a supervisor that answers; choose another action"));
     }
     let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
-    let beside = if inside { None } else { guard(&guards)? };
+    let beside = guard(&beside)?;
     let judge = match plan.explain_denials {
         true => Some(Judge::new(program.clone(), &request, &context)?),
         false => None,

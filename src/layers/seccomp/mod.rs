@@ -85,11 +85,11 @@ pub struct Request<'a> {
 /// The program for a run, and what there is to warn about.
 pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program, Vec<Warning>)> {
     match request.source {
-        Source::Builtin(builtin) if request.guards.is_empty() => {
-            let program = builtin.program(request.network, request.groups, context);
+        Source::Builtin(builtin) => {
+            let program = builtin.program(request.network, request.groups, request.guards, context);
             program.map(|program| (program, Vec::new())).map_err(|error| named(builtin.name(), error))
         }
-        Source::Builtin(_) | Source::File(_) | Source::Text(_) => {
+        Source::File(_) | Source::Text(_) => {
             let (profile, warnings) = rules(request, context)?;
             let program = Program::compile(&profile).map_err(|error| named(&request.source.name(), error))?;
             Ok((program, warnings))

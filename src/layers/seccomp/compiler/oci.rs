@@ -49,7 +49,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<(Profile, Vec<Warning>), 
 
 /// Reads a profile that is already a tree.
 pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning>), ProfileError> {
-    let mut reader = Reader { context, warnings: Vec::new() };
+    let mut reader = Reader { context, warnings: Vec::new(), is_group: false };
     let root = At::root(json);
     let profile = reader.profile(&root)?;
     Ok((profile, reader.warnings))
@@ -59,7 +59,7 @@ pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning
 pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage; 2], ProfileError> {
     let json = parse(bytes)?;
     let root = At::root(&json);
-    let mut reader = Reader { context, warnings: Vec::new() };
+    let mut reader = Reader { context, warnings: Vec::new(), is_group: true };
     let rules = Stage { name: name.to_owned(), ..reader.stage(&root, "syscalls")? };
     let otherwise = Stage { name: format!("{name} otherwise"), ..reader.stage(&root, OTHERWISE)? };
     Ok([rules, otherwise])
@@ -68,6 +68,8 @@ pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage;
 struct Reader<'c> {
     context: &'c Context<'c>,
     warnings: Vec<Warning>,
+    /// Groups and guards come with the program: a call that does nothing and succeeds is meant there.
+    is_group: bool,
 }
 
 impl Reader<'_> {
@@ -114,7 +116,7 @@ impl Reader<'_> {
         let action = entry.get("action")?.ok_or_else(|| entry.lacks("action is missing"))?;
         let errno = self.errno(entry, "errnoRet", "errno")?;
         let action = self.action(&action, errno)?;
-        if action == Action::Errno(0) {
+        if action == Action::Errno(0) && !self.is_group {
             self.warn(entry, "a refused call returns 0: the program takes it for done")?;
         }
         let calls = self.numbers(entry)?;
