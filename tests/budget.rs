@@ -494,6 +494,35 @@ fn without_a_cgroup_a_budget_is_refused_unless_it_may_lack() {
     assert_eq!(outcome.report().pointer("/usage/memory/limit_bytes"), Some(&Value::Null));
 }
 
+/// In the place of a cgroup that an unprivileged caller cannot have here: limits of each process, told and in force.
+#[test]
+fn a_budget_that_may_be_missing_becomes_limits_of_each_process() {
+    let run = |options: &[&str]| Run::new(Caller::Unprivileged).opts(options.iter().copied());
+    let (memory, pids) =
+        (["-m", "64M", "--allow-degraded", "memory"], ["--pids-limit", "9", "--allow-degraded", "pids"]);
+    let got = |outcome: &Outcome, what: &str| {
+        let list = outcome.report()["enforced"]["degraded"].as_array().unwrap().clone();
+        list.into_iter().find(|one| one["what"] == what).map(|one| one["got"].as_str().unwrap().to_owned())
+    };
+    let large = "try: print(len(bytearray(10**9)))\nexcept MemoryError: print('refused')\n\
+                 print(len(bytearray(10**7)), open('/proc/self/oom_score_adj').read().strip())";
+    let outcome = run(&memory).python(large).go().expect(0);
+    let Some(took_over) = got(&outcome, "memory") else { return skip("an unprivileged caller has a cgroup here") };
+    assert_eq!(outcome.text(), "refused\n10000000 500\n", "{outcome}");
+    assert_eq!(took_over, format!("RLIMIT_DATA {} for each process", 64 * MIB));
+    let many = "import os, time\nmade = 0\ntry:\n  while made < 50:\n    if os.fork() == 0: time.sleep(30); os._exit(0)\n    \
+                made += 1\nexcept BlockingIOError: print('refused')\nprint(made < 9)";
+    let outcome = run(&pids).python(many).go().expect(0);
+    assert_eq!(outcome.text(), "refused\nTrue\n", "{outcome}");
+    assert_eq!(got(&outcome, "pids").unwrap(), "RLIMIT_NPROC 9 for the processes of its user");
+    // A limit that is stricter already stays, and a default that is missing is none that a large workload fails at.
+    let outcome = run(&memory).opts(["--ulimit", "data=32M:48M"]).sh("ulimit -d; ulimit -Hd").go().expect(0);
+    assert_eq!(outcome.text(), format!("{}\n{}\n", 32 << 10, 48 << 10), "{outcome}");
+    let outcome = run(&[]).sh("ulimit -d; cat /proc/self/oom_score_adj").go().expect(0);
+    let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse::<i32>().unwrap().max(0);
+    assert_eq!(outcome.text(), format!("unlimited\n{own}\n"), "{outcome}");
+}
+
 #[test]
 fn every_run_has_a_budget_where_it_costs_nothing() {
     let Some(()) = host_v2() else { return };

@@ -1,5 +1,6 @@
 //! The parent half: from a plan to everything the child needs, so that nothing is parsed, opened or allocated after clone3.
 
+use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
@@ -35,6 +36,8 @@ pub struct Prepared {
     pub seccomp: Option<PreparedSeccomp>,
     /// Capabilities it keeps, as a mask by number.
     pub kept_capabilities: u64,
+    /// What its first process is called where processes are listed.
+    pub title: CString,
     /// Whether it sees its own cgroup as the top.
     pub hides_cgroup: bool,
     /// Its network.
@@ -94,8 +97,8 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
     let users = user::prepare(&plan.identity, privileged)?;
     let mut namespaces = Vec::new();
     let mut idmap = |owner| idmap(&mut namespaces, owner, &users);
-    let root = root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
-    let process = process::prepare(plan)?;
+    let mut root = root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
+    let mut process = process::prepare(plan)?;
     let (streams, terminal, pumps) = output::prepare(plan)?;
     let mut degraded = Vec::new();
     let landlock = landlock::prepare(plan, &mut degraded)?;
@@ -103,7 +106,10 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let network = net::prepare(plan)?;
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
-    let (cgroup, missing) = cgroup::prepare(&plan.id, &plan.budget, &plan.allow_degraded)?; // last, because it is the first thing that would have to be taken back
+    let (cgroup, mut missing) = cgroup::prepare(&plan.id, &plan.budget, &plan.allow_degraded)?; // last, because it is the first thing that would have to be taken back
+    if process.stand_in(&plan.budget, &mut missing)? {
+        root.prefer_for_oom(plan)?;
+    }
     degraded.extend(missing);
     let prepared = Prepared {
         users,
@@ -112,6 +118,8 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
         landlock,
         seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
+        title: CString::new(format!("stockade: init {}", plan.id))
+            .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
         network,
         init: plan.init,

@@ -51,6 +51,8 @@ pub struct PreparedRoot {
     clock: Option<Clock>,
     /// How many namespaces of each kind may be made inside.
     nested: CString,
+    /// How many files may be watched inside.
+    watches: CString,
     limits_may_fail: bool,
 }
 
@@ -105,9 +107,10 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
         masked: proc::prepare(&plan.masked_paths)?,
         read_only: proc::prepare(&plan.readonly_paths)?,
         cwd: place::relative(plan.command.cwd.as_path())?,
-        oom_score: plan.oom_score_adj.map(|score| CString::new(score.to_string()).expect("digits hold no NUL")),
+        oom_score: proc::oom_score(plan.oom_score_adj, 0)?,
         clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         nested: text(plan.namespaces.nested.into()),
+        watches: proc::share_of_watches()?,
         limits_may_fail: plan.allow_degraded.contains(&Facility::NamespaceLimits),
     })
 }
@@ -125,6 +128,9 @@ fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Sou
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     Ok((open(source.path(), flags, Mode::empty()).map_err(failed)?, source))
 }
+
+/// As if it used half of all memory.
+const OOM_SCORE_WITHOUT_BUDGET: i16 = 500;
 
 const ROOTFS_ATTRIBUTES: u64 = RDONLY | NOSUID | NODEV;
 
@@ -148,6 +154,12 @@ impl Clock {
 }
 
 impl PreparedRoot {
+    /// Parent half: where no cgroup bounds memory, the kernel that runs out of it takes the workload first.
+    pub fn prefer_for_oom(&mut self, plan: &Plan) -> Result<()> {
+        self.oom_score = proc::oom_score(plan.oom_score_adj, OOM_SCORE_WITHOUT_BUDGET)?;
+        Ok(())
+    }
+
     /// Parent half, when the child is there: lets go of the mounts that it has by now.
     pub fn let_go(&mut self) {
         self.mounts.iter_mut().for_each(Ready::let_go);
@@ -181,7 +193,7 @@ impl PreparedRoot {
     pub fn limit_namespaces(&self, built: &mut BuiltRoot, missing: &mut MissingSet) -> Applied {
         let own = !without(Layer::UserNamespace); // or they would be the host's
         let Some(limits) = built.limits.take().filter(|_| own) else { return Ok(()) };
-        match proc::limit_namespaces(limits.as_fd(), &self.nested) {
+        match proc::limit_namespaces(limits.as_fd(), &self.nested, &self.watches) {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
             result => result?,
         }

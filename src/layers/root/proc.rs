@@ -9,7 +9,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 
 use super::mounts::make_directory;
 use super::place::relative;
-use crate::error::{Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::Bytes;
 use crate::sys::mount::{self, Attributes, IN_ROOT, NO_MAGICLINKS, NODEV, NOEXEC, NOSUID, RDONLY};
@@ -96,13 +96,57 @@ pub fn open_limits(proc: BorrowedFd<'_>) -> Applied<OwnedFd> {
     openat(proc, c"sys/user", flags, Mode::empty()).during(Step::NamespaceLimits, 0)
 }
 
-/// Child half: allows so many namespaces of each kind in this user namespace, `namespaces(7)`.
-pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr) -> Applied {
-    for (index, name) in NAMESPACE_LIMITS.iter().enumerate() {
-        write_setting(limits, name, most.to_bytes()).during(Step::NamespaceLimits, index)?;
+/// What the kernel counts for a user in all of the user's namespaces together, so that a workload could leave the caller's
+/// other processes nothing, `inotify(7)`, `fanotify(7)`. By default a user has 128 instances of each.
+const INSTANCE_LIMITS: [&CStr; 2] = [c"max_inotify_instances", c"max_fanotify_groups"];
+const MOST_INSTANCES: &CStr = c"32";
+const WATCH_LIMITS: [&CStr; 2] = [c"max_inotify_watches", c"max_fanotify_marks"];
+
+/// Parent half: how many watches a workload may have, half of what the host gives a user.
+pub fn share_of_watches() -> Result<CString> {
+    const HOST: &str = "/proc/sys/fs/inotify/max_user_watches";
+    let failed = |errno| Error::errno(Step::NamespaceLimits, HOST, errno);
+    let mut read = [0; 32];
+    let length = match nix::fcntl::open(HOST, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
+        Err(Errno::ENOENT) => 0, // a kernel without inotify
+        file => nix::unistd::read(file.map_err(failed)?, &mut read).map_err(failed)?,
+    };
+    let host = std::str::from_utf8(&read[..length]).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    Ok(CString::new((host.unwrap_or(0) / 2).to_string()).expect("digits hold no NUL"))
+}
+
+/// Child half: allows so many namespaces of each kind in this user namespace, `namespaces(7)`, and so many watches of files.
+pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr, watches: &CStr) -> Applied {
+    let namespaces = NAMESPACE_LIMITS.iter().map(|name| (name, most, true));
+    let instances = INSTANCE_LIMITS.iter().map(|name| (name, MOST_INSTANCES, false));
+    let watches = WATCH_LIMITS.iter().map(|name| (name, watches, false));
+    for (index, (name, most, required)) in namespaces.chain(instances).chain(watches).enumerate() {
+        match write_setting(limits, name, most.to_bytes()) {
+            Err(Errno::ENOENT) if !required => {} // fanotify is root's before Linux 5.13; inotify may not be built in
+            written => written.during(Step::NamespaceLimits, index)?,
+        }
     }
     Ok(())
 }
+
+/// Parent half: the OOM score adjustment that is to be set, if any: the planned one; otherwise at least `least`, so that a
+/// workload is never spared because its caller is.
+pub fn oom_score(planned: Option<i16>, least: i16) -> Result<Option<CString>> {
+    let text = |score: i16| Some(CString::new(score.to_string()).expect("digits hold no NUL"));
+    if planned.is_some() {
+        return Ok(planned.and_then(text));
+    }
+    let failed = |errno| Error::errno(Step::OomScore, OWN_OOM_SCORE, errno);
+    let mut read = [0; 16];
+    let length = nix::fcntl::open(OWN_OOM_SCORE, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+        .and_then(|file| nix::unistd::read(file, &mut read))
+        .map_err(failed)?;
+    let own = std::str::from_utf8(&read[..length]).ok().and_then(|own| own.trim().parse().ok());
+    let own: i16 = own.ok_or_else(|| failed(Errno::EINVAL))?;
+    Ok(if own < least { text(least) } else { None })
+}
+
+const OWN_OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// Child half: sets this process's OOM score adjustment.
 pub fn set_oom_score(proc: BorrowedFd<'_>, text: &CStr) -> Applied {
