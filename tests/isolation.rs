@@ -3,8 +3,12 @@
 //! Where an attack could fail for reasons of its own it is first run outside, where it must succeed.
 
 mod common;
+#[path = "isolation/context.rs"]
+mod context;
 #[path = "isolation/crashes.rs"]
 mod crashes;
+#[path = "isolation/shares.rs"]
+mod shares;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -37,6 +37,15 @@ fn a_life_goes_from_created_to_running_to_stopped_to_nothing() {
         assert_eq!(state["bundle"], json!(bundle.dir.path()));
         assert_eq!(leaks::stat(pid).unwrap().1, std::process::id() as i32, "whoever adopts our orphans is its parent");
         assert_eq!(bundle.printed(), "", "nothing of it runs yet");
+        if runtime == Runtime::Ours {
+            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+            assert_eq!(words.trim_end_matches('\0'), format!("stockade-oci: init {}", bundle.id));
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+            assert!(
+                environment.iter().all(|byte| *byte == 0),
+                "the runtime's environment is not the container's to see"
+            );
+        }
         bundle.create_again().expect_error("already exists");
         bundle.about("start").expect(0);
         bundle.wait_for_output("started");

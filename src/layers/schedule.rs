@@ -1,6 +1,7 @@
 //! How the workload is scheduled: `sched_setattr(2)`, `ioprio_set(2)`, `sched_setaffinity(2)`, `set_mempolicy(2)`, and its
-//! `personality(2)`. The plan's numbers are the kernel's.
+//! `personality(2)`. The plan's numbers are the kernel's. A direct run has no such plan; it only gives up what its caller has.
 
+use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -12,6 +13,31 @@ use crate::sys::schedule;
 /// The names of what can fail here, by the index of a failure.
 pub const NAMES: [&str; 6] =
     ["scheduler", "I/O priority", "final CPU affinity", "memory policy", "personality", "initial CPU affinity"];
+
+/// Child half of a direct run: gives up what the caller has and others do not. That is real-time scheduling, a negative nice
+/// value, the real-time I/O class, and an execution domain, which can switch address space randomisation off. Each is looked
+/// at first, which is cheaper than setting it.
+pub fn renounce() -> Applied {
+    const REAL_TIME_CLASS: u32 = 1;
+    let (policy, nice) = schedule::policy_and_nice().during(Step::Scheduling, 0)?;
+    if REAL_TIME.contains(&policy) || nice < 0 {
+        let policy = if REAL_TIME.contains(&policy) { libc::SCHED_OTHER as u32 } else { policy };
+        let attributes = schedule::Attributes { policy, nice: nice.max(0), ..Default::default() };
+        schedule::set(0, attributes).during(Step::Scheduling, 0)?;
+    }
+    match schedule::io_class() {
+        Ok(REAL_TIME_CLASS) => schedule::set_io_priority(0, 0).during(Step::Scheduling, 1)?,
+        Err(Errno::ENOSYS) => {} // a kernel without block devices
+        class => drop(class.during(Step::Scheduling, 1)?),
+    }
+    if schedule::personality().during(Step::Scheduling, 4)? != 0 {
+        schedule::set_personality(0).during(Step::Scheduling, 4)?;
+    }
+    Ok(())
+}
+
+const SCHED_DEADLINE: u32 = 6;
+const REAL_TIME: [u32; 3] = [libc::SCHED_FIFO as u32, libc::SCHED_RR as u32, SCHED_DEADLINE];
 
 /// The CPUs of a process of `exec` until it is in the container's cgroups.
 pub fn bind_initially(container: &Container) -> Applied {
@@ -30,9 +56,7 @@ pub fn bind_finally(container: &Container, own: Option<&CpuSet>) -> Applied {
 
 /// Whether it is to run before everything that is not of its kind: a process that never sleeps would then stop the others.
 pub fn is_real_time(container: &Container) -> bool {
-    const SCHED_DEADLINE: u32 = 6;
-    let kinds = [libc::SCHED_FIFO as u32, libc::SCHED_RR as u32, SCHED_DEADLINE];
-    container.scheduler.is_some_and(|planned| kinds.contains(&planned.policy))
+    container.scheduler.is_some_and(|planned| REAL_TIME.contains(&planned.policy))
 }
 
 /// Sets the policy of a process; 0 is this one. Some cannot be handed on to a child.

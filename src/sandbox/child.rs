@@ -13,16 +13,18 @@ use super::sync::{ChildEnds, ParentEnds};
 use crate::error::Step;
 use crate::layers::net::Making;
 use crate::layers::root::BuiltRoot;
-use crate::layers::{Applied, During, MissingSet, caps};
+use crate::layers::{Applied, During, MissingSet, caps, schedule};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, Stack, clone3, spawn_sharing};
 use crate::sys::mount::FileOnMount;
-use crate::sys::process;
 use crate::sys::terminal;
+use crate::sys::{entry, process};
 
 /// Becomes the workload, or its init. Never returns to the code that cloned it.
 pub fn run(prepared: &Prepared, stack: Stack, parent: ParentEnds, ends: &ChildEnds) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
+    entry::retitle(&prepared.title); // the sandbox can read it
+    let _ = process::set_name(c"stockade-init"); // for people
     let network = prepared.network.begin(stack); // meanwhile the parent writes our id maps, and we build a root
     if ends.wait() {
         let Err(failure) = network.and_then(|network| start(prepared, network, ends));
@@ -40,6 +42,7 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
         process::unshare_cgroup().during(Step::Cgroup, 0)?;
     }
     hold_lifeline(ends)?; // after the change of ids, which clears the death signal
+    schedule::renounce()?;
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();
     let mut root = prepared.root.build()?;

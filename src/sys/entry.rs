@@ -13,6 +13,57 @@ use super::process;
 
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
+/// Where the kernel put the arguments and, right behind them, the environment: what `/proc/PID/cmdline` and `environ` show.
+static GIVEN: OnceLock<Given> = OnceLock::new();
+
+#[derive(Debug)]
+struct Given {
+    start: usize,
+    arguments: usize,
+    length: usize,
+}
+
+impl Given {
+    /// The strings of both arrays, as far as they lie one behind the other.
+    ///
+    /// # Safety
+    /// `words` points to `count` C strings, a null pointer, and the environment's strings up to another null pointer, as the
+    /// kernel lays them out for a new program.
+    unsafe fn find(count: usize, words: *const *const c_char) -> Option<Self> {
+        // SAFETY: the caller vouches for the pointers and the strings.
+        let string = |at: usize| unsafe { (*words.add(at)).as_ref().map(|first| CStr::from_ptr(first)) };
+        let start = string(0)?.as_ptr() as usize;
+        let mut given = Self { start, arguments: 0, length: 0 };
+        let environment = (count + 1..).map_while(string);
+        for (index, text) in (0..count).map_while(string).chain(environment).enumerate() {
+            if text.as_ptr() as usize != start + given.length {
+                break;
+            }
+            given.length += text.to_bytes_with_nul().len();
+            if index < count {
+                given.arguments = given.length;
+            }
+        }
+        Some(given)
+    }
+}
+
+/// Takes the arguments and the environment that this program was given out of its memory, where any process may read the one
+/// and a tracer the other, and puts a title there. Only for a process that uses neither again: a child before it executes
+/// something else.
+pub fn retitle(title: &CStr) {
+    let Some(given) = GIVEN.get() else { return };
+    // The last byte stays zero, or the kernel would go on into the environment.
+    let length = title.count_bytes().min(given.arguments.saturating_sub(1));
+    // SAFETY: the strings that the kernel put on the stack for this program, writable and of this length. No reference to
+    // them lives: the arguments were copied, and this process does not look at the environment again.
+    unsafe {
+        let start = given.start as *mut u8;
+        std::ptr::write_bytes(start, 0, given.length);
+        std::ptr::copy_nonoverlapping(title.as_ptr().cast(), start, length);
+    }
+}
+
 /// This program's arguments, the first of which is its name.
 pub fn words() -> &'static [OsString] {
     WORDS.get().map_or(&[], Vec::as_slice)
@@ -35,11 +86,16 @@ macro_rules! door {
 /// Runs a program and ends with the exit code that it returns. Used through [`door!`].
 ///
 /// # Safety
-/// `words` points to `count` C strings that stay, as what `main` of a C program gets does.
+/// `words` points to `count` C strings that stay and are followed by the environment's, as what `main` of a C program gets.
 pub unsafe fn enter(count: c_int, words: *const *const c_char, main: fn(&[OsString]) -> u8) -> ! {
     open_standard_streams();
     process::ignore_broken_pipes();
-    let words = (0..usize::try_from(count).unwrap_or(0)).map(|index| {
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller vouches for the arguments, and what the C library hands on is the kernel's, with the environment.
+    if let Some(given) = unsafe { Given::find(count, words) } {
+        let _ = GIVEN.set(given);
+    }
+    let words = (0..count).map(|index| {
         // SAFETY: the caller vouches for them.
         let word = unsafe { CStr::from_ptr(*words.add(index)) };
         OsStr::from_bytes(word.to_bytes()).to_owned()

@@ -166,6 +166,12 @@ pub fn set_parent_death_signal(signal: libc::c_int) -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0).map(drop)
 }
 
+/// The name of this thread, as `ps` shows it, `PR_SET_NAME`.
+pub fn set_name(name: &CStr) -> Result<()> {
+    // SAFETY: the kernel reads at most 16 bytes of a string that ends with a NUL.
+    check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0u64, 0u64, 0u64) }.into()).map(drop)
+}
+
 /// Whether this process can be read and traced by its own user, and owns its files in /proc, `PR_SET_DUMPABLE`.
 pub fn set_dumpable(dumpable: bool) -> Result<()> {
     prctl(libc::PR_SET_DUMPABLE, dumpable.into(), 0).map(drop)

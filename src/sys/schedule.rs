@@ -33,6 +33,31 @@ pub fn set(pid: libc::pid_t, attributes: Attributes) -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, pid, &raw const attributes, 0) }).map(drop)
 }
 
+/// The scheduling policy and nice value of this process.
+pub fn policy_and_nice() -> Result<(u32, i32)> {
+    const PRIO_PROCESS: libc::c_int = 0;
+    // SAFETY: plain numbers.
+    let policy = check(unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) })?;
+    // SAFETY: plain numbers. The kernel itself answers 20 less the nice value, which is never negative.
+    let rank = check(unsafe { libc::syscall(libc::SYS_getpriority, PRIO_PROCESS, 0) })?;
+    Ok((policy as u32 & !(libc::SCHED_RESET_ON_FORK as u32), 20 - rank as i32))
+}
+
+/// This process's I/O class.
+pub fn io_class() -> Result<u32> {
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_SHIFT: u32 = 13;
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) }).map(|value| value as u32 >> CLASS_SHIFT)
+}
+
+/// This process's execution domain.
+pub fn personality() -> Result<u32> {
+    const ASK: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: plain number, which changes nothing.
+    check(unsafe { libc::syscall(libc::SYS_personality, ASK) }).map(|value| value as u32)
+}
+
 /// Sets this process's I/O class and level.
 pub fn set_io_priority(class: u32, level: u32) -> Result<()> {
     const WHO_PROCESS: libc::c_int = 1;

@@ -21,7 +21,7 @@ use crate::layers::{Applied, During, root, schedule};
 use crate::plan::container::{Container, Hook};
 use crate::sandbox::sync::{self, ChildEnds, failure_with_words};
 use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
-use crate::sys::{mount, namespace, net, process, terminal};
+use crate::sys::{entry, mount, namespace, net, process, terminal};
 
 /// What the go-between of a process that is confined before it joins hands on.
 #[derive(Debug)]
@@ -45,6 +45,7 @@ pub fn run(
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
 ) -> ! {
+    entry::retitle(&prepared.title); // other processes of the container can read it
     if ends.wait() {
         let mut said = String::new();
         let Err(failure) = match confined {
@@ -134,6 +135,7 @@ pub fn confine_first<'a>(
     state: &dyn Fn(i32, &str) -> String,
     said: &mut String,
 ) -> Applied<Confined<'a>> {
+    entry::retitle(&prepared.title); // the process that is made in the end is a copy of this one
     process::ignore_broken_pipes();
     let terminal = take_root(prepared, container, ends, &[channel], state, said)?;
     let ready = confine(prepared, container, ends, path_rules(prepared)?)?;

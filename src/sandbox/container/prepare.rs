@@ -1,5 +1,6 @@
 //! The parent half: from a container's plan to everything its process needs.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::fcntl::{OFlag, open};
@@ -27,6 +28,8 @@ use crate::sys::terminal::Size;
 /// What the container's process needs.
 #[derive(Debug)]
 pub struct Prepared<'a> {
+    /// What it is called where processes are listed, until it executes its program.
+    pub title: CString,
     /// The id maps.
     pub users: Users,
     /// The root and all mounts; `None` where a mount namespace is entered.
@@ -146,7 +149,9 @@ pub fn prepare<'a>(
     let late = seccomp.is_some() && !filters_early;
     let hold = late.then(|| gate.as_ref().map_or_else(Hold::new, |gate| Hold::make(gate.directory()))).transpose()?;
     let (rows, columns) = container.console_size.unwrap_or((24, 80));
+    let title = CString::new(format!("stockade-oci: init {}", plan.id));
     Ok(Prepared {
+        title: title.map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         users,
         root,
         process,
