@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Caller, Outcome, Run, TempDir, attack, for_each_caller, skip_part, text};
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn run(caller: Caller, options: &[&str], program: &str) -> Outcome {
     Run::new(caller).opts(options.iter().copied()).python(&attack(program)).go()
