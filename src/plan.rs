@@ -32,6 +32,9 @@ pub struct Plan {
     pub root: Root,
     /// What is mounted below it, in this order.
     pub mounts: Vec<Mount>,
+    /// Whether symlinks in sources on the host are followed also where others than root and the caller could have made them.
+    #[serde(default)]
+    pub follow: bool,
     /// Limits of the tmpfs that all scratch directories share.
     pub scratch: ScratchLimit,
     /// Paths below `/` that are covered by an empty read-only file or directory where they exist.
@@ -195,7 +198,7 @@ pub struct Mount {
 pub enum MountKind {
     /// A host file or directory with all that is mounted below it.
     Bind {
-        /// Absolute host path; symlinks are followed on the host.
+        /// Absolute host path. Symlinks in it are followed where no other user could have made them, or everywhere with `follow`.
         source: Bytes,
     },
     /// What the host has at the same path: a symlink is copied as such, anything else is bound.

@@ -29,6 +29,7 @@ pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
         rootfs: one(words, "rootfs")?,
         workspace: one(words, "workspace")?,
         mounts: mounts(words, cwd)?,
+        follow: on(words, "follow"),
         sysfs: on(words, "sysfs"),
         devices: many(words, "device")?,
         cwd: one(words, "workdir")?,

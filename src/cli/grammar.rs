@@ -173,6 +173,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             list("rw", "PATH", "Mount PATH read-write at the same path"),
             value("workspace", "DIR", "Mount DIR read-write at /workspace, and work there"),
             value("rootfs", "DIR", "Use DIR, read-only, as the root instead of the view of the host"),
+            switch("follow", "Follow symlinks in these paths of the host also where other users could have made them"),
             list("device", "PATH", "Provide this host device node"),
             switch("sysfs", "Mount the host's /sys read-only"),
             value("scratch-size", "SIZE", "Most that /tmp, the home and /dev/shm can hold together"),

@@ -2,17 +2,18 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::layers::root::resolved::Resolved;
 use crate::plan::{
     Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Plan, Root, Seccomp, SeccompProfile,
 };
 
-/// The whole plan. Every line is `indentation name value`; values are escaped.
-pub fn text(plan: &Plan) -> String {
+/// The whole plan, and where its sources lead. Every line is `indentation name value`; values are escaped.
+pub fn text(plan: &Plan, sources: &[Resolved]) -> String {
     let mut out = Text(String::with_capacity(4_096));
     command(plan, &mut out);
     identity(plan, &mut out);
     isolation(plan, &mut out);
-    files(plan, &mut out);
+    files(plan, sources, &mut out);
     limits(plan, &mut out);
     out.0
 }
@@ -135,16 +136,19 @@ fn landlock(landlock: &Landlock) -> String {
     text
 }
 
-fn files(plan: &Plan, out: &mut Text) {
+fn files(plan: &Plan, sources: &[Resolved], out: &mut Text) {
     out.group("files");
     match &plan.root {
         Root::Synthetic => out.path(&"/".into(), "own, empty, read-only"),
-        Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", quoted(path))),
+        Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", leading(path, sources))),
         Root::Bundle(path) => out.path(&"/".into(), format!("host {}", quoted(path))),
         Root::Joined => out.path(&"/".into(), "that of the namespace that is entered"),
     }
     for mount in &plan.mounts {
-        out.path(&mount.destination, what(mount));
+        out.path(&mount.destination, what(mount, sources));
+    }
+    if plan.follow {
+        out.line("links", "followed in sources wherever they are");
     }
     let scratch = plan.scratch;
     out.group("file limits and covers");
@@ -157,7 +161,15 @@ fn files(plan: &Plan, out: &mut Text) {
     }
 }
 
-fn what(mount: &Mount) -> String {
+/// A source, and where it leads if that is elsewhere.
+fn leading(source: &Bytes, sources: &[Resolved]) -> String {
+    match sources.iter().find(|one| one.source == *source) {
+        Some(one) => format!("{} → {}", quoted(source), quoted(&one.resolved)),
+        None => quoted(source),
+    }
+}
+
+fn what(mount: &Mount, sources: &[Resolved]) -> String {
     let access = if mount.read_only { "ro" } else { "rw" };
     let noexec = if mount.noexec { " noexec" } else { "" };
     let optional = if mount.optional { " optional" } else { "" };
@@ -165,7 +177,7 @@ fn what(mount: &Mount) -> String {
     // Everything else that can be written has a limit of its own.
     let uncapped = if mount.read_only { "" } else { ": nothing caps how much is written there" };
     match &mount.kind {
-        MountKind::Bind { source } => format!("host {}, {flags}{uncapped}", quoted(source)),
+        MountKind::Bind { source } => format!("host {}, {flags}{uncapped}", leading(source, sources)),
         MountKind::AsHost => format!("as on the host, {flags}{uncapped}"),
         MountKind::Tmpfs { size_bytes, nr_inodes, mode } => {
             format!("tmpfs of {} and {nr_inodes} files, mode {mode:o}, {flags}", size(*size_bytes))
@@ -176,7 +188,7 @@ fn what(mount: &Mount) -> String {
         MountKind::Sysfs => format!("sysfs, {flags}"),
         MountKind::Dev { devices } if devices.is_empty() => "own devices".into(),
         MountKind::Dev { devices } => {
-            format!("own devices and {}", devices.iter().map(quoted).collect::<Vec<_>>().join(" "))
+            format!("own devices and {}", devices.iter().map(|device| leading(device, sources)).collect::<Vec<_>>().join(" "))
         }
         MountKind::Mqueue => format!("message queues, {flags}"),
         MountKind::File { content, mode } => format!("generated, {} bytes, mode {mode:o}", content.as_bytes().len()),

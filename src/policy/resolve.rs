@@ -118,6 +118,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         },
         root,
         mounts,
+        follow: settings.follow.unwrap_or(false),
         scratch: ScratchLimit {
             size_bytes: settings.scratch.size.map_or(512 << 20, |size| size.get()),
             nr_inodes: settings.scratch.inodes.map_or(65_536, |inodes| inodes.get()),

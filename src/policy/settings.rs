@@ -41,6 +41,9 @@ pub struct Settings {
     /// the same destination.
     #[serde(default)]
     pub mounts: Vec<MountRequest>,
+    /// Whether symlinks in the host paths of mounts are followed also where others than root and the caller could have made
+    /// them.
+    pub follow: Option<bool>,
     /// Whether `/sys` is the host's sysfs, read-only.
     pub sysfs: Option<bool>,
     /// How much `/proc` shows: `full`, less what is masked, or `pids`: processes and nothing of the machine.

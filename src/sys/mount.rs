@@ -23,6 +23,10 @@ pub const NO_MAGICLINKS: u64 = libc::RESOLVE_NO_MAGICLINKS;
 
 /// `RESOLVE_NO_SYMLINKS`: no symlink is followed, in whatever component.
 pub const NO_SYMLINKS: u64 = libc::RESOLVE_NO_SYMLINKS;
+/// `RESOLVE_BENEATH`: the lookup never leaves what is below the descriptor.
+pub const BENEATH: u64 = libc::RESOLVE_BENEATH;
+/// `RESOLVE_NO_XDEV`: no mount point is crossed.
+pub const NO_XDEV: u64 = libc::RESOLVE_NO_XDEV;
 
 const MOVE_EMPTY_TO_EMPTY: libc::c_uint = 0x04 | 0x40; // MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
 const MOVE_EMPTY_TO_PATH: libc::c_uint = 0x04;

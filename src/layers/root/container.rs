@@ -62,7 +62,7 @@ pub fn prepare(
 ) -> Result<Option<PreparedContainerRoot>> {
     let Root::Bundle(path) = &plan.root else { return Ok(None) };
     let failed = |errno| Error::errno(Step::Source, path.to_string(), errno);
-    let source = Source::open_tree(path.as_path(), around.privileged, true).map_err(failed)?;
+    let source = Source::following(path.as_path(), around.privileged, true).map_err(failed)?;
     if !source.is_dir() {
         return Err(failed(Errno::ENOTDIR));
     }
@@ -112,7 +112,7 @@ fn revealing_mounts() -> Result<Vec<CString>> {
 fn node(device: &Device, privileged: bool) -> Result<Node> {
     let (path, host) = (relative(device.path.as_path())?, device.path.as_path());
     // Inside a user namespace none can be made: then the host's own, if it is the same device.
-    let host = Source::open_tree(host, privileged, false).ok().filter(|source| {
+    let host = Source::following(host, privileged, false).ok().filter(|source| {
         let stat = source.stat();
         stat.st_mode & libc::S_IFMT == device.kind && stat.st_rdev == makedev(device.major.into(), device.minor.into())
     });

@@ -11,6 +11,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, makedev};
 use nix::unistd::symlinkat;
 
+use super::host_path::{Last, Resolver};
 use super::mounts::{Made, make_directory};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
@@ -53,10 +54,10 @@ struct Node {
 }
 
 /// Parent half: opens and checks the host's nodes.
-pub fn prepare(index: usize, devices: &[Bytes], privileged: bool) -> Result<Dev> {
+pub fn prepare(index: usize, devices: &[Bytes], privileged: bool, sources: &mut Resolver) -> Result<Dev> {
     let mut nodes = Vec::with_capacity(NODES.len() + devices.len());
     for (name, path, major, minor) in NODES {
-        let source = open_node(Path::new(path), privileged)?;
+        let source = open_node(Path::new(path), privileged, sources)?;
         if source.stat().st_rdev != makedev(major, minor) {
             return Err(Error::new(Step::Device, path, "is not the device of that name on this host"));
         }
@@ -74,14 +75,15 @@ pub fn prepare(index: usize, devices: &[Bytes], privileged: bool) -> Result<Dev>
         let mut directories: Vec<_> =
             below.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).map(name).collect::<Result<_>>()?;
         directories.reverse();
-        nodes.push(Node { directories, name: name(below)?, source: open_node(path, privileged)? });
+        nodes.push(Node { directories, name: name(below)?, source: open_node(path, privileged, sources)? });
     }
     Ok(Dev { index, nodes })
 }
 
-fn open_node(path: &Path, privileged: bool) -> Result<Source> {
+fn open_node(path: &Path, privileged: bool, sources: &mut Resolver) -> Result<Source> {
     let object = || path.display().to_string();
-    let source = Source::open(path, privileged).map_err(|errno| Error::errno(Step::Device, object(), errno))?;
+    let found = sources.resolve(path, path, Last::Followed).map_err(|fault| fault.error(Step::Device, object()))?;
+    let source = Source::of(path, found, privileged).map_err(|errno| Error::errno(Step::Device, object(), errno))?;
     source
         .set_attributes(bind_attributes(NODE_ATTRIBUTES))
         .map_err(|errno| Error::errno(Step::Device, object(), errno))?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
-use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs, statfs};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::symlinkat;
 
 use super::copy_up;
@@ -107,9 +107,7 @@ pub fn prepare(index: usize, planned: &Mount, given: &GivenMount, around: &mut S
 fn is_proc(what: &What) -> bool {
     match what {
         What::FileSystem { kind, .. } => kind.as_c_str() == c"proc",
-        What::Tree { source, .. } => {
-            statfs(source.path()).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
-        }
+        What::Tree { source, .. } => source.is_proc(),
         What::Existing { .. } => true,
         What::CgroupV1 { .. } => false,
     }
@@ -127,7 +125,7 @@ fn takes_label(kind: &str) -> bool {
 
 fn tree(path: &Path, recursive: bool, given: &GivenMount, around: &mut Surroundings<'_>) -> Result<What> {
     let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
-    let source = Source::open_tree(path, around.privileged, recursive).map_err(failed)?;
+    let source = Source::following(path, around.privileged, recursive).map_err(failed)?;
     // A copy gets no mount events back to the host, unless the configuration says so.
     let mut changes = Vec::new();
     if !given.propagation.iter().any(|kind| kind & libc::MS_SHARED != 0) {

@@ -9,15 +9,18 @@ pub mod container;
 mod copy_up;
 mod dev;
 pub mod given;
+mod host_path;
 mod mountinfo;
 mod mounts;
 pub mod place;
 mod proc;
+pub mod resolved;
 mod source;
 pub mod within;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
@@ -26,6 +29,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::time::{ClockId, clock_gettime};
 
+use self::host_path::{Fault, Last, Resolver};
 pub use self::mounts::{Made, Powers};
 use self::mounts::{Ready, make_directory};
 use self::place::{Places, Shape};
@@ -83,16 +87,18 @@ pub struct BuiltRoot {
 
 /// Parent half: opens every source and makes every text.
 pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
+    let mut sources = Resolver::new(plan.follow);
     let rootfs = match &plan.root {
         Root::Synthetic => None,
-        Root::Directory(path) => Some(open_rootfs(path.as_path(), powers.privileged)?),
+        Root::Directory(path) => Some(open_rootfs(path.as_path(), powers.privileged, &mut sources)?),
         Root::Bundle(_) | Root::Joined => return Err(Error::new(Step::Plan, "root", "is that of a container")),
     };
     let mut places = Places::new(rootfs.as_ref().map(|(fd, _)| fd));
     let mut mounts = Vec::with_capacity(plan.mounts.len());
     for (index, planned) in plan.mounts.iter().enumerate() {
-        mounts.extend(mounts::prepare(index, planned, &mut places, powers)?);
+        mounts.extend(mounts::prepare(index, planned, &mut places, powers, &mut sources)?);
     }
+    sources.check()?;
     let skeleton = places.skeleton;
     let base = match rootfs {
         None => Base::Tmpfs,
@@ -115,18 +121,23 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
     })
 }
 
-fn open_rootfs(path: &std::path::Path, privileged: bool) -> Result<(OwnedFd, Source)> {
+fn open_rootfs(path: &Path, privileged: bool, sources: &mut Resolver) -> Result<(OwnedFd, Source)> {
+    let hint = "--rootfs takes a directory that you can enter";
     let failed = |errno| {
         Error::errno(Step::Source, path.display().to_string(), errno)
-            .hint("--rootfs takes a directory that you can enter")
+            .hint(hint)
     };
-    let source = Source::open(path, privileged).map_err(failed)?;
+    let found = sources.resolve(path, Path::new("/"), Last::Followed).map_err(|fault| match fault {
+        Fault::Errno(errno) => failed(errno),
+        Fault::Refused(error) => error,
+    })?;
+    let directory = duplicate(&found.file).map_err(failed)?;
+    let source = Source::of(path, found, privileged).map_err(failed)?;
     if !source.is_dir() {
         return Err(failed(Errno::ENOTDIR));
     }
     source.set_attributes(bind_attributes(ROOTFS_ATTRIBUTES)).map_err(failed)?;
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    Ok((open(source.path(), flags, Mode::empty()).map_err(failed)?, source))
+    Ok((directory, source))
 }
 
 /// As if it used half of all memory.

@@ -12,6 +12,7 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::symlinkat;
 
 use super::dev::{self, Dev};
+use super::host_path::{Fault, Found, Last, Resolver};
 use super::place::{Ground, Place, Places, Shape};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
@@ -61,14 +62,26 @@ pub struct Made {
 }
 
 /// Parent half: `None` for an optional mount whose source is not there.
-pub fn prepare(index: usize, mount: &Mount, places: &mut Places<'_>, powers: &mut Powers<'_>) -> Result<Option<Ready>> {
+pub fn prepare(
+    index: usize,
+    mount: &Mount,
+    places: &mut Places<'_>,
+    powers: &mut Powers<'_>,
+    sources: &mut Resolver,
+) -> Result<Option<Ready>> {
     let destination = mount.destination.as_path();
     let mut attributes = NOSUID | NODEV;
     attributes |= if mount.read_only { RDONLY } else { 0 };
     attributes |= if mount.noexec { NOEXEC } else { 0 };
     let what = match &mount.kind {
-        MountKind::Bind { source } => open_tree(source.as_path(), mount, attributes, powers)?,
-        MountKind::AsHost => as_host(destination, mount, attributes, powers)?,
+        MountKind::Bind { source } => {
+            let path = source.as_path();
+            match present(sources.resolve(path, destination, Last::Followed), path, mount)? {
+                Some(found) => Some(tree(path, found, mount, attributes, powers, sources)?),
+                None => None,
+            }
+        }
+        MountKind::AsHost => as_host(destination, mount, attributes, powers, sources)?,
         MountKind::Tmpfs { size_bytes, nr_inodes, mode } => Some(What::Tmpfs {
             size: number(*size_bytes),
             inodes: number(*nr_inodes),
@@ -79,7 +92,7 @@ pub fn prepare(index: usize, mount: &Mount, places: &mut Places<'_>, powers: &mu
         }
         MountKind::Proc { pid_only } => Some(What::Proc { pid_only: *pid_only }),
         MountKind::Sysfs => Some(What::Sysfs),
-        MountKind::Dev { devices } => Some(What::Dev(dev::prepare(index, devices, powers.privileged)?)),
+        MountKind::Dev { devices } => Some(What::Dev(dev::prepare(index, devices, powers.privileged, sources)?)),
         MountKind::Given(_) => {
             return Err(Error::new(Step::Plan, destination.display().to_string(), "is a mount of a container"));
         }
@@ -101,13 +114,27 @@ pub fn prepare(index: usize, mount: &Mount, places: &mut Places<'_>, powers: &mu
     Ok(Some(Ready { index, place, what, attributes }))
 }
 
-fn open_tree(path: &Path, mount: &Mount, attributes: u64, powers: &mut Powers<'_>) -> Result<Option<What>> {
+/// `None` where an optional source is not there.
+fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {
+    match found {
+        Err(fault) if mount.optional && fault.is_missing() => Ok(None),
+        found => found.map(Some).map_err(|fault| fault.error(Step::Source, path.display().to_string())),
+    }
+}
+
+fn tree(
+    path: &Path,
+    found: Found,
+    mount: &Mount,
+    attributes: u64,
+    powers: &mut Powers<'_>,
+    sources: &mut Resolver,
+) -> Result<What> {
     let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
-    let source = match Source::open(path, powers.privileged) {
-        Err(Errno::ENOENT | Errno::ENOTDIR) if mount.optional => return Ok(None),
-        Err(errno) => return Err(failed(errno)),
-        Ok(source) => source,
-    };
+    let source = Source::of(path, found, powers.privileged).map_err(failed)?;
+    if !mount.read_only {
+        sources.is_writable(path, source.stat());
+    }
     if !source.is_dir() && SFlag::from_bits_truncate(source.stat().st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
         return Err(Error::new(Step::Source, path.display().to_string(), "is neither a directory nor a regular file")
             .hint("devices are given with --device; sockets and pipes are not bound"));
@@ -125,15 +152,21 @@ fn open_tree(path: &Path, mount: &Mount, attributes: u64, powers: &mut Powers<'_
         }
         source.set_attributes(bind_attributes(attributes)).map_err(failed)?;
     }
-    Ok(Some(What::Tree(source)))
+    Ok(What::Tree(source))
 }
 
-fn as_host(path: &Path, mount: &Mount, attributes: u64, powers: &mut Powers<'_>) -> Result<Option<What>> {
-    match nix::fcntl::readlink(path) {
-        Ok(target) => Ok(Some(What::Symlink { target: c_string(target.as_bytes(), path)? })),
-        Err(Errno::ENOENT | Errno::ENOTDIR) if mount.optional => Ok(None),
-        Err(Errno::EINVAL) => open_tree(path, mount, attributes, powers), // it is no link
-        Err(errno) => Err(Error::errno(Step::Source, path.display().to_string(), errno)),
+fn as_host(
+    path: &Path,
+    mount: &Mount,
+    attributes: u64,
+    powers: &mut Powers<'_>,
+    sources: &mut Resolver,
+) -> Result<Option<What>> {
+    let Some(found) = present(sources.resolve(path, path, Last::Itself), path, mount)? else { return Ok(None) };
+    match found.link_target() {
+        Some(Ok(target)) => Ok(Some(What::Symlink { target: c_string(target.as_bytes(), path)? })),
+        Some(Err(errno)) => Err(Error::errno(Step::Source, path.display().to_string(), errno)),
+        None => tree(path, found, mount, attributes, powers, sources).map(Some),
     }
 }
 

@@ -1,7 +1,8 @@
-//! Host files that are bound into the sandbox: looked up once, identified, and cloned as detached mounts.
+//! Host files that are bound into the sandbox: resolved once ([`super::host_path`]), identified, and cloned as detached mounts.
 //!
-//! With privilege the parent clones the mount by its path, and identifies that. Without, only the child can, in its own mount namespace, where the
-//! parent's descriptor is of no use: it opens the path again and accepts nothing but the very file the parent saw.
+//! With privilege the parent clones the mount of the descriptor that it resolved. Without, only the child can, in its own mount
+//! namespace, where the parent's descriptor is of no use: it opens the path without links that was found, in the same manner,
+//! and accepts nothing but the very file that the parent saw.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,38 +10,37 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
+use super::host_path::{Again, Found};
 use crate::sys::mount::{self, Attributes};
 
 /// A host file or directory to bind.
 #[derive(Debug)]
 pub struct Source {
     path: CString,
+    again: Again,
     stat: FileStat,
     recursive: bool,
     tree: Option<OwnedFd>,
 }
 
 impl Source {
-    /// Finds and identifies a host path. With `privileged`, also clones the mount with everything below it.
-    pub fn open(path: &Path, privileged: bool) -> Result<Self, Errno> {
-        Self::open_tree(path, privileged, true)
+    /// What was found at this path. With `privileged`, also clones the mount with everything below it.
+    pub fn of(path: &Path, found: Found, privileged: bool) -> Result<Self, Errno> {
+        let Found { file, stat, again } = found;
+        let tree = privileged.then(|| mount::clone_tree(file.as_fd(), c"", true)).transpose()?;
+        Ok(Self { path: text(path)?, again, stat, recursive: true, tree })
     }
 
-    /// As [`Self::open`], with or without what is mounted below it.
-    pub fn open_tree(path: &Path, privileged: bool, recursive: bool) -> Result<Self, Errno> {
-        let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        if path.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        if privileged {
-            let tree = mount::clone_tree(AT_FDCWD, &path, recursive)?;
-            return Ok(Self { path, stat: fstat(&tree)?, recursive, tree: Some(tree) });
-        }
-        let stat = fstat(open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?)?;
-        Ok(Self { path, stat, recursive, tree: None })
+    /// What is at this path of a container's configuration, wherever its links lead: the engine is trusted.
+    pub fn following(path: &Path, privileged: bool, recursive: bool) -> Result<Self, Errno> {
+        let path = text(path)?;
+        let file = open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let tree = privileged.then(|| mount::clone_tree(file.as_fd(), c"", recursive)).transpose()?;
+        Ok(Self { again: Again::following(path.clone()), path, stat: fstat(&file)?, recursive, tree })
     }
 
     /// What `fstat(2)` said of it.
@@ -62,7 +62,13 @@ impl Source {
         SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT == kind
     }
 
-    /// Where it was opened.
+    /// Whether it is on a procfs.
+    pub fn is_proc(&self) -> bool {
+        let found = self.tree.as_ref().map_or_else(|| self.find().and_then(fstatfs), fstatfs);
+        found.is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
+    }
+
+    /// The path that was asked for, to name it by.
     pub fn path(&self) -> &CStr {
         &self.path
     }
@@ -77,9 +83,9 @@ impl Source {
         self.tree = None;
     }
 
-    /// Child half: opens it again by its path, if that still leads to the very same file.
+    /// Child half: opens it again, if its path still leads to the very same file.
     pub fn find(&self) -> Result<OwnedFd, Errno> {
-        let opened = openat(AT_FDCWD, self.path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let opened = self.again.open()?;
         let now = fstat(&opened)?;
         let same = (now.st_dev, now.st_ino, now.st_mode, now.st_rdev)
             == (self.stat.st_dev, self.stat.st_ino, self.stat.st_mode, self.stat.st_rdev);
@@ -111,6 +117,14 @@ impl Source {
             mount::set_attributes(&tree, *change)?;
         }
         then(&tree)
+    }
+}
+
+fn text(path: &Path) -> Result<CString, Errno> {
+    match CString::new(path.as_os_str().as_bytes()) {
+        Ok(text) if text.is_empty() => Err(Errno::ENOENT),
+        Ok(text) => Ok(text),
+        Err(_) => Err(Errno::EINVAL),
     }
 }
 

@@ -125,6 +125,7 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
         identity: Identity { uid: 0, gid: 0, mapping: IdMapping::Single, user: String::new(), home: "/".into() },
         root: Root::Bundle(Bytes::from(&rootfs)),
         mounts,
+        follow: true,
         scratch: ScratchLimit { size_bytes: 0, nr_inodes: 0 },
         masked_paths: rest.masked_paths,
         readonly_paths: rest.readonly_paths,

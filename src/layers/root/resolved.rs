@@ -1,0 +1,60 @@
+//! Where the sources of a plan are, for those who only want to see it.
+
+use std::path::Path;
+
+use super::host_path::{Fault, Found, Last, Resolver};
+use crate::error::Result;
+use crate::plan::{Bytes, MountKind, Plan, Root};
+
+/// A source that is not where the plan names it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Resolved {
+    /// As the plan names it.
+    pub source: Bytes,
+    /// The file that it leads to, without links.
+    pub resolved: Bytes,
+}
+
+/// Every source that leads elsewhere than its path says. Refuses what a run would refuse; what cannot be opened is left to the
+/// run, which knows more about it.
+pub fn sources(plan: &Plan) -> Result<Vec<Resolved>> {
+    let mut resolver = Resolver::new(plan.follow);
+    let mut all = Vec::new();
+    let mut resolve = |resolver: &mut Resolver, source: &Bytes, destination: &Path, last| -> Result<Option<Found>> {
+        match resolver.resolve(source.as_path(), destination, last) {
+            Err(Fault::Refused(error)) => Err(error),
+            Err(Fault::Errno(_)) => Ok(None),
+            Ok(found) => {
+                let resolved = Resolved { source: source.clone(), resolved: Bytes::from(&found.path()) };
+                let elsewhere = resolved.resolved.as_path() != source.as_path(); // compared by components
+                if elsewhere && !all.contains(&resolved) {
+                    all.push(resolved);
+                }
+                Ok(Some(found))
+            }
+        }
+    };
+    if let Root::Directory(path) = &plan.root {
+        resolve(&mut resolver, path, Path::new("/"), Last::Followed)?;
+    }
+    for mount in &plan.mounts {
+        let destination = mount.destination.as_path();
+        match &mount.kind {
+            MountKind::Bind { source } => {
+                let found = resolve(&mut resolver, source, destination, Last::Followed)?;
+                if let Some(found) = found.filter(|_| !mount.read_only) {
+                    resolver.is_writable(source.as_path(), &found.stat);
+                }
+            }
+            MountKind::AsHost => drop(resolve(&mut resolver, &mount.destination, destination, Last::Itself)?),
+            MountKind::Dev { devices } => {
+                for device in devices {
+                    resolve(&mut resolver, device, device.as_path(), Last::Followed)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    resolver.check()?;
+    Ok(all)
+}
