@@ -188,7 +188,10 @@ fn what(mount: &Mount, sources: &[Resolved]) -> String {
         MountKind::Sysfs => format!("sysfs, {flags}"),
         MountKind::Dev { devices } if devices.is_empty() => "own devices".into(),
         MountKind::Dev { devices } => {
-            format!("own devices and {}", devices.iter().map(|device| leading(device, sources)).collect::<Vec<_>>().join(" "))
+            format!(
+                "own devices and {}",
+                devices.iter().map(|device| leading(device, sources)).collect::<Vec<_>>().join(" ")
+            )
         }
         MountKind::Mqueue => format!("message queues, {flags}"),
         MountKind::File { content, mode } => format!("generated, {} bytes, mode {mode:o}", content.as_bytes().len()),

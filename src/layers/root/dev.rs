@@ -11,7 +11,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, makedev};
 use nix::unistd::symlinkat;
 
-use super::host_path::{Last, Resolver};
+use super::host::{Last, Resolver};
 use super::mounts::{Made, make_directory};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};

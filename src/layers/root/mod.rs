@@ -9,7 +9,7 @@ pub mod container;
 mod copy_up;
 mod dev;
 pub mod given;
-mod host_path;
+mod host;
 mod mountinfo;
 mod mounts;
 pub mod place;
@@ -29,7 +29,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::time::{ClockId, clock_gettime};
 
-use self::host_path::{Fault, Last, Resolver};
+use self::host::{Fault, Last, Resolver};
 pub use self::mounts::{Made, Powers};
 use self::mounts::{Ready, make_directory};
 use self::place::{Places, Shape};
@@ -122,10 +122,9 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
 }
 
 fn open_rootfs(path: &Path, privileged: bool, sources: &mut Resolver) -> Result<(OwnedFd, Source)> {
-    let hint = "--rootfs takes a directory that you can enter";
     let failed = |errno| {
         Error::errno(Step::Source, path.display().to_string(), errno)
-            .hint(hint)
+            .hint("--rootfs takes a directory that you can enter")
     };
     let found = sources.resolve(path, Path::new("/"), Last::Followed).map_err(|fault| match fault {
         Fault::Errno(errno) => failed(errno),

@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::symlinkat;
 
 use super::dev::{self, Dev};
-use super::host_path::{Fault, Found, Last, Resolver};
+use super::host::{Fault, Found, Last, Resolver};
 use super::place::{Ground, Place, Places, Shape};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
@@ -131,10 +131,10 @@ fn tree(
     sources: &mut Resolver,
 ) -> Result<What> {
     let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
-    let source = Source::of(path, found, powers.privileged).map_err(failed)?;
     if !mount.read_only {
-        sources.is_writable(path, source.stat());
+        sources.is_writable(&found).map_err(failed)?;
     }
+    let source = Source::of(path, found, powers.privileged).map_err(failed)?;
     if !source.is_dir() && SFlag::from_bits_truncate(source.stat().st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
         return Err(Error::new(Step::Source, path.display().to_string(), "is neither a directory nor a regular file")
             .hint("devices are given with --device; sockets and pipes are not bound"));

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::host_path::{Fault, Found, Last, Resolver};
-use crate::error::Result;
+use super::host::{Fault, Found, Last, Resolver};
+use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, MountKind, Plan, Root};
 
 /// A source that is not where the plan names it.
@@ -43,7 +43,8 @@ pub fn sources(plan: &Plan) -> Result<Vec<Resolved>> {
             MountKind::Bind { source } => {
                 let found = resolve(&mut resolver, source, destination, Last::Followed)?;
                 if let Some(found) = found.filter(|_| !mount.read_only) {
-                    resolver.is_writable(source.as_path(), &found.stat);
+                    let failed = |errno| Error::errno(Step::Source, source.to_string(), errno);
+                    resolver.is_writable(&found).map_err(failed)?;
                 }
             }
             MountKind::AsHost => drop(resolve(&mut resolver, &mount.destination, destination, Last::Itself)?),

@@ -1,4 +1,4 @@
-//! Host files that are bound into the sandbox: resolved once ([`super::host_path`]), identified, and cloned as detached mounts.
+//! Host files that are bound into the sandbox: resolved once ([`super::host`]), identified, and cloned as detached mounts.
 //!
 //! With privilege the parent clones the mount of the descriptor that it resolved. Without, only the child can, in its own mount
 //! namespace, where the parent's descriptor is of no use: it opens the path without links that was found, in the same manner,
@@ -14,7 +14,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-use super::host_path::{Again, Found};
+use super::host::{Again, Found};
 use crate::sys::mount::{self, Attributes};
 
 /// A host file or directory to bind.

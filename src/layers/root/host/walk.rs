@@ -1,0 +1,202 @@
+//! A path, component by component: each opened by the descriptor of its directory, links read by their own.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, PROC_SUPER_MAGIC, fstatfs};
+
+use super::alias::Spot;
+use super::trust::{Ground, Trust, Why};
+use super::way::{Kind, Leap, Way, loops};
+use super::{Again, Fault, Found, Last, PLAIN, c_string, components, kind};
+use crate::sys::mount::{self, NO_MAGICLINKS, NO_SYMLINKS};
+
+type Result<T, E = Fault> = std::result::Result<T, E>;
+
+/// As many symlinks as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// One directory of a path, or its end.
+struct Place {
+    file: OwnedFd,
+    stat: FileStat,
+    name: Vec<u8>,
+    mount: u64,
+    ground: Ground,
+}
+
+/// One path, component by component.
+pub struct Walk<'a> {
+    trust: &'a Trust,
+    /// The root, and what was entered since: the path without links.
+    places: Vec<Place>,
+    way: Way,
+    links: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// To what this path leads, which is to be at `destination` inside.
+    pub fn new(trust: &'a Trust, path: &Path, destination: &Path) -> Self {
+        let (source, destination) = (path.to_owned(), destination.to_owned());
+        let way = Way { source, destination, visited: Vec::new(), leaps: Vec::new() };
+        Self { trust, places: Vec::new(), way, links: 0 }
+    }
+
+    /// Walks it.
+    pub fn run(mut self, last: Last) -> Result<(Found, Way)> {
+        let path = self.way.source.as_os_str().as_bytes();
+        let mut left: VecDeque<Vec<u8>> = components(path).map(<[u8]>::to_vec).collect();
+        let mut directory = names_directory(path);
+        self.enter(Vec::new(), mount::open_beneath(AT_FDCWD, c"/", libc::O_PATH | libc::O_DIRECTORY, 0)?)?;
+        while let Some(name) = left.pop_front() {
+            let here = self.places.last().expect("the root stays");
+            if let Ground::Foreign(why) = here.ground {
+                left.push_front(name);
+                return self.rest(&left.make_contiguous().join(&b'/'), directory, last, why);
+            }
+            if name == b".." {
+                self.leap(Kind::Up, &name);
+                if self.places.len() > 1 {
+                    self.places.pop();
+                }
+                continue;
+            }
+            let file = open_entry(here.file.as_fd(), &name, !left.is_empty())?;
+            let found = kind(&fstat(&file)?);
+            if found == SFlag::S_IFLNK && (last == Last::Followed || directory || !left.is_empty()) {
+                let target = self.follow(&name, &file)?;
+                directory |= left.is_empty() && names_directory(&target);
+                if target.starts_with(b"/") {
+                    self.places.truncate(1);
+                }
+                components(&target).map(<[u8]>::to_vec).rev().for_each(|name| left.push_front(name));
+                continue;
+            }
+            self.enter(name, file)?;
+            if found != SFlag::S_IFDIR && (directory || !left.is_empty()) {
+                return Err(Errno::ENOTDIR.into());
+            }
+        }
+        let path = self.path()?;
+        let end = self.places.pop().expect("the root stays");
+        let again = Again { path, resolve: NO_SYMLINKS | NO_MAGICLINKS, rest: None };
+        Ok((Found { file: end.file, stat: end.stat, again }, self.way))
+    }
+
+    /// Goes on to a directory, or to the end.
+    fn enter(&mut self, name: Vec<u8>, file: OwnedFd) -> Result<()> {
+        let stat = fstat(&file)?;
+        let mount = mount::id_of(&file)?;
+        let here = self.places.last();
+        let crossed = here.is_some_and(|here| here.mount != mount);
+        let ground = match here.map_or(Ground::Trusted, |here| here.ground) {
+            Ground::Shared(_) if crossed => Ground::Foreign(Why::MountedInShared),
+            // What a program serves can claim any owner.
+            _ if crossed && fstatfs(&file)?.filesystem_type() == FUSE_SUPER_MAGIC => Ground::Foreign(Why::Served),
+            _ => self.trust.ground(file.as_fd(), &stat),
+        };
+        if crossed {
+            self.leap(Kind::Mount, &name);
+        }
+        let path = self.shown(&[&name]);
+        self.way.visited.push(Spot { path, device: stat.st_dev, inode: stat.st_ino, mount });
+        self.places.push(Place { file, stat, name, mount, ground });
+        Ok(())
+    }
+
+    /// The target of a link in a directory that is trusted.
+    fn follow(&mut self, name: &[u8], link: &OwnedFd) -> Result<Vec<u8>> {
+        let here = self.places.last().expect("the root stays");
+        if let Ground::Shared(why) = here.ground {
+            let leap = Leap { kind: Kind::Link, at: self.shown(&[name]) };
+            return Err(Fault::Refused(self.way.refuse(&leap, &self.shown(&[]), why)));
+        }
+        if fstatfs(link)?.filesystem_type() == PROC_SUPER_MAGIC {
+            let plain = mount::open_beneath(&here.file, &c_string(name)?, libc::O_PATH, NO_MAGICLINKS);
+            if plain.is_err_and(|errno| errno == Errno::ELOOP) {
+                return Err(Fault::Refused(loops(&self.way.source)));
+            }
+        }
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return Err(Errno::ELOOP.into());
+        }
+        self.leap(Kind::Link, name);
+        let target = readlinkat(link, c"")?.into_vec();
+        if target.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(target) }
+    }
+
+    /// The rest of a path below a directory that is not trusted.
+    fn rest(self, rest: &[u8], directory: bool, last: Last, why: Why) -> Result<(Found, Way)> {
+        let here = self.places.last().expect("the root stays");
+        let refuse = |kind, at: &[u8]| {
+            let leap = Leap { kind, at: self.shown(&[at]) };
+            Err(Fault::Refused(self.way.refuse(&leap, &self.shown(&[]), why)))
+        };
+        if components(rest).any(|name| name == b"..") {
+            return refuse(Kind::Up, rest);
+        }
+        let no_follow = if last == Last::Itself && !directory { libc::O_NOFOLLOW } else { 0 };
+        let text = c_string(&[rest, if directory { b"/" } else { b"" }].concat())?;
+        match mount::open_beneath(&here.file, &text, libc::O_PATH | no_follow, PLAIN) {
+            Ok(file) => {
+                let again = Again { path: self.path()?, resolve: NO_SYMLINKS | NO_MAGICLINKS, rest: Some(text) };
+                Ok((Found::new(file, again)?, self.way))
+            }
+            Err(Errno::ELOOP | Errno::EXDEV) => {
+                let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+                for end in ends.chain([rest.len()]) {
+                    let part = c_string(&rest[..end])?;
+                    match mount::open_beneath(&here.file, &part, libc::O_PATH | libc::O_NOFOLLOW, PLAIN).map(fstat) {
+                        Ok(Ok(stat)) if kind(&stat) == SFlag::S_IFLNK => return refuse(Kind::Link, &rest[..end]),
+                        Err(Errno::EXDEV) => return refuse(Kind::Mount, &rest[..end]),
+                        _ => {}
+                    }
+                }
+                refuse(Kind::Link, rest) // it was replaced meanwhile
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn leap(&mut self, kind: Kind, name: &[u8]) {
+        let leap = Leap { kind, at: self.shown(&[name]) };
+        self.way.leaps.push((self.way.visited.len(), leap));
+    }
+
+    /// The path of where it is now, with `more` below.
+    fn shown(&self, more: &[&[u8]]) -> PathBuf {
+        let names = self.places.iter().map(|place| &place.name[..]).chain(more.iter().copied());
+        let mut path = PathBuf::from("/");
+        path.extend(names.map(|name| Path::new(std::ffi::OsStr::from_bytes(name))));
+        path
+    }
+
+    fn path(&self) -> Result<CString, Errno> {
+        c_string(self.shown(&[]).as_os_str().as_bytes())
+    }
+}
+
+/// Opens an entry without following it. A directory on the way is mounted if it is to be on demand.
+fn open_entry(directory: BorrowedFd<'_>, name: &[u8], on_the_way: bool) -> Result<OwnedFd, Errno> {
+    let name = c_string(name)?;
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    if on_the_way {
+        match openat(directory, name.as_c_str(), flags | OFlag::O_DIRECTORY, Mode::empty()) {
+            Err(Errno::ENOTDIR) => {}
+            opened => return opened,
+        }
+    }
+    openat(directory, name.as_c_str(), flags, Mode::empty())
+}
+
+/// Whether what the path names must be a directory.
+fn names_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") || path.ends_with(b"/.")
+}
