@@ -562,7 +562,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
         agrees(&path.display().to_string(), &std::fs::read_to_string(&path).unwrap(), true);
     }
     // Every key once.
-    let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\n\
+    let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\nfollow = true\n\
         proc = 'pids'\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
         umask = '022'\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\nexplain_denials = true\n\
         audit = '/a'\naudit_sync = true\n\

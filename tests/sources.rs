@@ -52,8 +52,7 @@ fn a_link_that_the_last_run_left_in_the_workspace_leads_nowhere() {
         dir.dir("work/cache");
         let volume = format!("{}/cache:/cache", text(&work));
         let run = || Run::new(caller).opts(["--workspace", text(&work), "-v", &volume]);
-        let script =
-            format!("rmdir /workspace/cache && ln -s {} /workspace/cache", text(&canary));
+        let script = format!("rmdir /workspace/cache && ln -s {} /workspace/cache", text(&canary));
         run().sh(&script).go().expect(0);
         let outside = outside(caller, ["cat", &format!("{}/cache/secret", text(&work))]);
         assert!(outside.1.contains(SECRET), "it leads there outside: {}", outside.1);
@@ -87,6 +86,91 @@ fn no_way_up_is_taken_below_what_the_workload_writes() {
         is_refused(&run(&["--workspace", text(&work)]).go(), &["\"..\"", "the workload of this run"]);
         assert_eq!(run(&["--workspace", text(&work), "--follow"]).go().expect(0).text(), "content");
     });
+}
+
+#[test]
+fn no_mount_is_crossed_below_what_others_write() {
+    if !is_root() {
+        return skip("not root: directories of others are root's to make");
+    }
+    let dir = idmappable_dir(Caller::Root);
+    let place = dir.dir("place");
+    dir.dir("place/mnt");
+    let mounted = format!(
+        "mount -t tmpfs -o mode=755 x {0}/mnt; echo mounted >{0}/mnt/file; ln -s file {0}/mnt/link",
+        text(&place)
+    );
+    let run = |name: &str, options: &[&str]| {
+        let run = after_mounting(Caller::Root, &mounted).opts(["-v", &format!("{}/mnt/{name}:/x:ro", text(&place))]);
+        run.opts(options.iter().copied()).sh("cat /x").go()
+    };
+    assert_eq!(run("link", &[]).expect(0).text(), "mounted\n");
+    // In a sticky directory only root mounts, and users with FUSE, whose mounts are not trusted.
+    set_mode(&place, 0o1777);
+    assert_eq!(run("file", &[]).expect(0).text(), "mounted\n");
+    is_refused(&run("link", &[]), &["mnt/link is a symlink", "mounted in a directory that others can write"]);
+    chown(&place, Some(65_534), None).unwrap();
+    set_mode(&place, 0o755);
+    is_refused(&run("file", &[]), &["place/mnt is another mount", "belongs to user 65534"]);
+    assert_eq!(run("link", &["--follow"]).expect(0).text(), "mounted\n");
+}
+
+/// Serves a file system whose root, which it says is root's, holds a link; then executes the command of its arguments.
+const SERVED: &str = r#"
+import ctypes, os, struct, sys
+target, place, command = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3:]
+fuse = os.open('/dev/fuse', os.O_RDWR)
+libc = ctypes.CDLL(None, use_errno=True)
+options = f'fd={fuse},rootmode=40000,user_id=0,group_id=0,allow_other'.encode()
+if libc.mount(b'test', place, b'fuse', 0, options) != 0:
+    sys.exit(f'mount: {ctypes.get_errno()}')
+if os.fork() > 0:
+    os.close(fuse)
+    os.execv(command[0], command)
+libc.prctl(1, 9)  # PR_SET_PDEATHSIG: ends with the command
+def attributes(node):
+    mode, size = (0o40755, 0) if node == 1 else (0o120777, len(target))
+    return struct.pack('<6Q10I', node, size, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+while True:
+    request = os.read(fuse, 1 << 20)
+    _, code, unique, node = struct.unpack_from('<IIQQ', request)
+    error, answer = -38, b''
+    if code in (2, 36, 42):
+        continue  # FORGET, INTERRUPT, BATCH_FORGET
+    elif code == 26:  # INIT
+        error, answer = 0, struct.pack('<IIIIHHIIHH8I', 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, *[0] * 8)
+    elif code == 1:  # LOOKUP
+        known = request[40:].rstrip(b'\0') == b'link'
+        error, answer = (0, struct.pack('<4Q2I', 2, 0, 0, 0, 0, 0) + attributes(2)) if known else (-2, b'')
+    elif code == 3:  # GETATTR
+        error, answer = 0, struct.pack('<QII', 0, 0, 0) + attributes(node)
+    elif code == 5:  # READLINK
+        error, answer = 0, target
+    elif code == 17:  # STATFS
+        error, answer = 0, bytes(80)
+    os.write(fuse, struct.pack('<IiQ', 16 + len(answer), error, unique) + answer)
+"#;
+
+#[test]
+fn a_file_system_that_a_program_serves_is_not_believed_whose_it_is() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return skip("only root serves a file system to others, through /dev/fuse");
+    }
+    let dir = idmappable_dir(Caller::Root);
+    let (canary, place) = (canary(&dir), dir.dir("place"));
+    let run = |options: &[&str]| {
+        let served =
+            ["unshare", "-m", "--propagation", "private", PYTHON, "-I", "-c", SERVED, text(&canary), text(&place)];
+        let run =
+            Run::new(Caller::Root).with_orphans().via(served).opts(["-v", &format!("{}/link:/x:ro", text(&place))]);
+        run.opts(options.iter().copied()).sh("cat /x/secret").go()
+    };
+    let followed = run(&["--follow"]);
+    if followed.stderr.contains("mount: ") {
+        return skip("/dev/fuse cannot be mounted here");
+    }
+    assert_eq!(followed.expect(0).text(), SECRET);
+    is_refused(&run(&[]), &["place/link is a symlink", "FUSE"]);
 }
 
 /// Words that run the caller's command after a script of root's, in a mount namespace of the test's own.

@@ -91,6 +91,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l output-limit -
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run there' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Append a line about the run to this log, also when it is refused' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l follow -d 'Follow symlinks in these paths of the host also where other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
@@ -158,6 +159,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l output-limit 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run there' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit -d 'Append a line about the run to this log, also when it is refused' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l follow -d 'Follow symlinks in these paths of the host also where other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d 'Pass the caller\'s whole environment on, but what makes programs load code'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l subuid -d 'Map the caller\'s subordinate ids, with newuidmap'
