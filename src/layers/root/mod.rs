@@ -63,7 +63,7 @@ pub struct PreparedRoot {
 #[derive(Debug)]
 enum Base {
     Tmpfs,
-    Directory { source: Source, skeleton: Vec<(CString, Shape)> },
+    Directory { source: Box<Source>, skeleton: Vec<(CString, Shape)> },
 }
 
 /// What the child keeps hold of while and after it builds the root.
@@ -102,7 +102,7 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
     let skeleton = places.skeleton;
     let base = match rootfs {
         None => Base::Tmpfs,
-        Some((_, source)) => Base::Directory { source, skeleton },
+        Some((_, source)) => Base::Directory { source: Box::new(source), skeleton },
     };
     let text = |number: u64| CString::new(number.to_string()).expect("digits hold no NUL");
     Ok(PreparedRoot {
