@@ -11,7 +11,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, makedev};
 use nix::unistd::symlinkat;
 
-use super::host::{Last, Resolver};
+use super::host::{Fault, Found, Last, Resolver};
 use super::mounts::{Made, make_directory};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
@@ -57,7 +57,7 @@ struct Node {
 pub fn prepare(index: usize, devices: &[Bytes], privileged: bool, sources: &mut Resolver) -> Result<Dev> {
     let mut nodes = Vec::with_capacity(NODES.len() + devices.len());
     for (name, path, major, minor) in NODES {
-        let source = open_node(Path::new(path), privileged, sources)?;
+        let source = open_node(Path::new(path), sources.resolve_known(Path::new(path)), privileged)?;
         if source.stat().st_rdev != makedev(major, minor) {
             return Err(Error::new(Step::Device, path, "is not the device of that name on this host"));
         }
@@ -75,14 +75,15 @@ pub fn prepare(index: usize, devices: &[Bytes], privileged: bool, sources: &mut 
         let mut directories: Vec<_> =
             below.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).map(name).collect::<Result<_>>()?;
         directories.reverse();
-        nodes.push(Node { directories, name: name(below)?, source: open_node(path, privileged, sources)? });
+        let source = open_node(path, sources.resolve(path, path, Last::Followed), privileged)?;
+        nodes.push(Node { directories, name: name(below)?, source });
     }
     Ok(Dev { index, nodes })
 }
 
-fn open_node(path: &Path, privileged: bool, sources: &mut Resolver) -> Result<Source> {
+fn open_node(path: &Path, found: std::result::Result<Found, Fault>, privileged: bool) -> Result<Source> {
     let object = || path.display().to_string();
-    let found = sources.resolve(path, path, Last::Followed).map_err(|fault| fault.error(Step::Device, object()))?;
+    let found = found.map_err(|fault| fault.error(Step::Device, object()))?;
     let source = Source::of(path, found, privileged).map_err(|errno| Error::errno(Step::Device, object(), errno))?;
     source
         .set_attributes(bind_attributes(NODE_ATTRIBUTES))

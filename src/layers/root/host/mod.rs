@@ -111,7 +111,7 @@ impl Resolver {
 
     /// Finds the file at an absolute path. `destination` is where it is to be inside.
     pub fn resolve(&mut self, path: &Path, destination: &Path, last: Last) -> std::result::Result<Found, Fault> {
-        let text = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        let text = c_string(path.as_os_str().as_bytes())?;
         let no_follow = if last == Last::Itself { libc::O_NOFOLLOW } else { 0 };
         // No link, no `..`, no mount: nothing on the way can lead out of a directory that another user writes.
         let straight = match (self.follow, components(path.as_os_str().as_bytes()).any(|name| name == b"..")) {
@@ -132,6 +132,17 @@ impl Resolver {
             self.ways.push(way);
         }
         Ok(found)
+    }
+
+    /// Finds a device node whose number is then compared with a known one: what is mounted on the way cannot change what it is, and
+    /// `/dev` is nearly always a mount.
+    pub fn resolve_known(&mut self, path: &Path) -> std::result::Result<Found, Fault> {
+        let (text, resolve) = (c_string(path.as_os_str().as_bytes())?, NO_SYMLINKS | NO_MAGICLINKS);
+        match mount::open_beneath(AT_FDCWD, &text, libc::O_PATH, resolve) {
+            Ok(file) => Found::new(file, Again { path: text, resolve, rest: None }),
+            Err(Errno::ELOOP) => self.resolve(path, path, Last::Followed),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Notes that the workload can write this source and what is below it.
