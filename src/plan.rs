@@ -77,7 +77,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// SHA-256 of the plan's JSON without id, argv, hash, and whether its program is hashed: equal for equal policies, whatever
+    /// SHA-256 of the plan's JSON without id, argv, hash, and how the run is recorded: equal for equal policies, whatever
     /// they run and whoever records it. Hexadecimal. A start does not wait for it: it is taken while the sandbox is built.
     pub fn policy_hash(&self) -> String {
         let mut policy = self.clone();
@@ -85,6 +85,7 @@ impl Plan {
         policy.command.argv.clear();
         policy.policy_sha256.clear();
         policy.hash_program = false;
+        policy.stdio.relay = false;
         hex(&Sha256::digest(serde_json::to_vec(&policy).unwrap_or_default()))
     }
 }
@@ -333,6 +334,9 @@ pub struct Stdio {
     pub tty: bool,
     /// Bound on each of standard output and standard error; `None` passes them through uncounted.
     pub output_limit: Option<OutputLimit>,
+    /// Whether the workload gets a pipe where a stream is a file, because something else is written to that file too.
+    #[serde(default)]
+    pub relay: bool,
 }
 
 /// A bound on what the workload may print, for each of the two streams.

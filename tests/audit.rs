@@ -339,8 +339,9 @@ fn a_lock_that_is_not_given_up_does_not_stop_it_for_ever() {
     let log = log_of(&dir, 1);
     let file = fs::File::open(&log).unwrap();
     let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockShared).unwrap();
-    let outcome = audited(caller, &log).cmd(["true"]).go().expect(125);
+    let outcome = audited(caller, &log).sh("echo ran").go().expect(125);
     assert!(outcome.stderr.contains("held its lock"), "{outcome}");
+    assert_eq!(outcome.text(), "", "it is found before the run");
     assert!((9..20).contains(&outcome.wall.as_secs()), "{outcome}");
     drop(lock);
     assert!(intact(&log).contains("1 run,"));
@@ -496,11 +497,32 @@ fn the_log_is_not_the_workloads_to_write() {
             let outcome = audited(caller, &log).opts(["--workspace", text(&work)]).cmd(["true"]).go().expect(125);
             assert!(outcome.stderr.contains("is writable inside"), "{outcome}");
         }
+        // What can be opened can be locked, so that the run could not be recorded when it is over.
+        let log = dir.join("work/log");
+        for option in ["--ro", "--rootfs"] {
+            let run = audited(caller, &log).opts([option, text(&work)]);
+            let outcome = run.sh("echo ran").go().expect(125);
+            assert!(outcome.text().is_empty() && outcome.stderr.contains("is shown inside"), "{outcome}");
+        }
         // Its descriptor stays outside.
         let log = dir.join("log");
         let outcome = audited(caller, &log).sh("ls -l /proc/self/fd").go().expect(0);
         assert!(!outcome.text().contains("log"), "{outcome}");
     });
+}
+
+#[test]
+fn a_bind_mount_elsewhere_does_not_hide_where_the_log_lies() {
+    if !is_root() {
+        return common::skip("not root");
+    }
+    let dir = TempDir::new(Caller::Root);
+    let (work, deep, other) = (dir.dir("work"), dir.dir("work/deep"), dir.dir("other"));
+    for (option, how) in [("--rw", "is writable inside"), ("--ro", "is shown inside")] {
+        let run = audited(Caller::Root, &other.join("log")).showing(&deep, &other).opts([option, text(&work)]);
+        let outcome = run.sh("echo ran").go().expect(125);
+        assert!(outcome.text().is_empty() && outcome.stderr.contains(how), "{outcome}");
+    }
 }
 
 #[test]

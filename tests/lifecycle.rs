@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -698,5 +699,105 @@ fn what_was_to_be_ignored_stays_so() {
             run.signal(format!("SIG{signal}").parse().unwrap());
             assert_eq!(run.finish().expect(0).text(), "on\nover\n", "{signal}");
         }
+    });
+}
+
+/// The mode of an open file, which all who share it have in common.
+fn mode(fd: impl std::os::fd::AsFd) -> nix::fcntl::OFlag {
+    let flags = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_GETFL).unwrap();
+    nix::fcntl::OFlag::from_bits_retain(flags)
+}
+
+const UNBLOCK: &str = "import fcntl, os, sys, time\n\
+    for fd in (0, 1, 2): fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)\n\
+    print(all(not os.get_blocking(fd) for fd in (0, 1, 2)), flush=True)\n";
+
+#[test]
+fn the_mode_of_the_callers_streams_is_as_before() {
+    for_each_caller(|caller| {
+        // Pipes: at no moment anything else, even where ours is killed.
+        for (killed, owner) in [(false, caller), (true, caller), (false, Caller::Root)] {
+            let [(input, feed), (reader, output), (_errors, error)] = [(); 3].map(|()| std::io::pipe().unwrap());
+            if is_root() {
+                let (uid, gid) = owner.ids();
+                for pipe in [input.as_fd(), output.as_fd(), error.as_fd()] {
+                    nix::unistd::fchown(pipe, Some(uid.into()), Some(gid.into())).unwrap();
+                }
+            }
+            let kept = (input.try_clone().unwrap(), output.try_clone().unwrap(), error.try_clone().unwrap());
+            let modes = || [mode(&kept.0), mode(&kept.1), mode(&kept.2)];
+            let before = modes();
+            let program = format!("{UNBLOCK}time.sleep(1)");
+            let run = Run::new(caller).opts(["-i"]).streams(input, output, error).python(&program);
+            let mut run = run.spawn();
+            let mut said = [0; 5];
+            (&reader).read_exact(&mut said).unwrap();
+            assert_eq!(&said, b"True\n");
+            assert_eq!(modes()[1..], before[1..], "while it runs");
+            assert!(modes()[0] == before[0] || owner != caller, "what is read ahead is lost: no pipe in between");
+            if killed {
+                run.kill_supervisor();
+            }
+            run.finish();
+            assert_eq!(modes(), before);
+            drop(feed);
+        }
+        // A socket cannot be opened anew: taken back when the run is over.
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = || std::os::fd::OwnedFd::from(theirs.try_clone().unwrap());
+        let before = mode(&theirs);
+        Run::new(caller).opts(["-i"]).streams(stream(), stream(), stream()).python(UNBLOCK).go().expect(0);
+        assert_eq!(mode(&theirs), before);
+        drop(ours);
+    });
+}
+
+#[test]
+fn what_comes_after_a_run_in_a_pipe_arrives_whole() {
+    for_each_caller(|caller| {
+        let (mut reader, output) = std::io::pipe().unwrap();
+        let script = "\"$@\"; exec head -c 1000000 /dev/zero";
+        let run = Run::new(caller).via(["/bin/sh", "-c", script, "sh"]).opts(["-i"]).python(UNBLOCK);
+        let (input, _feed) = std::io::pipe().unwrap();
+        let run = run.streams(input, output, Stdio::null()).spawn();
+        sleep(Duration::from_millis(700));
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        run.finish().expect(0);
+        assert_eq!(all.len(), "True\n".len() + 1_000_000);
+    });
+}
+
+/// Tries to get at what a file on its standard output and error held before.
+const REWRITE: &str = "import fcntl, os\n\
+    def attempt(act):\n\
+    \x20   try: act()\n\
+    \x20   except OSError: pass\n\
+    for fd in (1, 2):\n\
+    \x20   attempt(lambda: fcntl.fcntl(fd, fcntl.F_SETFL, 0))\n\
+    \x20   attempt(lambda: os.pwrite(fd, b'FORGED', 0))\n\
+    \x20   attempt(lambda: os.pwrite(os.open(f'/proc/self/fd/{fd}', os.O_RDWR), b'FORGED', 0))\n\
+    \x20   attempt(lambda: os.lseek(fd, 0, 0))\n\
+    for number in range(200): os.write(1 + number % 2, b'line %d\\n' % number)\n";
+
+#[test]
+fn a_file_that_is_appended_to_keeps_what_it_held() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let file = dir.file("log", "precious\n");
+        let append = || fs::OpenOptions::new().append(true).open(&file).unwrap();
+        let plain = std::process::Command::new(common::PYTHON)
+            .args(["-I", "-S", "-c", REWRITE])
+            .stdout(append())
+            .stderr(append())
+            .status();
+        assert!(plain.unwrap().success());
+        assert!(!fs::read_to_string(&file).unwrap().starts_with("precious"), "it does what it is to, outside");
+        fs::write(&file, "precious\n").unwrap();
+        Run::new(caller).streams(Stdio::null(), append(), append()).python(REWRITE).go().expect(0);
+        let held = fs::read_to_string(&file).unwrap();
+        let lines: Vec<String> = (0..200).map(|number| format!("line {number}\n")).collect();
+        assert_eq!(held.replace("FORGED", ""), format!("precious\n{}", lines.concat()), "both streams, in order");
+        assert!(held.starts_with("precious"));
     });
 }

@@ -335,6 +335,40 @@ fn what_the_workload_may_write_cannot_be_policy() {
     scratch.plan(&["-p", "work/p.toml", "-v", "work:/x:ro"]);
     scratch.plan(&["-p", "work/p.toml", "--workspace", "work/sub"]);
     scratch.plan(&["--workspace", "work"]);
+    // A link in there could lead elsewhere the next time, and another name be written by.
+    std::fs::hard_link(scratch.0.join("work/p.toml"), scratch.0.join("hard.toml")).unwrap();
+    scratch.refuses(&["-p", "./hard.toml", "--workspace", "work"], &[writable]);
+    scratch.refuses(&["--report", "work/r.json", "--workspace", "work"], &[writable, "the report"]);
+    scratch.refuses(&["--audit", "work/log", "--workspace", "work"], &[writable, "the audit log"]);
+    assert!(!scratch.0.join("work/log").exists(), "a plan makes nothing");
+}
+
+#[test]
+fn a_bind_mount_elsewhere_does_not_hide_that_a_policy_is_writable() {
+    if !is_root() {
+        return common::skip("not root");
+    }
+    let scratch = Scratch::new("elsewhere");
+    scratch.file("work/sub/p.toml", "version = 1\n");
+    scratch.file("work/sub/env", "A=b\n");
+    scratch.file("work/sub/seccomp.json", "{\"defaultAction\": \"SCMP_ACT_ALLOW\"}\n");
+    std::fs::create_dir(scratch.0.join("other")).unwrap();
+    let plan = |words: &[&str]| {
+        let script = "mount --bind work/sub other && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh", BINARY, "plan"]);
+        let output = command.args(words).arg("true").current_dir(&scratch.0).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    for file in ["-pother/p.toml", "--env-file=other/env", "--seccomp=other/seccomp.json"] {
+        let (code, said) = plan(&[file, "--rw", "work"]);
+        assert!(code == Some(125) && said.contains("is writable inside"), "{file}: {said}");
+        let (code, said) = plan(&[file, "--ro", "work"]);
+        assert_eq!(code, Some(0), "{file}: {said}");
+    }
+    let (code, said) = plan(&["-pwork/sub/p.toml", "--rw", "other"]);
+    assert!(code == Some(125) && said.contains("is writable inside"), "{said}");
+    assert_eq!(plan(&["-pwork/sub/p.toml", "--rw", "other", "--ro", "work"]).0, Some(125));
 }
 
 #[test]

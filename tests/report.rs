@@ -4,6 +4,8 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::thread::sleep;
@@ -356,7 +358,7 @@ fn a_report_that_cannot_be_written_fails_the_run() {
         // A planted link must not lead the report, which root may write, to somewhere else.
         let dir = TempDir::new(caller);
         let target = dir.file("target", "untouched");
-        std::os::unix::fs::symlink(&target, dir.join("link")).unwrap();
+        symlink(&target, dir.join("link")).unwrap();
         let link = dir.join("link");
         let outcome = Run::new(caller).without_report().opts(["--report", text(&link)]).sh("echo ran").go().expect(125);
         assert!(outcome.stderr.contains("symlink") && outcome.text().is_empty(), "{outcome}");
@@ -366,21 +368,134 @@ fn a_report_that_cannot_be_written_fails_the_run() {
 }
 
 #[test]
-fn the_report_is_not_the_workloads_to_write() {
+fn a_report_that_the_workload_could_forge_is_refused() {
     for_each_caller(|caller| {
-        // Even when it lies in a directory the workload writes to, what counts is written after its death.
         let dir = TempDir::new(caller);
-        let file = dir.join("report.json");
-        let outcome = Run::new(caller)
-            .without_report()
-            .opts(["--workspace", text(dir.path()), "--report", text(&file)])
-            .sh("echo forged > report.json; mkdir report.json.d; exit 3")
-            .go();
-        if outcome.code() == 125 {
-            return; // refused: as good
+        let (work, deep) = (dir.dir("work"), dir.dir("work/deep"));
+        dir.dir("work/deep/er");
+        symlink("work/deep", dir.join("link")).unwrap();
+        symlink("..", dir.join("work/out")).unwrap();
+        dir.file("work/old.json", "old");
+        for (bound, report) in [
+            (&work, "work/r.json"),
+            (&work, "work/old.json"),
+            (&work, "work/deep/er/r.json"),
+            (&work, "link/r.json"),
+            (&work, "work/out/r.json"), // the next run could find another link there
+            (&deep, "link/r.json"),
+            (&dir.join("link"), "work/deep/r.json"),
+            (&dir.join("work/old.json"), "work/old.json"),
+        ] {
+            let volume = format!("{}:/bound", text(bound));
+            let run = Run::new(caller).without_report().cwd(dir.path()).opts(["-v", &volume, "--report", report]);
+            let outcome = run.sh("echo ran").go().expect(125);
+            assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable inside"), "{report}: {outcome}");
+            assert!(outcome.stderr.contains("writing the report") && outcome.stderr.contains("hint: "), "{outcome}");
         }
-        let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-        assert_eq!(report["exit_code"], 3);
+        // What is named by a descriptor has a place too.
+        for (open, bound) in [("9>work/r.json", &work), ("9<>work/fifo", &work), ("9>>beside", &work)] {
+            let script = format!(
+                "cd {}; [ -p work/fifo ] || mkfifo work/fifo; >>beside; ln -f beside work/hard; exec {open}",
+                dir.path().display()
+            );
+            let run =
+                Run::new(caller).without_report().after_sh(&script).opts(["--rw", text(bound), "--report", "fd:9"]);
+            let outcome = run.sh("echo ran").go().expect(125);
+            assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable inside"), "{open}: {outcome}");
+        }
+        // Beside what is bound, where it is read-only, and where the sandbox has scratch space of its own.
+        for (option, bound) in [("--rw", &deep), ("--ro", &dir.path().to_owned())] {
+            let run = Run::new(caller).without_report().cwd(&work).opts([option, text(bound), "--report", "r.json"]);
+            run.sh("exit 3").go().expect(3);
+            let report: Value = serde_json::from_slice(&fs::read(work.join("r.json")).unwrap()).unwrap();
+            assert_eq!(report["exit_code"], 3);
+        }
+    });
+}
+
+#[test]
+fn a_bind_mount_elsewhere_does_not_hide_where_a_report_lies() {
+    if !is_root() {
+        return common::skip("not root");
+    }
+    let dir = TempDir::new(Caller::Root);
+    let (work, deep, other) = (dir.dir("work"), dir.dir("work/deep"), dir.dir("other"));
+    let go = |bound: &Path, report: &Path| {
+        let run = Run::new(Caller::Root).without_report().showing(&deep, &other);
+        run.opts(["--rw", text(bound), "--report", text(report)]).sh("echo ran").go()
+    };
+    // Below what is bound, by another path; the same directory; and above it.
+    for (bound, report) in [(&work, other.join("r")), (&deep, other.join("r")), (&other, deep.join("r"))] {
+        let outcome = go(bound, &report).expect(125);
+        assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable inside"), "{outcome}");
+    }
+    let outcome = go(&other, &work.join("r")).expect(0);
+    assert_eq!(outcome.text(), "ran\n", "{outcome}");
+}
+
+#[test]
+fn a_report_is_the_last_in_the_file_that_the_workload_prints_to() {
+    for_each_caller(|caller| {
+        let forge = "import os\nfor at in (0, 1 << 16):\n try: os.lseek(2, at, 0)\n except OSError: pass\n os.write(2, b'{\"status\": \"forged\"}')\n\
+            try: os.lseek(2, 0, 0)\nexcept OSError: pass\nos._exit(3)";
+        let dir = TempDir::new(caller);
+        for file in ["2>said", "2>>said"] {
+            let script = format!("cd {}; exec {file}", dir.path().display());
+            let run = Run::new(caller).without_report().after_sh(&script).opts(["--report", "fd:2"]);
+            run.python(forge).go().expect(3);
+            let said = fs::read(dir.join("said")).unwrap();
+            assert!(said.len() < 1 << 16, "nothing was written past the report");
+            let head = b"{\n  \"schema\"";
+            let start = said.windows(head.len()).rposition(|window| window == head).unwrap();
+            let report: Value = serde_json::from_slice(&said[start..]).unwrap();
+            assert_eq!(report["exit_code"], 3);
+        }
+    });
+}
+
+#[test]
+fn a_link_that_another_could_have_put_leads_no_report_away() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let (open, target) = (dir.dir("open"), dir.dir("target"));
+        symlink(&target, open.join("link")).unwrap();
+        let go = || {
+            let report = open.join("link/r.json");
+            Run::new(caller).without_report().opts(["--report", text(&report)]).sh("echo ran").go()
+        };
+        go().expect(0);
+        common::set_mode(&open, 0o777);
+        let outcome = go().expect(125);
+        assert!(outcome.text().is_empty() && outcome.stderr.contains("put there by another"), "{outcome}");
+    });
+}
+
+#[test]
+fn a_report_that_is_lost_fails_the_run_whatever_the_workload_returned() {
+    for_each_caller(|caller| {
+        for end in ["exit 0", "exit 3", "kill -9 $$"] {
+            let dir = TempDir::new(caller);
+            let place = dir.dir("place");
+            let report = place.join("r.json");
+            let script = format!("echo on; read line; {end}");
+            let (reader, writer) = std::io::pipe().unwrap();
+            let run = Run::new(caller).without_report().opts(["-i", "--report", text(&report)]).sh(&script);
+            let (mut out, output) = std::io::pipe().unwrap();
+            let (mut err, error) = std::io::pipe().unwrap();
+            let run = run.streams(reader, output, error).spawn();
+            let mut on = [0; 3];
+            out.read_exact(&mut on).unwrap();
+            match caller {
+                Caller::Root => fs::remove_dir(&place).unwrap(),
+                _ => common::set_mode(&place, 0o555),
+            }
+            drop(writer);
+            let outcome = run.finish().expect(125);
+            let mut said = String::new();
+            err.read_to_string(&mut said).unwrap();
+            assert!(said.contains("writing the report"), "{end}: {said}: {outcome}");
+            assert!(!report.exists());
+        }
     });
 }
 
@@ -424,31 +539,40 @@ fn the_report_file_is_the_callers_alone_to_read_or_as_the_umask_says() {
     });
 }
 
+/// Waits until the workload is on, does something outside, and lets it end.
+fn meanwhile(caller: Caller, report: &Path, act: impl FnOnce()) -> Outcome {
+    let run = Run::new(caller).without_report().opts(["--report", text(report)]).sh("echo on; sleep 1; exit 3").spawn();
+    run.wait_for("on");
+    act();
+    run.finish()
+}
+
 /// A report is trusted by its name, so what is found under that name must be it.
 #[test]
 fn a_report_that_was_moved_away_is_an_error() {
     for_each_caller(|caller| {
-        let workspace = TempDir::new(caller);
-        workspace.dir("d");
-        let report = workspace.join("d/r.json");
-        let forge = "mv d .d; mkdir d; echo '{\"status\":\"ok\"}' >d/r.json";
-        let options = ["--workspace", text(workspace.path()), "--report", text(&report)];
-        let outcome = Run::new(caller).without_report().opts(options).sh(forge).go().expect(125);
+        let dir = TempDir::new(caller);
+        let place = dir.dir("d");
+        let forge = || {
+            fs::rename(&place, dir.join(".d")).unwrap();
+            dir.dir("d");
+            dir.file("d/r.json", "{\"status\":\"ok\"}");
+        };
+        let outcome = meanwhile(caller, &place.join("r.json"), forge).expect(125);
         assert!(outcome.stderr.contains("moved away during the run"), "{outcome}");
     });
 }
 
-/// A link that the workload put there is not followed, and not taken for a report.
+/// A link that was put there is not followed, and not taken for a report.
 #[test]
 fn a_report_whose_place_was_taken_is_an_error() {
     for_each_caller(|caller| {
-        let workspace = TempDir::new(caller);
-        let target = workspace.file("target", "untouched");
-        let report = workspace.join("r.json");
-        let options = ["--workspace", text(workspace.path()), "--report", text(&report)];
-        let outcome = Run::new(caller).without_report().opts(options).sh("ln -s target r.json").go().expect(125);
+        let dir = TempDir::new(caller);
+        let target = dir.file("target", "untouched");
+        let report = dir.join("r.json");
+        let outcome = meanwhile(caller, &report, || symlink("target", &report).unwrap()).expect(125);
         assert!(outcome.stderr.contains("put there during the run"), "{outcome}");
         assert_eq!(fs::read_to_string(target).unwrap(), "untouched");
-        assert_eq!(fs::read_dir(workspace.path()).unwrap().count(), 2, "a temporary file was left");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a temporary file was left");
     });
 }

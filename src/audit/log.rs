@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, FallocateFlags, Flock, FlockArg, OFlag, fallocate, open, openat};
+use nix::fcntl::{AtFlags, FallocateFlags, Flock, FlockArg, OFlag, fallocate, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::sys::statvfs::fstatvfs;
 use sha2::{Digest as _, Sha256};
@@ -18,6 +18,7 @@ use super::line::Line;
 use super::{MAX_LINE, is_torn};
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::{Bytes, hex};
+use crate::sys::walk::{self, Place, Trail};
 use crate::sys::{process, schedule};
 
 /// How much of the end is read, at most, to find the last whole line.
@@ -35,6 +36,7 @@ pub struct Log {
     shown: String,
     file: File,
     sync: bool,
+    trail: Trail,
 }
 
 impl Log {
@@ -42,14 +44,22 @@ impl Log {
     /// [`Self::append`] returns.
     pub fn open(path: &OsStr, sync: bool) -> Result<Self> {
         let shown = Bytes::from(path).to_string();
-        let opened = open_file(path, sync).and_then(|file| {
+        let opened = open_file(path, sync).and_then(|(file, trail)| {
             check_owner(&fstat(&file).map_err(errno)?)?;
             make_room(&file)?;
-            Tail::read(&file, size(&file)?)?; // unlocked: what another is just writing looks torn, which is no obstacle
-            Ok(file)
+            // A lock that is not given up is found now, and not when the run is over.
+            let locked = lock(&file, FlockArg::LockExclusiveNonblock)?;
+            Tail::read(&file, size(&file)?)?;
+            drop(locked);
+            Ok((file, trail))
         });
         let refused = |error: Error| Error { object: shown.clone(), ..error };
-        opened.map_err(refused).map(|file| Self { shown, file, sync })
+        opened.map_err(refused).map(|(file, trail)| Self { shown, file, sync, trail })
+    }
+
+    /// Where it lies.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
     }
 
     /// Has lines on the disk before [`Self::append`] returns, or not.
@@ -94,31 +104,38 @@ fn size(file: &File) -> Result<u64> {
     file.metadata().map(|metadata| metadata.len()).map_err(|error| errno(errno_of(&error)))
 }
 
+/// Where the log of a path lies, without looking for it.
+pub fn locate(path: &OsStr) -> Result<Place> {
+    if path.as_bytes().ends_with(b"/") {
+        return Err(reason("it does not name a file"));
+    }
+    walk::to_place(Path::new(path)).map_err(|failed| match failed {
+        Errno::EINVAL => reason("it does not name a file"),
+        Errno::EPERM => reason("a symlink on the way to it could have been put there by another")
+            .hint("name the directory without symlinks"),
+        failed => errno(failed),
+    })
+}
+
 /// Opens it in its directory, without following a link and without waiting for anybody.
-fn open_file(path: &OsStr, sync: bool) -> Result<File> {
-    let as_path = Path::new(path);
-    let name = match as_path.file_name() {
-        Some(name) if !path.as_bytes().ends_with(b"/") => name,
-        _ => return Err(reason("it does not name a file")),
-    };
-    let parent = as_path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    // Only syncing takes more than a path to it.
-    let flags = if sync { flags } else { flags | OFlag::O_PATH };
-    let directory = open(parent, flags, Mode::empty()).map_err(errno)?;
-    let is_new = match fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+fn open_file(path: &OsStr, sync: bool) -> Result<(File, Trail)> {
+    let place = locate(path)?;
+    let (directory, name) = (&place.directory, place.name.as_os_str());
+    let is_new = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => check_kind(&stat).map(|()| false)?,
         Err(Errno::ENOENT) => true,
         Err(error) => return Err(errno(error)),
     };
     let flags = OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_CREAT;
     let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let file = openat(&directory, name, flags, Mode::from_bits_truncate(0o600)).map_err(errno)?;
+    let file = openat(directory, name, flags, Mode::from_bits_truncate(0o600)).map_err(errno)?;
     check_kind(&fstat(&file).map_err(errno)?)?;
     if sync && is_new {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = openat(directory, ".", flags, Mode::empty()).map_err(errno)?;
         nix::unistd::fsync(&directory).map_err(errno)?; // or a power cut takes the whole file
     }
-    Ok(File::from(file))
+    Ok((File::from(file), Trail::of_place(&place)))
 }
 
 fn check_kind(stat: &FileStat) -> Result<()> {

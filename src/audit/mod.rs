@@ -15,7 +15,7 @@ mod log;
 mod verify;
 
 pub use line::{ErrorCode, Line, Printed, SCHEMA, Totals};
-pub use log::Log;
+pub use log::{Log, locate};
 pub use verify::{Chain, verify};
 
 /// Longest line, with its newline. Ours are about 1 KiB; every field of theirs is bounded.

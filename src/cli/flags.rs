@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::words::Words;
 use crate::error::{Error, Result, Step};
@@ -10,6 +10,7 @@ use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
 use crate::policy::mount::MountRequest;
 use crate::policy::path::{HostPath, SandboxPath};
 use crate::policy::rules::{LandlockMode, SeccompChoice};
+use crate::policy::trust::Guarded;
 use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{Id, Limit, UserMap, UserName, Value};
 use crate::policy::{Settings, budget, env_file, nearest, units};
@@ -19,8 +20,8 @@ use crate::policy::{Settings, budget, env_file, nearest, units};
 pub struct Flags {
     /// Everything that a policy could say too.
     pub settings: Settings,
-    /// Environment files that were read, as named and as they really are.
-    pub files: Vec<PathBuf>,
+    /// Environment files that were read.
+    pub files: Vec<Guarded>,
 }
 
 /// The flags as settings. Relative paths start in `cwd`; `None` when it is gone.
@@ -289,12 +290,12 @@ fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
 }
 
 /// `--env-file` first, then `-e`, as docker has it: the latest word about a variable counts.
-fn environment(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<PathBuf>> {
+fn environment(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<Guarded>> {
     let env = &mut settings.env;
     let mut files = Vec::new();
     for file in words.all("env-file") {
         HostPath::parse(file.as_bytes()).map_err(|reason| wrong("env-file", reason))?;
-        files.extend(env_file::read(env, Path::new(file), cwd)?);
+        files.push(env_file::read(env, Path::new(file), cwd)?);
     }
     for word in words.all("env") {
         env_file::add(env, word.as_bytes()).map_err(|reason| wrong("env", reason))?;

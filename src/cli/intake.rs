@@ -7,12 +7,14 @@ use std::mem::ManuallyDrop;
 use super::flags;
 use super::words::Words;
 use crate::error::{Error, Result, Step};
-use crate::policy::path::HostPath;
-use crate::policy::{self, Caller, Loaded, Resolved, trust};
+use crate::policy::trust::{self, Guarded};
+use crate::policy::{self, Caller, Loaded, Resolved};
 
 /// The plan of these words, read in this process's directory and environment.
 pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
-    let mut resolved = resolve(words, id, load(words)?)?;
+    let loaded = load(words)?;
+    let records = super::records::located(words, &loaded.settings)?;
+    let mut resolved = resolve(words, id, loaded, records)?;
     resolved.plan.policy_sha256 = resolved.plan.policy_hash();
     Ok(resolved)
 }
@@ -25,22 +27,16 @@ pub fn load(words: &Words<'_>) -> Result<Loaded> {
     let profiles: Vec<&OsStr> = words.all("profile").collect();
     let mut loaded = policy::load(&profiles, flags.settings, cwd.as_deref())?;
     loaded.files.extend(flags.files);
-    if let Some(HostPath(path)) = &loaded.settings.audit {
-        // As named, and as it really is, if it is there.
-        let path = path.as_path();
-        let named = path.to_path_buf();
-        loaded.files.extend(path.canonicalize().into_iter().chain([named]));
-    }
     Ok(loaded)
 }
 
-/// The plan of words and their policy.
-pub fn resolve(words: &Words<'_>, id: String, loaded: Loaded) -> Result<Resolved> {
+/// The plan of words and their policy. None of the policy's files and of `records` lies where the workload can write.
+pub fn resolve(words: &Words<'_>, id: String, loaded: Loaded, records: Vec<Guarded>) -> Result<Resolved> {
     let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
     // The environment is not freed: a start would wait for that.
     let caller = ManuallyDrop::new(Caller { env: std::env::vars_os().collect(), profile_sha256, id });
     let resolved = policy::resolve(loaded.settings, words.operands, &caller)?;
-    trust::check(&resolved.plan, &loaded.files)?;
+    trust::check(&resolved.plan, loaded.files.into_iter().chain(records))?;
     Ok(resolved)
 }
 

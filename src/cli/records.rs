@@ -1,16 +1,19 @@
 //! What is written about a run, also about one that never came to be: its report, and its line in the audit log.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::report_file::ReportFile;
+use super::report_file::{self, ReportFile};
 use super::words::Words;
-use crate::audit::{Line, Log};
+use crate::audit::{Line, Log, locate};
 use crate::error::{Error, Result, Step};
+use crate::plan::Bytes;
 use crate::policy::Settings;
 use crate::policy::path::HostPath;
+use crate::policy::trust::Guarded;
 use crate::report::{ErrorRecord, Report, Status, argv_sha256};
 use crate::sandbox::Blocked;
+use crate::sys::walk::Trail;
 
 /// Places that are known to be writable before the run starts.
 #[derive(Debug)]
@@ -47,6 +50,12 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
+    /// Where they lie.
+    pub fn guarded(&self) -> Vec<Guarded> {
+        let report = self.report.iter().map(|file| Guarded::report(file.trail().clone()));
+        report.chain(self.audit.iter().map(|log| Guarded::audit(log.trail().clone()))).collect()
+    }
+
     /// Appends to the log, and then writes the report, which knows whether that went well: a run that is not on record is
     /// a failed one. Signals that are held back come through when that takes long.
     pub fn write(self, report: &mut Report, held: Option<&Blocked>) -> Result<()> {
@@ -59,6 +68,16 @@ impl<'a> Records<'a> {
         }
         self.report.map_or(Ok(()), |file| file.write(report, held))
     }
+}
+
+/// Where the records of these words would lie, none of them looked for.
+pub fn located(words: &Words<'_>, settings: &Settings) -> Result<Vec<Guarded>> {
+    let report = words.one("report").map(report_file::locate).transpose()?.flatten();
+    let policys = settings.audit.as_ref().map(|HostPath(path)| path.as_path().as_os_str());
+    let refused = |error: Error, path: &OsStr| Error { object: Bytes::from(path).to_string(), ..error };
+    let audit = policys.map(|path| locate(path).map_err(|error| refused(error, path))).transpose()?;
+    let audit = audit.map(|place| Guarded::audit(Trail::of_place(&place)));
+    Ok(report.map(Guarded::report).into_iter().chain(audit).collect())
 }
 
 /// The first error is the one to tell; the second is added to it.

@@ -1,12 +1,12 @@
 //! Where a report goes: a file that appears whole or not at all, or a descriptor of the caller's.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl, open, openat, renameat};
+use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl, openat, renameat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
@@ -17,6 +17,8 @@ use crate::plan::Bytes;
 use crate::report::Report;
 use crate::sandbox::Blocked;
 use crate::sys::inherited;
+use crate::sys::process::borrow_standard;
+use crate::sys::walk::{self, Trail};
 
 /// A place that is known to be writable before the run starts.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub struct ReportFile {
     /// Whether the report is one line, after others.
     lines: bool,
     target: Target,
+    trail: Trail,
 }
 
 #[derive(Debug)]
@@ -50,13 +53,20 @@ impl ReportFile {
     /// Makes sure that a report can be written to `FILE` or `fd:N`. Nothing is visible yet.
     pub fn open(target: &OsStr) -> Result<Self> {
         let shown = Bytes::from(target).to_string();
-        let target = match (target.as_bytes(), target.as_bytes().strip_prefix(b"fd:")) {
-            (_, Some(number)) => descriptor(number),
-            (b"-", _) => Err(reason("standard output is the workload's").hint("fd:2, or ./- for a file of that name")),
-            _ => file(target),
+        let target = match named(target) {
+            Named::Descriptor(number) => descriptor(number),
+            Named::Dash => {
+                Err(reason("standard output is the workload's").hint("fd:3, or ./- for a file of that name"))
+            }
+            Named::File => file(target),
         };
         let refused = |error: Error| Error { step: Step::Report, object: shown.clone(), ..error };
-        target.map_err(refused).map(|target| Self { shown, lines: false, target })
+        target.map_err(refused).map(|(target, trail)| Self { shown, lines: false, target, trail })
+    }
+
+    /// Where it lies; nowhere if that is a pipe, say.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
     }
 
     /// Writes the report, with the patience that [`write`] has.
@@ -86,6 +96,14 @@ impl ReportFile {
         self.lines = true;
         let fd = fd.try_clone().map_err(|error| self.failed(error.to_string()))?;
         Ok(Stream { fd })
+    }
+
+    /// Whether it goes to a file that is also a stream of the workload's, which could then write over it.
+    pub fn is_in_a_stream(&self) -> bool {
+        let Target::Descriptor(fd) = &self.target else { return false };
+        let identity = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let own = identity(fd.as_fd());
+        own.is_ok() && [1, 2].into_iter().any(|number| identity(borrow_standard(number)) == own)
     }
 
     fn failed(&self, reason: String) -> Error {
@@ -120,12 +138,36 @@ fn errno(errno: Errno) -> Error {
     Error::errno(Step::Report, "", errno)
 }
 
-fn descriptor(number: &[u8]) -> Result<Target> {
+/// What the words of `--report` name.
+enum Named<'a> {
+    File,
+    Descriptor(&'a [u8]),
+    Dash,
+}
+
+fn named(target: &OsStr) -> Named<'_> {
+    match (target.as_bytes(), target.as_bytes().strip_prefix(b"fd:")) {
+        (_, Some(number)) => Named::Descriptor(number),
+        (b"-", _) => Named::Dash,
+        _ => Named::File,
+    }
+}
+
+/// Where a report of this name would lie, without looking for it; `None` for what is no file.
+pub fn locate(target: &OsStr) -> Result<Option<Trail>> {
+    let refused = |error: Error| Error { object: Bytes::from(target).to_string(), ..error };
+    match named(target) {
+        Named::File => place(target).map(|place| Some(Trail::of_place(&place))).map_err(refused),
+        Named::Descriptor(_) | Named::Dash => Ok(None),
+    }
+}
+
+fn descriptor(number: &[u8]) -> Result<(Target, Trail)> {
     let number = std::str::from_utf8(number).ok().and_then(|text| crate::policy::units::whole(text).ok());
     let number = number.and_then(|number| i32::try_from(number).ok()).ok_or_else(|| reason("fd: takes a number"))?;
     match number {
         0 => return Err(reason("standard input cannot be written")),
-        1 => return Err(reason("standard output is the workload's").hint("fd:2, or `--report fd:3 3>FILE`")),
+        1 => return Err(reason("standard output is the workload's").hint("`--report fd:3 3>FILE`")),
         _ => {}
     }
     let fd = inherited::duplicate(number).map_err(errno)?;
@@ -133,28 +175,38 @@ fn descriptor(number: &[u8]) -> Result<Target> {
     if flags & OFlag::O_ACCMODE == OFlag::O_RDONLY || flags.contains(OFlag::O_PATH) {
         return Err(reason("it is not open for writing"));
     }
-    Ok(Target::Descriptor(fd))
+    let trail = Trail::of_file(fd.as_fd()).map_err(errno)?;
+    Ok((Target::Descriptor(fd), trail))
 }
 
-fn file(target: &OsStr) -> Result<Target> {
-    let path = Path::new(target);
-    let name = match path.file_name() {
-        Some(name) if !target.as_bytes().ends_with(b"/") => name.to_owned(),
-        _ => return Err(reason("it does not name a file")),
-    };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let directory = open(parent, flags, Mode::empty()).map_err(errno)?;
+fn place(target: &OsStr) -> Result<walk::Place> {
+    let no_name = || reason("it does not name a file");
+    if target.as_bytes().ends_with(b"/") {
+        return Err(no_name());
+    }
+    walk::to_place(Path::new(target)).map_err(|failed| match failed {
+        Errno::EINVAL => no_name(),
+        Errno::EPERM => reason("a symlink on the way to it could have been put there by another")
+            .hint("name the directory without symlinks"),
+        failed => errno(failed),
+    })
+}
+
+fn file(target: &OsStr) -> Result<(Target, Trail)> {
+    let place = place(target)?;
+    let trail = Trail::of_place(&place);
+    let walk::Place { directory, name, way: _ } = place;
     replaceable(&directory, &name)?;
-    let place = Place { directory, parent: parent.to_owned(), name };
+    let parent = Path::new(target).parent().filter(|parent| !parent.as_os_str().is_empty());
+    let place = Place { directory, parent: parent.unwrap_or(Path::new(".")).to_owned(), name };
     let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
     match openat(&place.directory, ".", flags, Mode::from_bits_truncate(0o644)) {
-        Ok(file) => Ok(Target::Nameless { file, place }),
+        Ok(file) => Ok((Target::Nameless { file, place }, trail)),
         // No such thing on this file system, or on this kernel, which then sees a directory opened for writing.
         Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::ENOENT) => {
             let (temporary, _) = temporary(&place.directory).map_err(errno)?;
             unlinkat(&place.directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).map_err(errno)?;
-            Ok(Target::Named { place })
+            Ok((Target::Named { place }, trail))
         }
         Err(error) => Err(errno(error)),
     }

@@ -30,7 +30,8 @@ pub fn main(words: &[OsString]) -> Result<u8> {
     let ready = writable.and(readable).and(id).and_then(|id| {
         let loaded = intake::load(&words)?;
         records.open_audit_of(&loaded.settings)?;
-        let resolved = intake::resolve(&words, id, loaded)?;
+        let mut resolved = intake::resolve(&words, id, loaded, records.guarded())?;
+        resolved.plan.stdio.relay = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
         resolved.warnings.iter().for_each(|warning| warn(warning)); // while a signal still ends who waits for a reader
         Ok((resolved.plan, stats?, Blocked::block()?))
     });
@@ -98,10 +99,8 @@ fn finish(report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
     match (&report.error, written) {
         (None, Ok(())) => {}
         (None, Err(error)) => {
-            // The workload's own failure is worth more than ours.
-            if report.exit_code == 0 {
-                report.exit_code = error.exit_code();
-            }
+            // Whatever the workload returned: what is found in the report's place is not this run's.
+            report.exit_code = error.exit_code();
             words.push_str(&complaint(&error));
         }
         (Some(record), written) => {

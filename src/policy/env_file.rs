@@ -1,10 +1,11 @@
 //! Environment files: `NAME=VALUE`, or `NAME` to pass the caller's on, a line each; `#` begins a comment line.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::file;
 use super::load::MAX_LIST;
 use super::settings::EnvSettings;
+use super::trust::Guarded;
 use super::value::{EnvName, EnvPattern, EnvValue, Value};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
@@ -34,8 +35,8 @@ pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String
     Ok(())
 }
 
-/// Adds every line of a file, and tells which file that was: as named, and as it really is.
-pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<[PathBuf; 2]> {
+/// Adds every line of a file, and tells which file that was.
+pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<Guarded> {
     let file = file::read(file::ENVIRONMENT, path, base)?;
     for (index, line) in file.bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.is_empty() || line.starts_with(b"#") {
@@ -47,5 +48,5 @@ pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<[
         };
         added.map_err(|reason| Error::new(Step::Usage, format!("{}:{}", Bytes::from(path), index + 1), reason))?;
     }
-    Ok([file.named, file.path])
+    Ok(Guarded::environment(file.trail))
 }

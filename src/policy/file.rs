@@ -8,8 +8,9 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
-use crate::error::{Error, Result, Step, errno_of};
+use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
+use crate::sys::walk::{self, Trail};
 
 /// What a file is for, and how large it may be.
 #[derive(Clone, Copy, Debug)]
@@ -34,16 +35,16 @@ pub const SECCOMP: Purpose = Purpose { step: Step::SeccompProfile, max_kib: 1024
 pub struct TrustedFile {
     /// What it holds.
     pub bytes: Vec<u8>,
-    /// As it was named, made absolute.
-    pub named: PathBuf,
     /// Where it really is, without symlinks.
     pub path: PathBuf,
+    /// Where it lies, and what led there.
+    pub trail: Trail,
 }
 
 /// The contents of a regular file that is not too large and that only root or the caller can write. Never blocks: a FIFO or
 /// a device is refused, not waited for. A relative path starts in `base`.
 pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
-    let (file, [named, real]) = open(purpose, path, base)?;
+    let (file, real, trail) = open(purpose, path, base)?;
     let max = purpose.max_kib * 1024;
     let object = || Bytes::from(path).to_string();
     let mut bytes = Vec::new();
@@ -52,12 +53,12 @@ pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<Truste
     if bytes.len() as u64 > max {
         return Err(Error::new(purpose.step, object(), purpose.too_large()));
     }
-    Ok(TrustedFile { bytes, named, path: real })
+    Ok(TrustedFile { bytes, path: real, trail })
 }
 
-/// Where a file that somebody else will read is, as named and as it really is, under the conditions of [`read`].
-pub fn inspect(purpose: Purpose, path: &Path) -> Result<[PathBuf; 2]> {
-    open(purpose, path, None).map(|(_, places)| places)
+/// Where a file that another part reads lies, under the conditions of [`read`].
+pub fn inspect(purpose: Purpose, path: &Path) -> Result<Trail> {
+    open(purpose, path, None).map(|(_, _, trail)| trail)
 }
 
 impl Purpose {
@@ -66,8 +67,8 @@ impl Purpose {
     }
 }
 
-/// The file, and its places as named and as it really is.
-fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [PathBuf; 2])> {
+/// The file, its path without symlinks, and where it lies.
+fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, PathBuf, Trail)> {
     let step = purpose.step;
     let object = Bytes::from(path).to_string();
     let errno = |errno: Errno| Error::errno(step, object.clone(), errno);
@@ -78,15 +79,16 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [Pa
         None if path.is_absolute() => path.to_path_buf(),
         None => return Err(refused("is relative, and the current directory is gone")),
     };
-    // A symlink is followed once, here; the name it leads to is opened without following anything.
-    let real = named.canonicalize().map_err(|error| errno(errno_of(&error)))?;
-    let (Some(directory), Some(name)) = (real.parent(), real.file_name()) else {
-        return Err(refused("is a directory, not a file"));
-    };
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let directory = nix::fcntl::open(directory, flags, Mode::empty()).map_err(errno)?;
+    // Symlinks are followed once, here; the name they lead to is opened without following anything.
+    let place = walk::to_file(&named).map_err(|failed| match failed {
+        Errno::EPERM => refused("a symlink on the way to it could have been put there by another")
+            .hint("name the file without symlinks"),
+        Errno::EINVAL => refused("is a directory, not a file"),
+        failed => errno(failed),
+    })?;
+    let directory = &place.directory;
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let file = openat(&directory, name, flags, Mode::empty()).map_err(errno)?;
+    let file = openat(directory, place.name.as_os_str(), flags, Mode::empty()).map_err(errno)?;
 
     let stat = fstat(&file).map_err(errno)?;
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
@@ -94,12 +96,13 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, [Pa
         SFlag::S_IFDIR => return Err(refused("is a directory, not a file")),
         _ => return Err(refused("is not a regular file")),
     }
-    others_cannot_write(&stat, &fstat(&directory).map_err(errno)?)
+    others_cannot_write(&stat, &fstat(directory).map_err(errno)?)
         .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod go-w` it, or copy it"))?;
     if stat.st_size as u64 > purpose.max_kib * 1024 {
         return Err(refused(&purpose.too_large()));
     }
-    Ok((File::from(file), [named, real]))
+    let real = walk::name_of(directory).unwrap_or_default().join(&place.name);
+    Ok((File::from(file), real, Trail::of_place(&place)))
 }
 
 /// Whether only root and the caller could have put this there. A group that may write is accepted if it is the caller's own,

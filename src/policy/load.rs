@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::settings::Settings;
+use super::trust::Guarded;
 use super::{builtin, default, diagnose, file};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
@@ -21,8 +22,8 @@ pub const MAX_LIST: usize = 1_000;
 pub struct Loaded {
     /// The merged settings; every host path in them is absolute.
     pub settings: Settings,
-    /// The files that were read, as named and as they really are.
-    pub files: Vec<PathBuf>,
+    /// The files that were read.
+    pub files: Vec<Guarded>,
 }
 
 /// The settings of `default`, of each `-p` in order (after what it extends), and of the flags, each over the ones before.
@@ -56,7 +57,7 @@ impl Loaded {
             let directory = file.path.parent().map(Path::to_path_buf);
             settle(&mut settings, directory.as_deref(), Step::Policy, &name)?;
             below.push(file.path.clone());
-            self.files.extend([file.named, file.path]);
+            self.files.push(Guarded::policy(file.trail));
             self.stack(settings, directory.as_deref(), below)?;
             below.pop();
             return Ok(());

@@ -138,6 +138,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             stdin: settings.stdio.stdin.unwrap_or(false),
             tty: settings.stdio.tty.unwrap_or(false),
             output_limit: output_limit(&settings)?,
+            relay: false,
         },
         deadlines: Deadlines {
             wall_us: settings.deadlines.timeout.and_then(Limit::bound).map(|time| time.get()),

@@ -177,7 +177,7 @@ fn streams<'a>(prepared: &'a Prepared, terminal: Option<&'a OwnedFd>, null: &'a 
     std::array::from_fn(|number| match (&prepared.streams[number], terminal) {
         (_, Some(terminal)) => terminal.as_fd(),
         (ChildStream::Null, None) => null.as_fd(),
-        (ChildStream::Pipe(pipe), None) => pipe.as_fd(),
+        (ChildStream::Own(pipe), None) => pipe.as_fd(),
         (ChildStream::Inherited(fd), None) => fd.as_fd(),
     })
 }

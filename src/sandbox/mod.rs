@@ -42,6 +42,7 @@ mod outcome;
 mod output;
 mod prepare;
 mod program;
+mod standard;
 mod supervise;
 pub(crate) mod sync;
 mod terminal;
@@ -168,6 +169,7 @@ fn start(
         drop(stack.take());
     };
     let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
+    kept.pumps.restore();
     Ok(conclude(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
 

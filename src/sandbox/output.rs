@@ -1,16 +1,20 @@
 //! The workload's standard streams: passed through untouched where that is safe, and pumped by the supervisor where they
-//! have to be bounded or kept away from the caller's terminal.
+//! have to be bounded, or kept away from the caller's terminal or from a file that is only to be appended to.
+//!
+//! The mode of an open file (`O_NONBLOCK`, `O_APPEND`) belongs to all who share it, also after the run. It is never changed
+//! here; the workload gets pipes opened anew, and what it did to the mode of anything else is undone.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::{SFlag, fstat};
 use sha2::{Digest as _, Sha256};
 
 use super::prepare::ChildStream;
+use super::standard::{copy_of, is_file, is_same, is_terminal, kind, mode, own_pipe, unblocking};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Keep, OutputLimit, Plan, hex};
 use crate::report;
@@ -36,6 +40,8 @@ pub struct Pumps {
     /// What the terminal's output is bounded to.
     limit: Option<OutputLimit>,
     input_wanted: bool,
+    /// The caller's streams that the workload shares, and the mode they had before.
+    shared: Vec<(i32, OFlag)>,
 }
 
 /// Decides for each stream, and makes the pipes that are needed.
@@ -58,20 +64,40 @@ pub fn prepare(plan: &Plan) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
         true if is_terminal(0) => {
             let (read, write) = pipe()?;
             pumps.input = Some(Pump::new(Source::new(copy_of(0)?), Sink::new(never_block(write)?), None));
-            ChildStream::Pipe(read)
+            ChildStream::Own(read)
         }
-        true => ChildStream::Inherited(borrow_standard(0)),
+        // What a pump reads ahead would be lost to who reads after us.
+        true => match own_pipe(0)? {
+            Some(own) => ChildStream::Own(own),
+            None => pumps.share(0)?,
+        },
     };
-    let output = |number| -> Result<(ChildStream, Option<Pump>)> {
+    let mut output = |number| -> Result<(ChildStream, Option<Pump>)> {
         if !watched && !is_terminal(number) {
-            return Ok((ChildStream::Inherited(borrow_standard(number)), None));
+            match kind(number) {
+                SFlag::S_IFIFO => {
+                    if let Some(own) = own_pipe(number)? {
+                        return Ok((ChildStream::Own(own), None));
+                    }
+                }
+                // At hand, it could be written over, or cut off.
+                SFlag::S_IFREG if stdio.relay || mode(number)?.contains(OFlag::O_APPEND) => {}
+                _ => return Ok((pumps.share(number)?, None)),
+            }
         }
         let (read, write) = pipe()?;
         let pump = Pump::new(Source::new(never_block(read)?), Sink::new(unblocking(number)?), stdio.output_limit);
-        Ok((ChildStream::Pipe(write), Some(pump)))
+        Ok((ChildStream::Own(write), Some(pump)))
     };
     let (stdout, to_stdout) = output(1)?;
-    let (stderr, to_stderr) = output(2)?;
+    let (stderr, to_stderr) = match &stdout {
+        // One pipe, or what goes to the one file would change its order.
+        ChildStream::Own(pipe) if !watched && to_stdout.is_some() && is_file(1) && is_same(1, 2) => {
+            let pipe = pipe.try_clone().map_err(|error| Error::io(Step::Streams, "pipe", &error))?;
+            (ChildStream::Own(pipe), None)
+        }
+        _ => output(2)?,
+    };
     (pumps.output, pumps.error) = (to_stdout, to_stderr);
     Ok(([stdin, stdout, stderr], None, pumps))
 }
@@ -83,10 +109,6 @@ fn refuse_directory(number: i32) -> Result<()> {
         return Err(Error::new(Step::Streams, object, "is a directory, which would lead out of the sandbox"));
     }
     Ok(())
-}
-
-fn is_terminal(number: i32) -> bool {
-    nix::unistd::isatty(borrow_standard(number)).unwrap_or(false)
 }
 
 /// A pipe of which the supervisor keeps one end, which never blocks it.
@@ -101,25 +123,22 @@ fn never_block(fd: OwnedFd) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-fn copy_of(number: i32) -> Result<OwnedFd> {
-    borrow_standard(number).try_clone_to_owned().map_err(|error| Error::io(Step::Streams, "", &error))
-}
+impl Pumps {
+    /// Hands a stream of the caller's over as it is.
+    fn share(&mut self, number: i32) -> Result<ChildStream> {
+        self.shared.push((number, mode(number)?));
+        Ok(ChildStream::Inherited(borrow_standard(number)))
+    }
 
-/// The caller's stream, for writing without ever blocking. A pipe or terminal is opened anew for that, because the mode of
-/// the caller's own open file is shared with others.
-fn unblocking(number: i32) -> Result<OwnedFd> {
-    let is_pipe = fstat(borrow_standard(number))
-        .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO);
-    if is_pipe || is_terminal(number) {
-        let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        if let Ok(fd) = open(format!("/proc/self/fd/{number}").as_str(), flags, Mode::empty()) {
-            return Ok(fd);
+    /// Once the workload is dead: takes back what it changed of the mode of the caller's streams.
+    pub fn restore(&self) {
+        for (number, before) in &self.shared {
+            if mode(*number).is_ok_and(|now| now != *before) {
+                let _ = fcntl(borrow_standard(*number), FcntlArg::F_SETFL(*before));
+            }
         }
     }
-    copy_of(number) // a pipe of another user, a socket, a file: written in pieces that a writable one takes at once
-}
 
-impl Pumps {
     /// Between the caller's streams and a terminal, if there is one; otherwise none.
     pub fn bridge(terminal: Option<OwnedFd>) -> Result<Self> {
         let is_terminal = terminal.is_some();
@@ -188,6 +207,9 @@ impl Sink {
 
     fn write(fd: &OwnedFd, kind: SFlag, bytes: &[u8]) -> std::result::Result<usize, Errno> {
         use nix::sys::socket::{MsgFlags, send};
+        if kind == SFlag::S_IFREG {
+            return nix::unistd::write(fd, bytes);
+        }
         let bytes = &bytes[..bytes.len().min(PIPE_BUF)];
         if kind == SFlag::S_IFSOCK {
             return send(fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);

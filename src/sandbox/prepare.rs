@@ -63,8 +63,8 @@ pub enum ChildStream {
     Null,
     /// The caller's, as it is.
     Inherited(BorrowedFd<'static>),
-    /// One end of a pipe whose other end the supervisor has.
-    Pipe(OwnedFd),
+    /// One that nobody else has: an end of a pipe.
+    Own(OwnedFd),
 }
 
 /// What the parent keeps for itself.

@@ -27,6 +27,7 @@ pub mod shared;
 pub mod socket;
 pub mod terminal;
 mod thread;
+pub mod walk;
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 

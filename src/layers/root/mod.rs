@@ -14,6 +14,7 @@ mod mountinfo;
 mod mounts;
 pub mod place;
 mod proc;
+pub mod reach;
 pub mod resolved;
 mod source;
 pub mod within;

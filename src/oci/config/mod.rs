@@ -138,7 +138,7 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
         budget: Budget::default(),
         oom_score_adj: None,
         init: false,
-        stdio: Stdio { stdin: true, tty: false, output_limit: None },
+        stdio: Stdio { stdin: true, tty: false, output_limit: None, relay: false },
         deadlines: Deadlines { wall_us: None, cpu_us: None, idle_us: None, kill_after_us: 0 },
         explain_denials: false,
         hash_program: false,
