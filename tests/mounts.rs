@@ -520,6 +520,46 @@ fn subordinate_ids_come_from_the_callers_ranges() {
     assert_eq!(owner("theirs"), 700_004, "the ids around the caller's come from its range");
 }
 
+/// An entry of PATH that is empty or relative is wherever the caller happens to be, and one of another user is theirs.
+#[test]
+fn a_helper_is_only_looked_for_where_root_put_it() {
+    if !is_root() {
+        return skip("not root: the ranges are root's to give");
+    }
+    if !has_program("newuidmap") {
+        return;
+    }
+    let dir = TempDir::new(Caller::Root);
+    let ranges = dir.file("ranges", format!("{}:700000:65536\n", common::UNPRIVILEGED.2));
+    let place = TempDir::new(Caller::Unprivileged);
+    let (here, theirs) = (place.dir("here"), place.dir("theirs"));
+    for planted in [here.join("newuidmap"), here.join("bin/newuidmap"), theirs.join("newuidmap")] {
+        fs::create_dir_all(planted.parent().unwrap()).unwrap();
+        fs::write(
+            &planted,
+            format!("#!/bin/sh\ntouch {}/ran\nexec /usr/bin/newuidmap \"$@\"\n", place.path().display()),
+        )
+        .unwrap();
+        common::set_mode(&planted, 0o755);
+    }
+    let binary = place.join("stockade");
+    fs::copy(env!("CARGO_BIN_EXE_stockade"), &binary).unwrap();
+    common::set_mode(&binary, 0o755);
+    for path in [":/usr/bin", ".:/usr/bin", "bin:/usr/bin", "/usr/bin/../../THEIRS:/usr/bin", "THEIRS:/usr/bin"] {
+        let path = path.replace("/THEIRS", text(&theirs)).replace("THEIRS", text(&theirs));
+        let script = format!(
+            "mount --bind {0} /etc/subuid && mount --bind {0} /etc/subgid && cd {1} && \
+             exec setpriv --reuid=1 --regid=1 --clear-groups env \"PATH={path}\" {2} run --subuid -- /bin/true",
+            text(&ranges),
+            text(&here),
+            text(&binary)
+        );
+        let (code, said) = outside(Caller::Root, ["unshare", "-m", "sh", "-c", &script]);
+        assert_eq!(code, 0, "{path}: {said}");
+        assert!(!place.join("ran").exists(), "{path}: what was planted ran");
+    }
+}
+
 #[test]
 fn subordinate_ids_that_the_caller_does_not_have_are_refused() {
     let ranges = fs::read_to_string("/etc/subuid").unwrap_or_default();

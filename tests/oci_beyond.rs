@@ -169,6 +169,19 @@ fn a_report_is_written_when_a_container_goes() {
             annotate(&mut bundle, wrong);
             bundle.run().expect(1).expect_error("org.stockade.report");
         }
+        // One that the container could forge, or have root write elsewhere.
+        bundle.config["root"]["readonly"] = json!(false);
+        let open = bundle.dir.dir("open");
+        common::set_mode(&open, 0o777);
+        std::os::unix::fs::symlink(bundle.dir.path(), open.join("link")).unwrap();
+        for (wrong, why) in [
+            (bundle.rootfs().join("report.json"), "where the container can write"),
+            (open.join("link/report.json"), "put there by another"),
+        ] {
+            annotate(&mut bundle, text(&wrong));
+            bundle.run().expect(1).expect_error(why);
+            assert!(!wrong.exists() || why.contains("another"), "{why}");
+        }
         // One that can no longer be written does not keep a container.
         let gone = bundle.dir.dir("gone");
         annotate(&mut bundle, text(&gone.join("report.json")));

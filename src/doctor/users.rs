@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgroups};
@@ -13,7 +12,7 @@ use super::{Finding, Group, Patient, State, Subject};
 use crate::error::{Cause, Error};
 use crate::layers::user::{self, Users};
 use crate::plan::{Bytes, Capability, IdMapping, Identity};
-use crate::sys::{file, process};
+use crate::sys::{file, helper, process};
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
     Subject { name, group: Group::Users, title, required, without }
@@ -114,10 +113,10 @@ fn groups(patient: &Patient) -> Finding {
         .remedy("setpriv --clear-groups stockade run …  # as root, with --reuid and --regid")
 }
 
-/// Looks for one of the two helpers on PATH, and for the privilege that lets it write a map.
+/// Looks for one of the two helpers, and for the privilege that lets it write a map.
 fn helper(subject: &Subject, patient: &Patient) -> Finding {
-    let Some(path) = on_path(subject.name) else {
-        return subject.missing("not on PATH").remedy("apt install uidmap  # Fedora: dnf install shadow-utils-subid");
+    let Some(path) = helper::find(subject.name) else {
+        return subject.missing("not installed").remedy("apt install uidmap  # Fedora: dnf install shadow-utils-subid");
     };
     let shown = path.display();
     let Ok(metadata) = path.metadata() else { return subject.unknown(format!("{shown}: cannot be looked at")) };
@@ -141,13 +140,6 @@ fn helper(subject: &Subject, patient: &Patient) -> Finding {
             .remedy("start stockade from a process without no_new_privs");
     }
     subject.ok(format!("{shown}, {how}"))
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|file| file.is_file() && file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0))
 }
 
 /// Maps the first ids of the caller's ranges, as `--subuid` would.
@@ -211,6 +203,6 @@ fn try_users(users: &Users) -> Result<u32, Stumble> {
 /// 0 is the caller, 1 the first of the range.
 fn map(program: &str, pid: nix::unistd::Pid, own: u32, first: u32) -> Result<(), Stumble> {
     let arguments = [pid.to_string()].into_iter().chain([0, own, 1, 1, first, 1].map(|number| number.to_string()));
-    let Some(path) = on_path(program) else { return Err(Stumble::Parent(format!("{program} is gone"), None)) };
+    let Some(path) = helper::find(program) else { return Err(Stumble::Parent(format!("{program} is gone"), None)) };
     trial::run(&path, &arguments.collect::<Vec<_>>()).map_err(|reason| Stumble::Parent(reason, None))
 }

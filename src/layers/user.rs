@@ -281,15 +281,16 @@ fn write_file(proc_pid: &OwnedFd, name: &str, text: &str) -> Result<()> {
 }
 
 fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
-    let mut command = std::process::Command::new(program);
+    let missing = |errno| {
+        Error::errno(Step::IdMap, program, errno).hint("install it (Debian: package uidmap), or leave --subuid out")
+    };
+    let found = helper::find(program).ok_or_else(|| missing(Errno::ENOENT))?;
+    let mut command = std::process::Command::new(found);
     command.arg(pid.to_string()).stdin(std::process::Stdio::null());
     for extent in map {
         command.args([extent.inside, extent.outside, extent.count].map(|number| number.to_string()));
     }
-    let output = helper::output(&mut command).map_err(|error| {
-        Error::errno(Step::IdMap, program, errno_of(&error))
-            .hint("install it (Debian: package uidmap), or leave --subuid out")
-    })?;
+    let output = helper::output(&mut command).map_err(|error| missing(errno_of(&error)))?;
     if output.status.success() {
         return Ok(());
     }

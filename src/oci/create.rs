@@ -177,7 +177,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     }
     let container = container_of(&config.plan)?;
     record.later_hooks = !container.hooks.poststart.is_empty() || !container.hooks.poststop.is_empty();
-    super::report::place(&record)?;
+    super::report::place(&record, Some(&config.plan))?;
     record.places = if container.cgroup.disabled { None } else { places(container, id)? };
     let mut held = runtime.store.create(record)?;
     let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &mut config));

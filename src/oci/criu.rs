@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::{process, socket};
+use crate::sys::{helper, process, socket};
 
 /// How long it may take to end.
 const PATIENCE_MS: u16 = 5_000;
@@ -175,11 +175,9 @@ pub struct Stage<'a> {
 
 /// Where criu is; an error that says so where it is not.
 pub fn find() -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin".into());
-    let found = std::env::split_paths(&path).map(|directory| directory.join("criu")).find(|path| path.is_file());
-    found.ok_or_else(|| {
+    helper::find("criu").ok_or_else(|| {
         Error::new(Step::Host, "criu", "is not installed: it saves and restores containers")
-            .hint("install criu 3.0 or newer, and let PATH lead to it")
+            .hint("install criu 3.0 or newer, and let PATH lead to it, by directories that only root can write")
     })
 }
 

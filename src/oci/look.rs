@@ -88,7 +88,8 @@ pub fn ps(runtime: &Runtime) -> Result<u8> {
         None | Some("table") => {
             let list = pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             let options = runtime.args.words.get(1..).filter(|words| !words.is_empty());
-            let mut command = std::process::Command::new("ps");
+            let ps = helper::find("ps").ok_or_else(|| Error::errno(Step::State, "ps", nix::errno::Errno::ENOENT))?;
+            let mut command = std::process::Command::new(ps);
             match options {
                 Some(words) => command.args(words),
                 None => command.arg("-f"),

@@ -1,12 +1,23 @@
 //! The annotation `org.stockade.report`: what became of a container is written to a file when it is deleted.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::Write as _;
+use std::path::Path;
 use std::time::SystemTime;
 
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
 use super::record::Record;
-use super::store::{self, Held};
-use crate::error::{Error, Result, Step};
+use super::store::Held;
+use crate::error::{Error, Result, Step, errno_of};
+use crate::layers::root::reach::Reach;
+use crate::plan::Plan;
 use crate::report::{Report, Status, Usage};
+use crate::sys::walk::{self, Place, Trail};
 
 /// The annotation.
 const ANNOTATION: &str = "org.stockade.report";
@@ -23,28 +34,38 @@ pub enum End {
     Failed(Error),
 }
 
-/// Where a container's report goes, if there is to be one. Said before anything is made if that cannot be.
-pub fn place(record: &Record) -> Result<Option<PathBuf>> {
+/// Where a container's report goes, if there is to be one. Said before anything is made if that cannot be, or if the
+/// container of this plan could write there.
+pub fn place(record: &Record, plan: Option<&Plan>) -> Result<Option<Place>> {
     let Some(text) = record.annotations.get(ANNOTATION) else { return Ok(None) };
     let wrong = |reason: &str| Error::new(Step::Config, format!("annotation {ANNOTATION}: {text:?}"), reason);
-    let path = PathBuf::from(text);
-    if !path.is_absolute() || text.contains('\0') || path.file_name().is_none() {
+    let path = Path::new(text);
+    if !path.is_absolute() || text.contains('\0') || text.ends_with('/') || path.file_name().is_none() {
         return Err(wrong("is no absolute path of a file"));
     }
-    if !path.parent().is_some_and(Path::is_dir) {
-        return Err(wrong("is in no directory that is there"));
-    }
-    if path.is_dir() {
+    let place = walk::to_place(path).map_err(|errno| match errno {
+        Errno::EPERM => wrong("is beyond a symlink that could have been put there by another"),
+        _ => wrong("is in no directory that is there"),
+    })?;
+    let there = fstatat(&place.directory, place.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+    if there.is_ok_and(|there| there.st_mode & libc::S_IFMT == libc::S_IFDIR) {
         return Err(wrong("is a directory"));
     }
-    Ok(Some(path))
+    let reach = plan.map(|plan| Reach::of(plan, true)).transpose();
+    let reach = reach.map_err(|errno| Error::errno(Step::Host, "what is mounted where", errno))?;
+    let trail = Trail::of_place(&place);
+    match reach.as_ref().and_then(|reach| reach.find(&trail, true)) {
+        None => Ok(Some(place)),
+        Some(tree) => Err(wrong(&format!("lies where the container can write, in {}", tree.source))
+            .hint("name a file outside of the bundle's root and of what is mounted writable")),
+    }
 }
 
 /// Writes it. `usage` is what was counted before the cgroups went.
 pub fn write(held: &Held, usage: Usage) -> Result<()> {
-    let Some(path) = place(&held.record)? else { return Ok(()) };
     let started = humantime::parse_rfc3339(&held.record.created).unwrap_or_else(|_| SystemTime::now());
     let plan = held.plan().ok();
+    let Some(place) = place(&held.record, plan.as_ref())? else { return Ok(()) };
     let mut report = match &held.end {
         End::Failed(error) => Report::not_started(&held.record.id, plan.as_ref(), started, error),
         End::Code(code) => Report { exit_code: *code, ..Report::blank(&held.record.id, plan.as_ref(), started) },
@@ -67,9 +88,22 @@ pub fn write(held: &Held, usage: Usage) -> Result<()> {
     }
     report.usage = usage;
     let text = serde_json::to_vec_pretty(&report).unwrap_or_default();
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let written = store::write(path.parent().unwrap_or(Path::new("/")), name, &text);
-    written.map_err(|error| Error { step: Step::Report, ..error })
+    put(&place, &text).map_err(|errno| Error::errno(Step::Report, place.name.display().to_string(), errno))
+}
+
+/// All or nothing, to the disk, and in the directory that was reached.
+fn put(Place { directory, name, .. }: &Place, text: &[u8]) -> std::result::Result<(), Errno> {
+    let new = format!(".stockade-report.{:016x}", RandomState::new().build_hasher().finish());
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut file = File::from(openat(directory, new.as_str(), flags, Mode::from_bits_truncate(0o600))?);
+    let written = file.write_all(text).and_then(|()| file.sync_all()).map_err(|error| errno_of(&error));
+    let put = written.and_then(|()| renameat(directory, new.as_str(), directory, name.as_os_str()));
+    if put.is_err() {
+        let _ = unlinkat(directory, new.as_str(), UnlinkatFlags::NoRemoveDir);
+        return put;
+    }
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    nix::unistd::fsync(openat(directory, ".", flags, Mode::empty())?)
 }
 
 impl Record {

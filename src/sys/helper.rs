@@ -1,10 +1,49 @@
-//! Programs of the host that are run for what they say: `ps(1)`, `newuidmap(1)`.
+//! Programs of the host that are run for what they do or say: `ps(1)`, `newuidmap(1)`, `criu(8)`.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read as _, Result, Seek as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// Where systems keep programs that root installs.
+const SYSTEM: [&str; 8] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/run/wrappers/bin", // NixOS
+    "/run/current-system/sw/bin",
+];
+
+/// The program of this name on PATH, or, where there is none, where systems keep them. Entries that are relative or empty
+/// are passed over, and what others than root could have put there: it would run with all that we may do.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| SYSTEM.join(":").into());
+    let found = std::env::split_paths(&path).filter(|entry| entry.is_absolute()).map(|entry| entry.join(name));
+    let runs =
+        |file: &Path| file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    found.into_iter().find(|file| runs(file) && is_trusted(file))
+}
+
+/// Whether only root can change the file, or put another in its place.
+fn is_trusted(file: &Path) -> bool {
+    let is_others = |found: &Metadata| found.mode() & 0o002 != 0 || found.mode() & 0o020 != 0 && found.gid() != 0;
+    let is_roots = |path: &Path| {
+        let Ok(found) = path.symlink_metadata() else { return false };
+        let is_sticky = |above: &Metadata| above.mode() & 0o1000 != 0;
+        let above = path.parent().map(Path::symlink_metadata);
+        let in_place = above.is_none_or(|above| above.is_ok_and(|above| !is_others(&above) || is_sticky(&above)));
+        found.uid() == 0 && in_place && (found.is_dir() || !is_others(&found))
+    };
+    // Whose these are, inside of a user namespace cannot always be seen.
+    let is_systems = file.parent().is_some_and(|parent| SYSTEM.iter().any(|known| Path::new(known) == parent));
+    is_systems || file.canonicalize().is_ok_and(|real| real.ancestors().all(is_roots))
+}
 
 /// Runs one to its end; what it says is kept in memory.
 ///
@@ -29,6 +68,22 @@ fn read(mut file: File) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_root_put_there_is_found() {
+        assert!(find("sh").is_some_and(|sh| sh.is_absolute()));
+        assert_eq!(find("stockade-no-such-program"), None);
+        assert!(is_trusted(Path::new("/usr/bin/env")));
+        let directory = std::env::temp_dir().join(format!("stockade-helper-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let file = directory.join("program");
+        std::fs::write(&file, "").unwrap();
+        let root = nix::unistd::geteuid().is_root();
+        assert_eq!(is_trusted(&file), root);
+        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(!is_trusted(&file));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 
     #[test]
     fn both_streams_and_the_status_are_told_apart() {

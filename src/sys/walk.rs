@@ -226,7 +226,7 @@ fn is_anonymous(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     struct Scene(PathBuf);
 
