@@ -254,7 +254,10 @@ fn a_profile_that_the_workload_could_write_is_refused() {
         let workspace = idmappable_dir(caller);
         let file = workspace.file("profile.json", OCI);
         let outcome = mkdir(caller, &["--workspace", text(workspace.path()), "--seccomp", text(&file)]).expect(125);
-        assert!(outcome.stderr.contains("seccomp or audit file of this run is in it"), "{outcome}");
+        assert!(
+            outcome.stderr.contains("is writable inside, and the seccomp profile of this run lies in it"),
+            "{outcome}"
+        );
         let mount = format!("{}:/data:ro", text(workspace.path()));
         mkdir(caller, &["-v", &mount, "--seccomp", text(&file)]).expect(0);
     });

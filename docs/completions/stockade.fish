@@ -88,8 +88,8 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l idle-timeout -
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l kill-after -d 'Time from the polite signal to SIGKILL' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l output-limit -d 'Most that is passed on of each output stream' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run there' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Append a line about the run to this log, also when it is refused' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run there, out of the command\'s reach' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Append a line about the run to this log, which no bind shows, also when it is refused' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l follow -d 'Follow symlinks in these paths of the host also where other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
@@ -156,8 +156,8 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l idle-timeout 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l kill-after -d 'Time from the polite signal to SIGKILL' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l oom-score-adj -d '-1000 to 1000: when memory is short, kill it later or sooner' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l output-limit -d 'Most that is passed on of each output stream' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run there' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit -d 'Append a line about the run to this log, also when it is refused' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run there, out of the command\'s reach' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit -d 'Append a line about the run to this log, which no bind shows, also when it is refused' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l stats -d 'Write a line of JSON about what is used there too, once in this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l follow -d 'Follow symlinks in these paths of the host also where other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'

@@ -278,7 +278,11 @@ const PLAN: &[(&str, &[Flag])] = &[
             switch("tty", "Give the command a terminal of its own").short('t'),
             value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
             value("report", "FILE|fd:N", "Write the report of the run there, out of the command's reach"),
-            value("audit", "FILE", "Append a line about the run to this log, which no bind shows, also when it is refused"),
+            value(
+                "audit",
+                "FILE",
+                "Append a line about the run to this log, which no bind shows, also when it is refused",
+            ),
             switch("audit-sync", "Have that line on the disk before the end"),
             switch("explain-denials", "List what the command was refused, by which rule, and what would allow it"),
             value("stats", "TIME", "Write a line of JSON about what is used there too, once in this time"),

@@ -21,16 +21,32 @@ use crate::sys::terminal;
 use crate::sys::{entry, process};
 
 /// Becomes the workload, or its init. Never returns to the code that cloned it.
-pub fn run(prepared: &Prepared, stack: Stack, parent: ParentEnds, ends: &ChildEnds) -> ! {
+pub fn run(prepared: &mut Prepared, stack: Stack, parent: ParentEnds, ends: &ChildEnds) -> ! {
     drop(parent); // or our own copy would keep the lifeline open
     entry::retitle(&prepared.title); // the sandbox can read it
     let _ = process::set_name(c"stockade-init"); // for people
+    if let Err(failure) = put_in_place(&mut prepared.streams) {
+        ends.fail(failure);
+        process::exit(125)
+    }
+    let prepared = &*prepared;
     let network = prepared.network.begin(stack); // meanwhile the parent writes our id maps, and we build a root
     if ends.wait() {
         let Err(failure) = network.and_then(|network| start(prepared, network, ends));
         ends.fail(failure);
     }
     process::exit(125)
+}
+
+/// Streams of the workload's own take the place of the caller's: one descriptor each, and not two.
+fn put_in_place(streams: &mut [ChildStream; 3]) -> Applied {
+    for (number, stream) in (0..).zip(streams) {
+        if let ChildStream::Own(own) = stream {
+            process::dup_onto(own.as_fd(), number).during(Step::Streams, 0)?;
+            *stream = ChildStream::Inherited(process::borrow_standard(number));
+        }
+    }
+    Ok(())
 }
 
 fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infallible> {
@@ -110,12 +126,7 @@ fn close_the_host(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&Owned
     if without(Layer::Descriptors) {
         return Ok(());
     }
-    let [input, output, error] = prepared.streams.each_ref().map(|stream| match stream {
-        ChildStream::Null => 0,
-        ChildStream::Pipe(pipe) => pipe.as_raw_fd(),
-        ChildStream::Inherited(fd) => fd.as_raw_fd(),
-    });
-    let mut kept = vec![input, output, error, ends.control().as_raw_fd(), ends.failure().as_raw_fd()];
+    let mut kept = vec![ends.control().as_raw_fd(), ends.failure().as_raw_fd()]; // and the streams, below 3
     kept.extend(root.fds());
     kept.extend(terminal.map(|terminal| terminal.as_raw_fd()));
     kept.extend(prepared.landlock.as_ref().map(|rules| rules.fd().as_raw_fd()));

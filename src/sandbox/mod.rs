@@ -132,7 +132,7 @@ fn start(
     let (ends, child_ends) = sync::channels()?;
     let flags = namespace_flags(plan);
     let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
-        Ok(Cloned::Child) => child::run(&prepared, stack, ends, &child_ends),
+        Ok(Cloned::Child) => child::run(&mut prepared, stack, ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
         Err(errno) => return Err(clone_error(errno)),
     };
