@@ -121,6 +121,69 @@ fn a_killed_workload_has_a_status_of_its_own_and_the_call_named() {
     });
 }
 
+/// Children that are killed for a call while a thread, a process with the same handlers or a tracer keeps SIGSYS from them.
+const HELPED: &str = r#"
+import mmap, signal, struct, threading, time
+def call():
+    libc.syscall(ctypes.c_long(0x40000000 | 39))
+
+def thread():
+    def flip():
+        while True:
+            libc.signal(31, ctypes.c_void_p(1))
+            libc.signal(31, ctypes.c_void_p(0))
+    libc.signal(31, ctypes.c_void_p(0))
+    threading.Thread(target=flip, daemon=True).start()
+    time.sleep(0.002)
+    call()
+
+def sharer():
+    memory = mmap.mmap(-1, 1 << 20, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    memory[2048:2056] = struct.pack("Q", 1) # SIG_IGN; SIG_DFL follows at 2560
+    def set_handler(where):
+        return (b"\xb8" + struct.pack("I", 13) + b"\xbf" + struct.pack("I", 31) + b"\x48\xbe" + struct.pack("Q", at + where)
+            + b"\x31\xd2\x41\xba" + struct.pack("I", 8) + b"\x0f\x05")
+    code = set_handler(2048) + set_handler(2560)
+    memory[:len(code) + 5] = code + b"\xe9" + struct.pack("i", -len(code) - 5)
+    shared = libc.clone(ctypes.c_void_p(at), ctypes.c_void_p(at + (1 << 20) - 64), 0x100 | 0x800, None)
+    time.sleep(0.002)
+    call()
+    time.sleep(1)
+    os.kill(shared, 9)
+
+def traced():
+    libc.ptrace(0, 0, None, None)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    call()
+
+lived = 0
+for i in range(TIMES):
+    child = os.fork()
+    if child == 0:
+        globals()[HOW]()
+        os._exit(7)
+    while True:
+        status = os.waitpid(child, os.WUNTRACED)[1]
+        if not os.WIFSTOPPED(status):
+            break
+        libc.ptrace(7, child, None, None)
+    lived += os.WIFEXITED(status)
+print("lived", lived)
+"#;
+
+#[test]
+fn nothing_keeps_a_process_from_being_killed_for_a_call() {
+    for_each_caller(|caller| {
+        for (how, times) in [("thread", 150), ("sharer", 50), ("traced", 1)] {
+            let program = format!("HOW, TIMES = '{how}', {times}\n{HELPED}");
+            let outcome = explained(caller, &["--seccomp-allow", "debug"], &program).expect(0);
+            assert_eq!(outcome.text(), "lived 0\n", "{how}: {outcome}");
+            assert_eq!(only(&outcome, "call 39 of the x32 table")["count"], times, "{how}: {outcome}");
+        }
+    });
+}
+
 #[test]
 fn profiles_of_ones_own_are_explained_too() {
     for_each_caller(|caller| {

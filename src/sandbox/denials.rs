@@ -87,6 +87,9 @@ impl Denials {
             if events.contains(PollFlags::POLLIN) {
                 if let Some(attempt) = judge.take(listener.as_fd()) {
                     self.note_call(&attempt, since);
+                    if attempt.killed.is_some() {
+                        break; // that may have taken a while, and there are deadlines
+                    }
                 }
             } else {
                 if !events.is_empty() {

@@ -7,9 +7,11 @@
 //! be stricter than that, never laxer, and the kernel allows no second listener. When the listener is gone, so is the run.
 
 use std::io::IoSliceMut;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
@@ -26,6 +28,9 @@ use crate::sys::{process, seccomp};
 
 /// Longest text that is read from a caller's memory.
 const MOST_TEXT: usize = 256;
+
+/// How long a process may take to die of SIGSYS. One that shares its handlers, or a tracer that came late, keeps it alive.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What decides about the calls that a listener hears of.
 #[derive(Debug)]
@@ -119,16 +124,23 @@ impl Judge {
         if !seccomp::is_waiting(listener, waiting.id) {
             return None;
         }
+        let mut dying = None;
         let errno = match action {
             Action::Errno(errno) => i32::from(errno),
             Action::KillProcess => {
-                attempt.killed = kill(thread, || seccomp::is_waiting(listener, waiting.id));
-                attempt.escaped = attempt.killed.is_none() && seccomp::is_waiting(listener, waiting.id);
-                libc::EPERM // it never sees it
+                dying = kill(thread, || seccomp::is_waiting(listener, waiting.id));
+                attempt.killed = dying.as_ref().map(|(process, _)| *process);
+                attempt.escaped = dying.is_none() && seccomp::is_waiting(listener, waiting.id);
+                libc::EPERM // it never sees it, or not for long
             }
             _ => libc::EPERM, // the two programs differ only in what was handed over
         };
-        match seccomp::refuse(listener, waiting.id, errno) {
+        let refused = seccomp::refuse(listener, waiting.id, errno);
+        // It can die only once it has its answer: until then it waits for that.
+        if let Some((_, pidfd)) = dying {
+            attempt.escaped = !dies(&pidfd);
+        }
+        match refused {
             Ok(()) | Err(Errno::ENOENT) => Some(attempt),
             Err(_) => None,
         }
@@ -180,21 +192,37 @@ impl Judge {
     }
 }
 
-/// Ends a process as a filter's `KILL_PROCESS` does, by SIGSYS; one that would not die of that by SIGKILL. That the thread
-/// still waits once its process is held by a pidfd says that it is that process.
-fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<i32> {
+/// Sends SIGSYS to a process, of which one dies that a filter kills; SIGKILL to one that would not die of that, or that another
+/// thread or a tracer could keep from it. That the thread still waits once its process is held by a pidfd says that it is that
+/// process.
+fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<(i32, OwnedFd)> {
     let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
     let status = String::from_utf8_lossy(&status); // the name in it is its own choice
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let process = field("Tgid:")?.parse().ok()?;
     let mask = |name| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(!0);
     let deaf = (mask("SigBlk:") | mask("SigIgn:") | mask("SigCgt:")) & 1 << (libc::SIGSYS - 1) != 0;
+    let helped = (field("Threads:"), field("TracerPid:")) != (Some("1"), Some("0"));
     let pidfd = process::pidfd_open(Pid::from_raw(process)).ok()?;
     if !waits() {
         return None;
     }
-    process::pidfd_send_signal(pidfd.as_fd(), if deaf { libc::SIGKILL } else { libc::SIGSYS }).ok()?;
-    Some(process)
+    process::pidfd_send_signal(pidfd.as_fd(), if deaf || helped { libc::SIGKILL } else { libc::SIGSYS }).ok()?;
+    Some((process, pidfd))
+}
+
+/// Whether a process that was sent a deadly signal is dead or dying: one that lives on gets SIGKILL, which nothing holds up.
+fn dies(pidfd: &OwnedFd) -> bool {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let left = PollTimeout::try_from(until.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left) {
+            Err(Errno::EINTR) => {}
+            Ok(1..) => return true,
+            Ok(_) | Err(_) => break,
+        }
+    }
+    matches!(process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL), Ok(()) | Err(Errno::ESRCH))
 }
 
 fn comm(thread: Pid) -> Option<Bytes> {
