@@ -518,8 +518,12 @@ fn no_program_of_the_host_is_executed_through_proc() {
     let mut elf = fs::read("/bin/true").unwrap();
     if let Some(at) = elf.windows(loader.len()).position(|bytes| bytes == loader) {
         elf[at..at + loader.len()].copy_from_slice(b"/proc/self/exe\0-linux-64.so");
-        fs::write(scripts.join("elf"), elf).unwrap();
-        common::set_mode(&scripts.join("elf"), 0o755);
+        // The kernel does not care of what class and byte order a file says it is.
+        for (name, class, order) in [("elf", 2, 1), ("elf-narrow", 1, 1), ("elf-odd", 9, 2)] {
+            (elf[4], elf[5]) = (class, order);
+            fs::write(scripts.join(name), &elf).unwrap();
+            common::set_mode(&scripts.join(name), 0o755);
+        }
     }
     common::set_mode(home.path(), 0o755);
     let leak = "import os\nos.dup2(os.open('/', os.O_PATH), 7, inheritable=True)";
@@ -535,6 +539,8 @@ fn no_program_of_the_host_is_executed_through_proc() {
                 vec!["/scripts/first"],
                 vec!["/scripts/itself"],
                 vec!["/scripts/elf"],
+                vec!["/scripts/elf-narrow"],
+                vec!["/scripts/elf-odd"],
                 vec!["/proc/self/exe", "version"],
             ] {
                 let run = Run::new(caller).after_python(leak).opts(["-v", &bind]).opts(options.iter().copied());
@@ -542,6 +548,12 @@ fn no_program_of_the_host_is_executed_through_proc() {
                 assert!(matches!(outcome.code(), 126 | 127), "{options:?} {command:?}: {outcome}");
                 assert!(!outcome.text().contains(printed), "{options:?} {command:?}: {outcome}");
             }
+        }
+        // Where no descriptor is left to look with, nothing is executed unseen.
+        for most in ["nofile=3", "nofile=4", "nofile=5", "nofile=6"] {
+            let run = Run::new(caller).opts(["-v", &bind, "--landlock", "off", "--ulimit", most]);
+            let outcome = run.cmd(["/scripts/itself"]).go().expect(126);
+            assert!(!outcome.stderr.contains("reading the command line"), "{most}: {outcome}");
         }
     });
 }

@@ -286,7 +286,8 @@ impl PreparedProcess {
                 Ok(program) if programs.iter().any(|(_, known)| known.named == program.named) => {}
                 Ok(program) => programs.push((candidate, program)),
                 Err(errno @ (Errno::EACCES | Errno::ELOOP)) => failed = errno,
-                Err(_) => {}
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {}
+                Err(errno) => return Err(errno).during(Step::Exec, 0), // it may be there
             }
         }
         if programs.is_empty() { Err(failed).during(Step::Exec, 0) } else { Ok(Found { programs }) }

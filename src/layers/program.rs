@@ -5,7 +5,7 @@
 //! following such links before the command is executed, and what the kernel did execute is compared with it from outside
 //! (`sandbox::executed`).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::errno::Errno;
@@ -44,17 +44,26 @@ impl Program {
         let mut executed = named;
         let (mut current, mut opened) = (path.to_owned(), None);
         for _ in 0..MOST_INTERPRETERS {
-            let Some((script, interpreter)) = interpreter(&current, opened.as_ref().unwrap_or(&file)) else { break };
-            let found = match open(&interpreter) {
-                Err(Errno::ELOOP) => return Err(Errno::ELOOP),
-                Err(_) => break, // the kernel will say what is wrong with it
-                Ok(found) => found,
+            let found = match interpreter(&current, opened.as_ref().unwrap_or(&file))? {
+                Named::Nothing => break,
+                Named::Script(interpreter) => open(&interpreter).map(|found| (interpreter, found)),
+                Named::Elf(interpreters) => {
+                    for interpreter in interpreters.iter().flatten() {
+                        open(interpreter).map(drop).or_else(unless_kernel_fails_too)?; // mapped beside the program
+                    }
+                    break;
+                }
             };
-            if !script {
-                break; // an ELF interpreter is mapped beside the program
+            match found {
+                Ok((interpreter, found)) => {
+                    executed = FileOnMount::of(&found)?;
+                    (current, opened) = (interpreter, Some(found));
+                }
+                Err(errno) => {
+                    unless_kernel_fails_too(errno)?;
+                    break;
+                }
             }
-            executed = FileOnMount::of(&found)?;
-            (current, opened) = (interpreter, Some(found));
         }
         Ok(Self { file, named, executed })
     }
@@ -79,54 +88,73 @@ fn open(path: &CStr) -> Result<OwnedFd, Errno> {
     open_beneath(AT_FDCWD, path, libc::O_PATH, NO_MAGICLINKS)
 }
 
-/// Whether a file is a script, and the interpreter that it names. `None` for a file that names none or cannot be read: the
-/// comparison from outside is what is left for a program that its user may execute and not read.
-fn interpreter(path: &CStr, opened: &OwnedFd) -> Option<(bool, std::ffi::CString)> {
+/// That an interpreter is not there or may not be executed is said by the kernel. A want of descriptors, say, is ours alone: it
+/// must not let the kernel look where we could not.
+fn unless_kernel_fails_too(errno: Errno) -> Result<(), Errno> {
+    match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ENAMETOOLONG => Ok(()),
+        errno => Err(errno),
+    }
+}
+
+/// What a file names as its interpreter.
+enum Named {
+    /// None, or it cannot be read.
+    Nothing,
+    /// In the first line of a script.
+    Script(CString),
+    /// In its program headers, as the kernel's two loaders of ELF files read them.
+    Elf([Option<CString>; 2]),
+}
+
+/// The interpreter that a file names. The comparison from outside is what is left for a program that its user may execute and not
+/// read.
+fn interpreter(path: &CStr, opened: &OwnedFd) -> Result<Named, Errno> {
     let is_regular = |file: &OwnedFd| fstat(file).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
     if !is_regular(opened) {
-        return None; // opening a device or a FIFO for reading could do something
+        return Ok(Named::Nothing); // opening a device or a FIFO for reading could do something
     }
     let flags = (OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
-    let file = open_beneath(AT_FDCWD, path, flags, NO_MAGICLINKS).ok()?;
-    if !is_regular(&file) {
-        return None;
-    }
+    let file = match open_beneath(AT_FDCWD, path, flags, NO_MAGICLINKS) {
+        Err(errno) => return unless_kernel_fails_too(errno).map(|()| Named::Nothing),
+        Ok(file) if !is_regular(&file) => return Ok(Named::Nothing),
+        Ok(file) => file,
+    };
     let mut head = [0; HEAD];
-    let length = pread(file.as_fd(), &mut head, 0).ok()?;
+    let length = pread(file.as_fd(), &mut head, 0)?;
     let head = &head[..length];
-    match head {
-        [b'#', b'!', ..] => Some((true, of_script(&head[2..length.min(FIRST_LINE)])?)),
-        [0x7f, b'E', b'L', b'F', ..] => Some((false, of_elf(&file, head)?)),
-        _ => None,
-    }
+    Ok(match head {
+        [b'#', b'!', ..] => of_script(&head[2..length.min(FIRST_LINE)]).map_or(Named::Nothing, Named::Script),
+        [0x7f, b'E', b'L', b'F', ..] => Named::Elf([true, false].map(|wide| of_elf(&file, head, wide))),
+        _ => Named::Nothing,
+    })
 }
 
 /// The first word after `#!`, as `fs/binfmt_script.c` reads it.
-fn of_script(line: &[u8]) -> Option<std::ffi::CString> {
+fn of_script(line: &[u8]) -> Option<CString> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | 0)).filter(|word| !word.is_empty());
-    std::ffi::CString::new(words.next()?).ok()
+    CString::new(words.next()?).ok()
 }
 
-/// The path in the first `PT_INTERP` program header, `elf(5)`.
-fn of_elf(file: &OwnedFd, head: &[u8]) -> Option<std::ffi::CString> {
+/// The path in the first `PT_INTERP` program header, `elf(5)`, of a file as 64-bit programs have it (`wide`) or 32-bit ones.
+///
+/// The kernel does not look at the class that the file says it is of, but at the size of its program headers.
+fn of_elf(file: &OwnedFd, head: &[u8], wide: bool) -> Option<CString> {
     const PT_INTERP: u32 = 3;
-    let wide = match head.get(4)? {
-        1 => false,
-        2 => true,
-        _ => return None,
-    };
     let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
     let word = |from: &[u8], at: usize| Some(u32::from_le_bytes(from.get(at..at + 4)?.try_into().ok()?));
     let long = |from: &[u8], at: usize| Some(u64::from_le_bytes(from.get(at..at + 8)?.try_into().ok()?));
-    let (headers, size, count) = match wide {
-        true => (long(head, 32)?, usize::from(half(54)?), half(56)?),
-        false => (u64::from(word(head, 28)?), usize::from(half(42)?), half(44)?),
+    let (headers, said, size, count) = match wide {
+        true => (long(head, 32)?, half(54)?, 56, half(56)?),
+        false => (u64::from(word(head, 28)?), half(42)?, 32, half(44)?),
     };
+    if usize::from(said) != size {
+        return None;
+    }
     for index in 0..u64::from(count) {
         let mut header = [0; 56];
-        let length = size.min(header.len());
-        let header = &mut header[..length];
+        let header = &mut header[..size];
         read_at(file, head, headers.checked_add(index * size as u64)?, header)?;
         if word(header, 0)? != PT_INTERP {
             continue;
@@ -170,7 +198,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("stockade-program-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let find = |path: &std::path::Path| {
-            Program::find(&std::ffi::CString::new(path.to_str().unwrap()).unwrap()).map(|found| found.executed)
+            Program::find(&CString::new(path.to_str().unwrap()).unwrap()).map(|found| found.executed)
         };
         let script = directory.join("script");
         let write = |line: &str| std::fs::write(&script, line).unwrap();
@@ -188,8 +216,14 @@ mod tests {
         if let Some(at) = elf.windows(loader.len()).position(|bytes| bytes == loader) {
             elf[at..at + loader.len()].copy_from_slice(b"/proc/self/exe\0-linux-64.so");
             let program = directory.join("elf");
-            std::fs::write(&program, elf).unwrap();
+            std::fs::write(&program, &elf).unwrap();
             assert_eq!(find(&program).unwrap_err(), Errno::ELOOP);
+            // The kernel executes it whatever class and byte order it says it is of.
+            for (class, order) in [(1, 1), (9, 1), (2, 2)] {
+                (elf[4], elf[5]) = (class, order);
+                std::fs::write(&program, &elf).unwrap();
+                assert_eq!(find(&program).unwrap_err(), Errno::ELOOP, "class {class}, byte order {order}");
+            }
         }
         assert!(find(std::path::Path::new("/bin/ls")).is_ok());
         std::fs::remove_dir_all(&directory).unwrap();
