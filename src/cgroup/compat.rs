@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use super::budget::{CPU_PERIOD_US, Limit, members};
 use super::files::{Dir, keyed};
 use super::find::{Hierarchies, V1};
-use super::leaf::{new_path, rmdir};
+use super::leaf::{new_path, remove_tree, rmdir};
 use super::{Asked, failed};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility};
@@ -361,8 +361,8 @@ pub fn remove(path: &Path) -> Result<()> {
     let deadline = Instant::now() + EMPTY_DEADLINE;
     let mut pause = Duration::from_micros(100);
     loop {
-        match rmdir(path) {
-            Ok(()) | Err(Errno::ENOENT) => return Ok(()),
+        match remove_tree(path) {
+            Ok(()) => return Ok(()),
             Err(Errno::EBUSY) if Instant::now() < deadline => {
                 for pid in std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
                     kill(pid, path);

@@ -4,8 +4,6 @@
 //! The name of a directory says nothing: on a hybrid host `/sys/fs/cgroup` is a tmpfs, in which a file `memory.max` can be
 //! made, written and read back, and limits nothing.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -13,6 +11,7 @@ use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::error::{Result, errno_of};
 use crate::plan::Facility;
+use crate::sys::mount::unescaped;
 
 const USUAL: &str = "/sys/fs/cgroup";
 
@@ -215,19 +214,6 @@ pub fn mounts(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|byte| *byte == b'\n').filter_map(of_line).collect()
 }
 
-/// A path in which blanks, newlines and backslashes are written in octal.
-fn unescaped(text: &str) -> OsString {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| *byte == b'\\');
-        let octal = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        bytes.push(octal.unwrap_or(*byte));
-        rest = if octal.is_some() { &after[3..] } else { after };
-    }
-    OsString::from_vec(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,11 +240,5 @@ mod tests {
         assert_eq!(below(&mounts[0].at, "/a", "/a/b"), Path::new("/sys/fs/cgroup/unified/b"));
         assert_eq!(below(&mounts[0].at, "/a", "/a"), Path::new("/sys/fs/cgroup/unified"));
         assert_eq!(below(Path::new(USUAL), "/", "/"), Path::new(USUAL));
-    }
-
-    #[test]
-    fn escapes_are_octal_and_whole() {
-        assert_eq!(unescaped("a\\134b\\011"), OsString::from("a\\b\t"));
-        assert_eq!(unescaped("\\9\\04"), OsString::from("\\9\\04"));
     }
 }

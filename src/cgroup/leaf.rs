@@ -1,18 +1,20 @@
 //! A run's cgroup, from mkdir to rmdir.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{OFlag, openat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
+use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
 
 use super::files::{Dir, content, keyed};
 use super::{failed, name};
 use crate::error::{Error, Result, Step, errno_of};
-use crate::sys::schedule;
+use crate::sys::{process, schedule};
 
 /// How long a killed cgroup may take to become empty before it is left to `stockade gc`.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
@@ -121,15 +123,64 @@ fn wait_until_empty(dir: &Dir, deadline: Instant) {
 }
 
 /// Depth first. Gone is gone, whoever did it.
-fn remove_tree(path: &Path) -> nix::Result<()> {
-    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_tree(&entry.path())?;
-        }
-    }
-    match rmdir(path) {
+pub fn remove_tree(path: &Path) -> nix::Result<()> {
+    match remove_below(path).and_then(|()| rmdir(path)) {
         Err(Errno::ENOENT) => Ok(()),
         removed => removed,
+    }
+}
+
+/// By one descriptor that goes down and up again: a container can make cgroups whose paths no call takes, and more levels
+/// than descriptors can be open. What still has processes has them killed, and `EBUSY` says so.
+fn remove_below(path: &Path) -> nix::Result<()> {
+    let mut at = nix::fcntl::open(path, DIRECTORY, Mode::empty())?;
+    let mut names: Vec<CString> = Vec::new();
+    loop {
+        if let Some(name) = subdirectory(&at)? {
+            at = openat(&at, name.as_c_str(), DIRECTORY, Mode::empty())?;
+            names.push(name);
+            continue;
+        }
+        let Some(name) = names.pop() else { return Ok(()) };
+        let above = openat(&at, c"..", DIRECTORY, Mode::empty())?;
+        let emptied = std::mem::replace(&mut at, above);
+        match unlinkat(&at, name.as_c_str(), UnlinkatFlags::RemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => {
+                kill_in(&emptied);
+                return Err(errno);
+            }
+        }
+    }
+}
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// The first directory in one.
+fn subdirectory(at: &OwnedFd) -> nix::Result<Option<CString>> {
+    let mut directory = nix::dir::Dir::from_fd(openat(at, c".", DIRECTORY, Mode::empty())?)?;
+    for entry in directory.iter() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type() == Some(nix::dir::Type::Directory) && name != c"." && name != c".." {
+            return Ok(Some(name.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn kill_in(dir: &OwnedFd) {
+    let processes = || {
+        let file = openat(dir, c"cgroup.procs", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        file.and_then(|file| content(&file)).unwrap_or_default()
+    };
+    for pid in processes().lines() {
+        let Ok(number) = pid.parse() else { continue };
+        let Ok(held) = process::pidfd_open(Pid::from_raw(number)) else { continue };
+        // Looked up again once it is held, or its number could be another's by now.
+        if processes().lines().any(|line| line == pid) {
+            let _ = process::pidfd_send_signal(held.as_fd(), libc::SIGKILL);
+        }
     }
 }
 

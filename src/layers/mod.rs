@@ -7,7 +7,6 @@ pub mod landlock;
 pub mod net;
 pub mod net_devices;
 pub mod process;
-pub mod program;
 pub mod rdt;
 pub mod root;
 pub mod schedule;

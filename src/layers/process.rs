@@ -1,21 +1,23 @@
 //! The workload's process: what it executes and what it inherits. Limits, groups, keyring, session, standard streams,
 //! descriptors, signals, environment.
 
+pub mod program;
+
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{AccessFlags, Pid, faccessat, sethostname, setsid};
+use nix::unistd::{Pid, sethostname, setsid};
 
-use super::program::Program;
+use self::program::{Executable, Found, Program};
 use super::{Applied, During, Missing, MissingSet};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Bytes, Facility, Plan, Rlimit, RlimitResource};
 use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
-use crate::sys::mount::{FileOnMount, NO_MAGICLINKS, open_beneath};
+use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
 use crate::sys::process::{self, CStringArray};
 use crate::sys::terminal;
 
@@ -115,44 +117,6 @@ fn limit(planned: &Rlimit, direct: bool) -> Result<Limit> {
         (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
     }
     Ok(Limit { resource, soft, hard, raised: hard > own_hard, optional: no_core, verified: false })
-}
-
-/// What execve(2) is to be tried with.
-#[derive(Debug)]
-pub struct Executable<'a> {
-    paths: Vec<&'a CString>,
-    /// What the first of them executes.
-    pub executed: Option<FileOnMount>,
-}
-
-/// The candidates that are there, opened, in the order of the sandbox's PATH.
-#[derive(Debug)]
-pub struct Found<'a> {
-    programs: Vec<(&'a CString, Program)>,
-}
-
-impl<'a> Found<'a> {
-    /// The first one.
-    pub fn program(&self) -> Option<&Program> {
-        self.programs.first().map(|(_, program)| program)
-    }
-
-    /// Leaves out those that may not be executed: they are as missing as `execvp(3)` finds them.
-    pub fn retain_executable(&mut self) -> Applied {
-        self.programs.retain(|(_, program)| {
-            let flags = AtFlags::AT_EACCESS | AtFlags::AT_EMPTY_PATH;
-            let access = faccessat(&program.file, c"", AccessFlags::X_OK, flags);
-            // Any other error is of a filter that is in force already: then execve says what is true.
-            !program.is_directory() && access != Err(Errno::EACCES)
-        });
-        if self.programs.is_empty() { Err(Errno::EACCES).during(Step::Exec, 0) } else { Ok(()) }
-    }
-
-    /// Closes them.
-    pub fn close(self) -> Executable<'a> {
-        let executed = self.program().map(|program| program.executed);
-        Executable { paths: self.programs.into_iter().map(|(path, _)| path).collect(), executed }
-    }
 }
 
 impl PreparedProcess {

@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use nix::errno::Errno;
+
 use super::Runtime;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Plan};
@@ -39,8 +41,10 @@ impl Runtime {
         let activated = activated();
         let asked = self.args.number::<u32>("preserve-fds")?.unwrap_or(0);
         let all = activated.saturating_add(asked);
-        for number in 3..3 + all.min(1024) {
-            crate::sys::inherited::duplicate(number as i32).map(drop).map_err(|errno| {
+        // All of them: what is not open now would be a descriptor of ours later. The first that is not ends it.
+        for number in 3..all.saturating_add(3) {
+            let open = i32::try_from(number).map_err(|_| Errno::EBADF).and_then(crate::sys::inherited::duplicate);
+            open.map(drop).map_err(|errno| {
                 Error::errno(Step::Descriptors, format!("descriptor {number}"), errno)
                     .hint("--preserve-fds counts descriptors from 3 on, each of which must be open")
             })?;

@@ -44,9 +44,9 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     }
     // What is stopped does not die, nor does what `exec` was just about to put there when the first process died.
     if let Some(groups) = held.record.groups()
-        && groups.is_frozen()
+        && groups.has_frozen()
     {
-        let _ = groups.set_frozen(false);
+        let _ = groups.signal_all(libc::SIGKILL);
     }
     if let Some(process) = &first {
         let gone = PollFd::new(process.as_fd(), PollFlags::POLLIN);

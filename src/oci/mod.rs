@@ -124,7 +124,10 @@ impl Runtime {
         let Some(path) = self.args.path("pid-file") else { return Ok(()) };
         let mut new = path.clone().into_os_string();
         new.push(".new");
-        let written = std::fs::write(&new, pid.to_string()).and_then(|()| std::fs::rename(&new, &path));
+        let _ = std::fs::remove_file(&new); // what lies there is not written through
+        let written = std::fs::File::create_new(&new)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, pid.to_string().as_bytes()))
+            .and_then(|()| std::fs::rename(&new, &path));
         written.map_err(|error| Error::io(Step::State, format!("pid file {}", path.display()), &error))
     }
 }

@@ -27,7 +27,7 @@ use crate::plan::container::{Container, GivenSource};
 use crate::plan::{Bytes, MountKind, Plan};
 use crate::sandbox::container::{Launched, hooks};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath};
+use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath, unescaped};
 use crate::sys::namespace;
 use crate::sys::process::{self, borrow_standard};
 
@@ -315,7 +315,7 @@ fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
             let mut words = line.split(' ').skip(4);
             Some((words.next()?, words.next()?))
         });
-        mounts.filter(|(at, _)| *at == place).map(|(_, flags)| flags).next()
+        mounts.filter(|(at, _)| unescaped(at) == place).map(|(_, flags)| flags).next()
     };
     let frozen = |place: &str| flags_at(place).is_some_and(|flags| flags.split(',').any(|flag| flag == "ro"));
     let lost = |place: &str, what: &str| {

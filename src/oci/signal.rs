@@ -52,9 +52,9 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
     }
     // What is stopped does not die: cgroup v1 has to be told.
     if signal == libc::SIGKILL
-        && let Some(groups) = groups.filter(|groups| groups.is_frozen())
+        && let Some(groups) = groups.filter(|groups| groups.has_frozen())
     {
-        groups.set_frozen(false)?;
+        groups.signal_all(signal)?;
     }
     Ok(0)
 }

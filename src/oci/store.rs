@@ -298,7 +298,12 @@ fn aside(directory: &Path, name: &str) -> PathBuf {
 fn write_aside(directory: &Path, name: &str, bytes: &[u8], synced: bool) -> Result<()> {
     let new = aside(directory, name);
     let written = (|| {
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // What lies there, from a command that was killed or a link of a container's, is not written through.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
         if synced { file.sync_all() } else { Ok(()) }
     })();

@@ -4,7 +4,9 @@
 //! other half: that the kernel, which looks the path up again in execve(2), has not ended up at a file of the host.
 
 use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::FileOnMount;
@@ -17,12 +19,15 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
     let path = format!("/proc/{pid}/exe");
     let executed = CString::new(path.as_str()).ok().and_then(|path| FileOnMount::by_path(&path).ok());
     let Some(executed) = executed.filter(|executed| Some(*executed) != looked_up) else { return Ok(()) };
-    let namespace = |of: &str| std::fs::metadata(format!("/proc/{of}/ns/mnt")).map(|found| (found.dev(), found.ino()));
-    match (namespace("self"), namespace(&pid.to_string())) {
-        // A container may share the mounts of its runtime.
-        (Ok(own), Ok(its)) if own == its => return Ok(()),
-        (Ok(_), Ok(_)) => {}
-        _ => return Ok(()), // it has ended meanwhile
+    let process = pid.to_string();
+    let is_shared = |namespace: &str| {
+        let of = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/{namespace}"));
+        Some((of("self").ok()?, of(&process).ok()?)).map(|(own, its)| (own.dev(), own.ino()) == (its.dev(), its.ino()))
+    };
+    // A container may share the mounts of its runtime; or its processes, by whose roots it may reach every program there is. One
+    // whose namespaces cannot be seen has ended meanwhile.
+    if is_shared("mnt") != Some(false) || is_shared("pid") != Some(false) {
+        return Ok(());
     }
     let failed = |error: std::io::Error| Error::new(Step::Verify, "/proc/self/mountinfo", error.to_string());
     let mounts = std::fs::read("/proc/self/mountinfo").map_err(failed)?;
@@ -33,9 +38,26 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
     if !mounts.split(|byte| *byte == b'\n').any(is_ours) {
         return Ok(());
     }
-    let program = std::fs::read_link(&path).map_or_else(|_| path, |program| program.display().to_string());
+    let program = std::fs::read_link(&path).unwrap_or_else(|_| path.into());
+    if is_registered(program.as_os_str().as_bytes(), Path::new("/proc/sys/fs/binfmt_misc")) {
+        return Ok(());
+    }
+    let program = program.display().to_string();
     Err(Error::new(Step::Verify, program, "was executed, and is a file of the host outside of the sandbox")
         .hint("the command, or an interpreter that it names, leads there through /proc"))
+}
+
+/// Whether a program is an interpreter that the administrator registered to be executed in every root, as those of foreign
+/// architectures are: `binfmt_misc`, flag F. The kernel has the file open since, whatever its name leads to now.
+fn is_registered(program: &[u8], registered: &Path) -> bool {
+    let program = program.strip_suffix(b" (deleted)").unwrap_or(program);
+    let entries = std::fs::read_dir(registered).into_iter().flatten().flatten();
+    let names_it = |text: Vec<u8>| {
+        let value = |key: &[u8]| text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(key));
+        value(b"interpreter ") == Some(program) && value(b"flags: ").is_some_and(|flags| flags.contains(&b'F'))
+    };
+    // `register` can only be written.
+    entries.filter_map(|entry| std::fs::read(entry.path()).ok()).any(names_it)
 }
 
 #[cfg(test)]
@@ -43,32 +65,56 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_is_registered_for_every_root_is_an_interpreter() {
+        let directory = std::env::temp_dir().join(format!("stockade-binfmt-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let register = |flags: &str| {
+            let text = format!("enabled\ninterpreter /usr/bin/qemu-arm\nflags: {flags}\noffset 0\nmagic 7f\n");
+            std::fs::write(directory.join("arm"), text).unwrap();
+        };
+        register("POCF");
+        assert!(is_registered(b"/usr/bin/qemu-arm", &directory));
+        assert!(is_registered(b"/usr/bin/qemu-arm (deleted)", &directory), "replaced by a newer one");
+        assert!(!is_registered(b"/usr/bin/qemu", &directory));
+        register("OC");
+        assert!(!is_registered(b"/usr/bin/qemu-arm", &directory), "one that is looked up in the container's root");
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(!is_registered(b"/usr/bin/qemu-arm", &directory));
+    }
+
+    #[test]
     fn a_process_with_our_mounts_may_execute_what_is_on_them() {
         verify(std::process::id() as i32, None).unwrap();
     }
 
-    /// A process in a mount namespace of its own that executes `sleep`, by this path; `None` where none can be made.
-    fn sleeper(path: &str) -> Option<std::process::Child> {
-        let script = format!("exec 5</bin/sleep; exec unshare -m {path} 100");
-        let mut child = std::process::Command::new("/bin/bash").args(["-c", &script]).spawn().unwrap();
-        let executed = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        while !executed(child.id()).ends_with("sleep") {
-            if child.try_wait().unwrap().is_some() {
-                eprintln!("skipped: no mount namespace can be made");
+    /// A process in mount and pid namespaces of its own that executes `sleep`, by this path, and what started it; `None` where
+    /// there can be none.
+    fn sleeper(path: &str) -> Option<(i32, std::process::Child)> {
+        let script = format!("exec 5</bin/sleep; exec unshare -m -p --fork --kill-child {path} 100");
+        let mut first = std::process::Command::new("/bin/bash").args(["-c", &script]).spawn().unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", first.id());
+        loop {
+            let child = std::fs::read_to_string(&children).unwrap_or_default().trim().parse::<i32>();
+            let executes =
+                |pid: &i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("sleep"));
+            if let Some(pid) = child.ok().filter(executes) {
+                return Some((pid, first));
+            }
+            if first.try_wait().unwrap().is_some() {
+                eprintln!("skipped: no namespaces can be made");
                 return None;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        Some(child)
     }
 
     #[test]
     fn a_process_with_other_mounts_may_not() {
         for (path, allowed) in [("/bin/sleep", true), ("/proc/self/fd/5", false)] {
-            let Some(mut child) = sleeper(path) else { return };
-            let result = verify(child.id() as i32, None);
-            child.kill().unwrap();
-            child.wait().unwrap();
+            let Some((pid, mut first)) = sleeper(path) else { return };
+            let result = verify(pid, None);
+            first.kill().unwrap();
+            first.wait().unwrap();
             assert_eq!(result.is_ok(), allowed, "{path}: {result:?}");
         }
     }

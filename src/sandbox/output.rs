@@ -102,7 +102,8 @@ pub fn prepare(plan: &Plan) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
     Ok(([stdin, stdout, stderr], None, pumps))
 }
 
-fn refuse_directory(number: i32) -> Result<()> {
+/// A directory as a standard stream would lead out of the sandbox.
+pub fn refuse_directory(number: i32) -> Result<()> {
     let object = ["standard input", "standard output", "standard error"][number as usize];
     let stat = fstat(borrow_standard(number)).map_err(|errno| Error::errno(Step::Streams, object, errno))?;
     if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR {

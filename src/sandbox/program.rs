@@ -8,7 +8,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use sha2::{Digest as _, Sha256};
 
-use crate::layers::program::changed_ns;
+use crate::layers::process::program::changed_ns;
 use crate::plan::hex;
 
 /// Most that is hashed: a root directory that nobody trusts can hold a sparse file of any size.

@@ -1,13 +1,14 @@
 //! Stopping and resuming all of a container, and killing it as a whole.
 
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
 use super::Groups;
 use crate::cgroup::failed;
-use crate::cgroup::files::keyed;
+use crate::cgroup::files::{Dir, keyed};
 use crate::error::{Error, Result, Step};
 use crate::sys::{process, schedule};
 
@@ -66,6 +67,32 @@ impl Groups {
         }
     }
 
+    /// Whether any process in it is stopped, by a freezer of its own as well.
+    pub fn has_frozen(&self) -> bool {
+        self.is_frozen() || self.frozen_below()
+    }
+
+    fn frozen_below(&self) -> bool {
+        self.freezers_below().iter().any(|dir| dir.read("freezer.state").is_ok_and(|text| text.trim() != "THAWED"))
+    }
+
+    /// The freezers of cgroup v1 that the container made below its own.
+    fn freezers_below(&self) -> Vec<Dir> {
+        fn walk(path: &Path, found: &mut Vec<Dir>) {
+            for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    found.extend(Dir::open(&entry.path()));
+                    walk(&entry.path(), found);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        if let Some(dir) = self.with("freezer").filter(|_| !self.places.is_v2()) {
+            walk(dir.path(), &mut found);
+        }
+        found
+    }
+
     /// Sends a signal to every process in it.
     pub fn signal_all(&self, signal: i32) -> Result<()> {
         if signal == libc::SIGKILL
@@ -81,6 +108,11 @@ impl Groups {
             let Ok(held) = process::pidfd_open(Pid::from_raw(pid)) else { continue };
             if self.pids().contains(&pid) {
                 let _ = process::pidfd_send_signal(held.as_fd(), signal);
+            }
+        }
+        if signal == libc::SIGKILL {
+            for dir in self.freezers_below() {
+                let _ = dir.write("freezer.state", "THAWED"); // as much as those above it let it
             }
         }
         // The dead must run once more to be gone.

@@ -214,12 +214,8 @@ impl Places {
                 if matches!(leaf::rmdir(&one.path), Ok(()) | Err(Errno::ENOENT)) {
                     continue; // as nearly always: everything in it is dead
                 }
-                // Depth first: a container may have made some below its own.
-                let mut all = Vec::new();
-                below(&one.path, &mut all);
-                for path in all {
-                    result = compat::remove(&path).and(result);
-                }
+                // A container may have made some below its own.
+                result = compat::remove(&one.path).and(result);
             }
         }
         result
@@ -230,15 +226,6 @@ impl Places {
         let memory = self.directories.iter().find(|one| one.controllers.iter().any(|name| name == "memory"));
         memory.or(self.directories.first()).map(|one| &one.path)
     }
-}
-
-fn below(path: &Path, all: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            below(&entry.path(), all);
-        }
-    }
-    all.push(path.to_owned());
 }
 
 fn make_directory(path: &Path) -> Result<()> {

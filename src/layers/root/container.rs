@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
@@ -18,7 +19,7 @@ use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::container::{Container, Device, GivenSource, NamespaceKind};
 use crate::plan::{MountKind, Plan, Root};
-use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
+use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, unescaped};
 
 /// Everything the child needs to build a container's root.
 #[derive(Debug)]
@@ -103,8 +104,8 @@ fn revealing_mounts() -> Result<Vec<CString>> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").map_err(failed)?;
     let of_line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
-        let place = before.split(' ').nth(4)?.replace("\\040", " ");
-        matches!(after.split(' ').next()?, "proc" | "sysfs").then(|| CString::new(place).ok()).flatten()
+        let place = unescaped(before.split(' ').nth(4)?);
+        matches!(after.split(' ').next()?, "proc" | "sysfs").then(|| CString::new(place.into_vec()).ok()).flatten()
     };
     Ok(text.lines().rev().filter_map(of_line).collect())
 }
@@ -265,7 +266,7 @@ impl Node {
         let mode = Mode::from_bits_truncate(mode & 0o7777);
         match mknodat(&parent, name.as_c_str(), SFlag::from_bits_truncate(kind), mode, number) {
             Ok(()) => {
-                fchmodat(&parent, name.as_c_str(), mode, FchmodatFlags::FollowSymlink)?;
+                fchmodat(&parent, name.as_c_str(), mode, FchmodatFlags::NoFollowSymlink)?;
                 let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
                 fchownat(&parent, name.as_c_str(), owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW)
             }

@@ -16,7 +16,7 @@ use super::hooks;
 use super::prepare::Prepared;
 use crate::error::Step;
 use crate::layers::landlock::PreparedLandlock;
-use crate::layers::process::Executable;
+use crate::layers::process::program::Executable;
 use crate::layers::{Applied, During, root, schedule};
 use crate::plan::container::{Container, Hook};
 use crate::sandbox::sync::{self, ChildEnds, failure_with_words};

@@ -21,6 +21,7 @@ use crate::layers::user::{self, Users};
 use crate::layers::{label, process, root, schedule, seccomp};
 use crate::plan::container::{CgroupView, Container, NamespaceKind};
 use crate::plan::{Bytes, Network, Plan};
+use crate::sandbox::output::refuse_directory;
 use crate::sys::clone::SIBLING_FLAGS;
 use crate::sys::namespace;
 use crate::sys::terminal::Size;
@@ -103,6 +104,7 @@ pub fn prepare<'a>(
     preserved: u32,
     gate: Option<Gate>,
 ) -> Result<Prepared<'a>> {
+    (0..3).try_for_each(refuse_directory)?;
     let privileged = user::is_privileged()?;
     let users = user::prepare_container(plan, container, privileged);
     let view = CgroupView {

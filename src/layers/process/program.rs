@@ -9,10 +9,13 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::sys::stat::{FileStat, fstat};
 use nix::sys::uio::pread;
+use nix::unistd::{AccessFlags, faccessat};
 
+use crate::error::Step;
+use crate::layers::{Applied, During};
 use crate::sys::mount::{FileOnMount, NO_MAGICLINKS, open_beneath};
 
 /// A file that can be named to `execve(2)`.
@@ -76,6 +79,44 @@ impl Program {
     /// When its contents or attributes were last changed, by the kernel's clock, which no process can set back.
     pub fn changed_ns(&self) -> Result<u64, Errno> {
         Ok(changed_ns(&fstat(&self.file)?))
+    }
+}
+
+/// What execve(2) is to be tried with.
+#[derive(Debug)]
+pub struct Executable<'a> {
+    pub(super) paths: Vec<&'a CString>,
+    /// What the first of them executes.
+    pub executed: Option<FileOnMount>,
+}
+
+/// The candidates that are there, opened, in the order of the sandbox's PATH.
+#[derive(Debug)]
+pub struct Found<'a> {
+    pub(super) programs: Vec<(&'a CString, Program)>,
+}
+
+impl<'a> Found<'a> {
+    /// The first one.
+    pub fn program(&self) -> Option<&Program> {
+        self.programs.first().map(|(_, program)| program)
+    }
+
+    /// Leaves out those that may not be executed: they are as missing as `execvp(3)` finds them.
+    pub fn retain_executable(&mut self) -> Applied {
+        self.programs.retain(|(_, program)| {
+            let flags = AtFlags::AT_EACCESS | AtFlags::AT_EMPTY_PATH;
+            let access = faccessat(&program.file, c"", AccessFlags::X_OK, flags);
+            // Any other error is of a filter that is in force already: then execve says what is true.
+            !program.is_directory() && access != Err(Errno::EACCES)
+        });
+        if self.programs.is_empty() { Err(Errno::EACCES).during(Step::Exec, 0) } else { Ok(()) }
+    }
+
+    /// Closes them.
+    pub fn close(self) -> Executable<'a> {
+        let executed = self.program().map(|program| program.executed);
+        Executable { paths: self.programs.into_iter().map(|(path, _)| path).collect(), executed }
     }
 }
 
