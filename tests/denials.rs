@@ -174,6 +174,9 @@ print("lived", lived)
 
 #[test]
 fn nothing_keeps_a_process_from_being_killed_for_a_call() {
+    if host::is_uml() {
+        return common::skip("a User-Mode kernel takes minutes for so many threads");
+    }
     for_each_caller(|caller| {
         for (how, times) in [("thread", 150), ("sharer", 50), ("traced", 1)] {
             let program = format!("HOW, TIMES = '{how}', {times}\n{HELPED}");

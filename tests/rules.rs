@@ -100,7 +100,7 @@ fn flags_end_up_in_the_plan() {
     let (_, said) = plan(&dir, &["--allow-connect", "80"]);
     assert!(said.contains("the network is none"), "{said}");
     let (listed, _) = plan(&dir, &["--allow-exec", "/usr", "--seccomp", "unconfined"]);
-    assert_eq!(listed.guards, ["memory-programs"]);
+    assert_eq!(listed.guards, ["memory-programs", "core-limit", "init"]);
 }
 
 #[test]

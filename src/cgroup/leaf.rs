@@ -124,7 +124,12 @@ fn wait_until_empty(dir: &Dir, deadline: Instant) {
 
 /// Depth first. Gone is gone, whoever did it.
 pub fn remove_tree(path: &Path) -> nix::Result<()> {
-    match remove_below(path).and_then(|()| rmdir(path)) {
+    let removed = match rmdir(path) {
+        // Nearly always there is nothing below.
+        Err(Errno::EBUSY | Errno::ENOTEMPTY) => remove_below(path).and_then(|()| rmdir(path)),
+        removed => removed,
+    };
+    match removed {
         Err(Errno::ENOENT) => Ok(()),
         removed => removed,
     }

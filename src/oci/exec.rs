@@ -14,20 +14,21 @@ use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
 /// The variables that this command reads itself, and that it needs to find the user's service manager.
-const ENVIRONMENT: [&str; 7] = [
+const ENVIRONMENT: &[&str] = &[
     "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS",
     "PATH",
     "LISTEN_FDS",
     "LISTEN_PID",
     "LISTEN_FDNAMES",
+    #[cfg(feature = "ablate")]
     "STOCKADE_ABLATE",
 ];
 
 /// Runs another program in a container.
 pub fn exec(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved, Some(&ENVIRONMENT))?;
+    image::protect(preserved, Some(ENVIRONMENT))?;
     let id = runtime.args.id()?;
     let held = runtime.store.hold(id)?;
     match held.status() {

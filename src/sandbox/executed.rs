@@ -7,9 +7,15 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::FileOnMount;
+use crate::sys::schedule;
+
+/// How long a process may show our own program; it takes the kernel some instructions, but may have no processor for them.
+const LONGEST_CHANGE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Fails if a process executes a file that lies on a mount of our own mount namespace.
 ///
@@ -17,8 +23,20 @@ use crate::sys::mount::FileOnMount;
 /// process that has ended, or that may not be looked at because its program may not be read, passes.
 pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
     let path = format!("/proc/{pid}/exe");
-    let executed = CString::new(path.as_str()).ok().and_then(|path| FileOnMount::by_path(&path).ok());
-    let Some(executed) = executed.filter(|executed| Some(*executed) != looked_up) else { return Ok(()) };
+    let executed = || {
+        let found = CString::new(path.as_str()).ok().and_then(|path| FileOnMount::by_path(&path).ok());
+        found.filter(|executed| Some(*executed) != looked_up)
+    };
+    let Some(mut found) = executed() else { return Ok(()) };
+    // A process can be told to be past execve(2) while it still shows our own program, which it is a copy of.
+    let own = FileOnMount::by_path(c"/proc/self/exe").ok();
+    let until = Instant::now() + LONGEST_CHANGE;
+    while Some(found) == own && Instant::now() < until {
+        schedule::pause(PAUSE);
+        let Some(now) = executed() else { return Ok(()) };
+        found = now;
+    }
+    let executed = found;
     let process = pid.to_string();
     let is_shared = |namespace: &str| {
         let of = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/{namespace}"));

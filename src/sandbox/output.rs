@@ -290,7 +290,10 @@ impl Pump {
                 return true;
             }
             Err(Errno::EAGAIN | Errno::EINTR) => {}
-            Err(_) => self.source.0 = None,
+            Err(errno) => {
+                self.lost.get_or_insert(errno); // what was still to come
+                self.source.0 = None;
+            }
         }
         self.finish();
         false
