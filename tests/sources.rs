@@ -250,7 +250,7 @@ fn links_in_directories_that_others_write_are_followed_only_when_told() {
                 Run::new(caller).opts(["-v", &volume]).opts(options.iter().copied()).sh("cat /x /x/secret").go()
             };
             eprintln!("--- {name}");
-            assert_eq!(run("file", &[]).text(), "content", "what is no link");
+            assert_eq!(run("file", &[]).text(), "content", "a source without links");
             is_refused(&run("link", &[]), &["place/link is a symlink", reason, "--follow"]);
             is_refused(&run("link/sub", &[]), &["place/link is a symlink", reason]);
             if name == "shared" {

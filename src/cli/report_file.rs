@@ -153,7 +153,7 @@ fn named(target: &OsStr) -> Named<'_> {
     }
 }
 
-/// Where a report of this name would lie, without looking for it; `None` for what is no file.
+/// Where a report of this name would lie, without looking for it; `None` if the name is not that of a file.
 pub fn locate(target: &OsStr) -> Result<Option<Trail>> {
     let refused = |error: Error| Error { object: Bytes::from(target).to_string(), ..error };
     match named(target) {

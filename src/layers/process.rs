@@ -246,7 +246,7 @@ impl PreparedProcess {
         let mut failed = Errno::ENOENT;
         for candidate in &self.candidates {
             match Program::find(candidate) {
-                // Another name of the same file, as /bin is of /usr/bin, is no other candidate.
+                // /bin/sh and /usr/bin/sh are one file: it is tried once.
                 Ok(program) if programs.iter().any(|(_, known)| known.named == program.named) => {}
                 Ok(program) => programs.push((candidate, program)),
                 Err(errno @ (Errno::EACCES | Errno::ELOOP)) => failed = errno,
