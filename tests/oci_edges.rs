@@ -188,6 +188,28 @@ fn a_directory_is_no_stream_of_a_container() {
     });
 }
 
+/// A hook inside has a time limit, and the image something else where the runtime looks for what the hook leaves.
+#[test]
+fn a_hook_with_a_time_limit_is_ended_whatever_an_image_has_for_proc() {
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        let mounts = bundle.config["mounts"].as_array_mut().unwrap();
+        mounts.retain(|mount| mount["destination"] != "/proc");
+        for field in ["maskedPaths", "readonlyPaths"] {
+            bundle.config["linux"].as_object_mut().unwrap().remove(field);
+        }
+        let directory = bundle.dir.dir("rootfs/proc/thread-self");
+        nix::unistd::mkfifo(&directory.join("children"), nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+        bundle.config["hooks"] = json!({ "startContainer": [
+            { "path": "/bin/busybox", "args": ["busybox", "sleep", "100"], "timeout": 1 }
+        ] });
+        let command = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
+        let mut limited = Command::new("timeout");
+        limited.args(["-s", "KILL", "30"]).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        common::bundle::Called(limited.output().unwrap()).expect(1).expect_error("took longer than 1 s");
+    });
+}
+
 #[test]
 fn a_pid_file_is_not_written_through_a_link() {
     ours(|runtime| {

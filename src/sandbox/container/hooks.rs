@@ -9,11 +9,12 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::OFlag;
+use nix::fcntl::{OFlag, openat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::container::{Hook, Hooks};
 use crate::sys::{image, process};
 
@@ -193,8 +194,17 @@ impl Drop for Adopted {
     }
 }
 
+/// Our own, as the kernel tells them: inside a container `/proc` could be a directory of the image with a FIFO in it.
 fn children() -> Vec<i32> {
-    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let list = || -> nix::Result<String> {
+        let proc = crate::layers::root::host_proc()?;
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let mut list = File::from(openat(&proc, c"thread-self/children", flags, Mode::empty())?);
+        let mut text = String::new();
+        list.read_to_string(&mut text).map_err(|error| errno_of(&error))?;
+        Ok(text)
+    };
+    let text = list().unwrap_or_default();
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
