@@ -6,11 +6,11 @@
 #![allow(clippy::print_stdout)]
 
 #[allow(dead_code)]
-#[path = "../tests/seccomp/kernel.rs"]
-mod kernel;
-#[allow(dead_code)]
 #[path = "../tests/seccomp/oracles.rs"]
 mod oracles;
+#[allow(dead_code)]
+#[path = "../tests/seccomp/probe.rs"]
+mod probe;
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -101,7 +101,7 @@ fn compare(name: &str, json: &[u8], tool: Option<&std::path::PathBuf>) {
     for _ in 0..ROUNDS {
         let programs = [Some(&ours), libseccomp.as_ref(), seccompiler.as_ref(), Some(&whole)];
         for (list, program) in attach.iter_mut().zip(programs) {
-            list.extend(program.map(|program| kernel::cost(Some(program), libc::SYS_getppid, [0; 6], 0).0));
+            list.extend(program.map(|program| probe::cost(Some(program), libc::SYS_getppid, [0; 6], 0).0));
         }
     }
     let base = median(&mut attach[0]);
@@ -160,7 +160,7 @@ fn calls() {
         let (mut to_none, mut to_all) = (Vec::new(), Vec::new());
         for _ in 0..80 {
             let [free, allowed, filtered] = [None, Some(&allow[..]), Some(program.as_slice())]
-                .map(|program| kernel::cost(program, number, args, 20_000).1);
+                .map(|program| probe::cost(program, number, args, 20_000).1);
             none.push(free);
             all.push(allowed);
             ours.push(filtered);

@@ -1,151 +1,326 @@
-//! Filters in the real kernel: the only test code that needs `unsafe`.
-#![allow(unsafe_code)]
+//! Built-in profiles in the real kernel. Each probe is first made without a filter, so that what the filter does is seen.
 
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use crate::common;
+use crate::probe::{Door, Outcome, confine, probe};
+use stockade::plan::Network;
+use stockade::seccomp::builtin::{Builtin, Group};
 use stockade::seccomp::compiler::bpf::Instruction;
+use stockade::seccomp::compiler::names::Arch;
+use stockade::seccomp::compiler::oci::Context;
 
-/// How a system call is entered.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Door {
-    /// The `syscall` instruction, or `svc`.
-    Native,
-    /// `int 0x80`: the 32-bit table.
-    #[cfg(target_arch = "x86_64")]
-    Int80,
+const NOSYS: Outcome = Outcome::Error(libc::ENOSYS);
+const PERM: Outcome = Outcome::Error(libc::EPERM);
+const INVAL: Outcome = Outcome::Error(libc::EINVAL);
+const NOTTY: Outcome = Outcome::Error(libc::ENOTTY);
+const BADF: Outcome = Outcome::Error(libc::EBADF);
+const NOENT: Outcome = Outcome::Error(libc::ENOENT);
+const FAMILY: Outcome = Outcome::Error(libc::EAFNOSUPPORT);
+const PROTOCOL: Outcome = Outcome::Error(libc::EPROTONOSUPPORT);
+const OPTION: Outcome = Outcome::Error(libc::ENOPROTOOPT);
+const KILLED: Outcome = Outcome::Died(libc::SIGSYS);
+/// A path in whose place nothing is.
+const NOTHING: &[u8] = b"/nonexistent/file\0";
+/// What only the kernel would ever have set: registers are wider than the arguments.
+const HIGH: u64 = 1 << 32;
+const BAD: u64 = u32::MAX as u64;
+
+fn program(builtin: Builtin, network: Network, groups: &[Group]) -> Vec<Instruction> {
+    let context = Context { arch: Arch::NATIVE, kernel: (6, 1), capabilities: &[], strict: true };
+    let program = builtin.program(network, groups, &[], &context).unwrap_or_else(|error| panic!("{error}"));
+    program.instructions.into_owned()
 }
 
-/// What became of a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Outcome {
-    /// It returned this, not negative.
-    Value(i64),
-    /// It failed with this error number.
-    Error(i32),
-    /// The process died of this signal.
-    Died(i32),
+/// What a call does without the filter: something that can be told from what the filter makes of it.
+#[derive(Clone, Copy, PartialEq)]
+enum Before {
+    /// Exactly this.
+    Is(Outcome),
+    /// It succeeds.
+    Works,
+    /// Anything but the filter's answer.
+    Differs,
+    /// Depends on the host: the probe alone says little, but must still come out as it should.
+    Any,
 }
+use Before::{Any, Differs, Is, Works};
 
-/// Installs a filter on the calling thread, after `no_new_privs`. Returns the error number.
-fn install(program: &[Instruction]) -> Result<(), i32> {
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut().cast() };
-    // SAFETY: the kernel copies `len` instructions of the layout of `struct sock_filter` from a slice that outlives the call.
-    unsafe {
-        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-            || libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) != 0
-        {
-            return Err(*libc::__errno_location());
-        }
-    }
-    Ok(())
-}
+/// What is probed: the call, what it does without a filter, and what under it.
+type Probe = (&'static str, Door, i64, [u64; 6], Before, Outcome);
 
-/// Makes a call in a child that has the filter (none: only the call), and tells what became of it.
-pub(crate) fn probe(program: Option<&[Instruction]>, door: Door, number: i64, args: [u64; 6]) -> Outcome {
-    let mut pipe = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
-    assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: the child only makes system calls and ends with `_exit`; it allocates and locks nothing.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        // SAFETY: a core dump would only cost time; the limit is a valid structure.
-        unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
-        let result = match program.map_or(Ok(()), install) {
-            Ok(()) => enter(door, number, args),
-            Err(errno) => -1_000_000 - i64::from(errno),
+#[track_caller]
+fn hold(program: &[Instruction], probes: &[Probe]) {
+    let mut wrong = Vec::new();
+    for (what, door, number, args, before, wanted) in probes {
+        let free = probe(None, *door, *number, *args);
+        let vacuous = match before {
+            Is(outcome) => free != *outcome,
+            Works => !matches!(free, Outcome::Value(_)),
+            Differs => free == *wanted,
+            Any => false,
         };
-        // SAFETY: writes the eight bytes of a local; then leaves without running anything else.
-        unsafe {
-            libc::write(pipe[1], (&raw const result).cast(), 8);
-            libc::_exit(0);
+        let got = probe(Some(program), *door, *number, *args);
+        if vacuous {
+            wrong.push(format!("{what}: without the filter: {free:?}, so this proves nothing"));
+        }
+        if got != *wanted {
+            wrong.push(format!("{what}: {got:?}, not {wanted:?}"));
         }
     }
-    let (mut status, mut result) = (0, 0i64);
-    // SAFETY: descriptors of this function; the child is ours; the local has eight bytes.
-    let count = unsafe {
-        libc::close(pipe[1]);
-        let count = libc::read(pipe[0], (&raw mut result).cast(), 8);
-        libc::close(pipe[0]);
-        libc::waitpid(child, &mut status, 0);
-        count
-    };
-    let status = std::process::ExitStatus::from_raw(status);
-    match (count, result) {
-        (8, result) if result <= -1_000_000 => panic!("the kernel refused the filter: error {}", -1_000_000 - result),
-        (8, result) if (-4095..0).contains(&result) => Outcome::Error(-result as i32),
-        (8, result) => Outcome::Value(result),
-        _ => Outcome::Died(status.signal().unwrap_or(0)),
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn path() -> u64 {
+    NOTHING.as_ptr() as u64
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn other_tables_of_calls_kill() {
+    for builtin in Builtin::ALL {
+        let program = program(*builtin, Network::Host, &[]);
+        if matches!(probe(None, Door::Int80, 20, [0; 6]), Outcome::Value(_)) {
+            hold(
+                &program,
+                &[
+                    ("int 0x80 getpid", Door::Int80, 20, [0; 6], Works, KILLED),
+                    ("int 0x80 socketcall", Door::Int80, 102, [1, 0, 0, 0, 0, 0], Differs, KILLED),
+                    ("int 0x80 mount", Door::Int80, 21, [0; 6], Differs, KILLED),
+                ],
+            );
+        } else {
+            common::skip_part("32-bit calls", "this kernel has none");
+        }
+        hold(
+            &program,
+            &[
+                ("x32 getpid", Door::Native, 0x4000_0000 | libc::SYS_getpid, [0; 6], Differs, KILLED),
+                ("x32 ioctl", Door::Native, 0x4000_0000 | 514, [0; 6], Differs, KILLED),
+                ("x32 number of an allowed call", Door::Native, 0x4000_0000, [BAD, 0, 0, 0, 0, 0], Differs, KILLED),
+                ("a number that no kernel has", Door::Native, 1000, [0; 6], Any, NOSYS),
+                ("no number at all", Door::Native, -1, [0; 6], Any, NOSYS),
+            ],
+        );
     }
 }
 
-fn enter(door: Door, number: i64, [a, b, c, d, e, f]: [u64; 6]) -> i64 {
-    match door {
-        Door::Native => {
-            // SAFETY: the probes are chosen to do no harm whether they are made or refused; the child ends after one.
-            let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-            // SAFETY: reads this thread's error number.
-            if result == -1 { -i64::from(unsafe { *libc::__errno_location() }) } else { result }
-        }
-        #[cfg(target_arch = "x86_64")]
-        Door::Int80 => {
-            let mut result = number;
-            // SAFETY: as above. `rbx`, which the compiler keeps for itself, is put back; the 32-bit entry clobbers r8 to r11.
-            unsafe {
-                core::arch::asm!(
-                    "xchg rbx, {first}",
-                    "int 0x80",
-                    "xchg rbx, {first}",
-                    first = inout(reg) a => _,
-                    inout("rax") result,
-                    in("rcx") b, in("rdx") c, in("rsi") d, in("rdi") e,
-                    out("r8") _, out("r9") _, out("r10") _, out("r11") _,
-                );
-            }
-            i64::from(result as i32)
-        }
+#[test]
+fn the_default_refuses_what_it_should_with_the_right_error() {
+    let program = program(Builtin::Default, Network::None, &[]);
+    let n = Door::Native;
+    let new_user = libc::CLONE_NEWUSER as u64;
+    // With CLONE_FS a new user namespace is refused by the kernel too, but otherwise.
+    let clone = new_user | libc::CLONE_FS as u64;
+    let word = 0u32;
+    let word = (&raw const word) as u64;
+    #[rustfmt::skip]
+    let probes: &[Probe] = &[
+        ("getpgid", n, libc::SYS_getpgid, [0; 6], Works, probe(None, n, libc::SYS_getpgid, [0; 6])),
+        ("clone3", n, libc::SYS_clone3, [0; 6], Differs, NOSYS),
+        ("io_uring_setup", n, libc::SYS_io_uring_setup, [1, 0, 0, 0, 0, 0], Any, NOSYS),
+        ("io_uring_enter", n, libc::SYS_io_uring_enter, [BAD, 0, 0, 0, 0, 0], Any, NOSYS),
+        ("unshare user", n, libc::SYS_unshare, [new_user, 0, 0, 0, 0, 0], Works, PERM),
+        ("clone user", n, libc::SYS_clone, [clone, 0, 0, 0, 0, 0], Is(INVAL), PERM),
+        ("clone user, high bits", n, libc::SYS_clone, [clone | HIGH, 0, 0, 0, 0, 0], Is(INVAL), PERM),
+        ("setns", n, libc::SYS_setns, [BAD, 0, 0, 0, 0, 0], Is(BADF), PERM),
+        ("ptrace traceme", n, libc::SYS_ptrace, [0; 6], Works, PERM),
+        ("process_vm_readv", n, libc::SYS_process_vm_readv, [0, 0, 0, 0, 0, 1], Differs, PERM),
+        ("pidfd_getfd", n, libc::SYS_pidfd_getfd, [BAD, 0, 0, 0, 0, 0], Is(BADF), PERM),
+        ("bpf", n, libc::SYS_bpf, [99, 0, 0, 0, 0, 0], Any, PERM),
+        ("keyctl", n, libc::SYS_keyctl, [9999, 0, 0, 0, 0, 0], Any, PERM),
+        ("mount", n, libc::SYS_mount, [0; 6], Any, PERM),
+        ("open_tree", n, 428, [BAD, path(), 0, 0, 0, 0], Is(NOENT), NOSYS),
+        ("fsopen", n, 430, [0; 6], Any, NOSYS),
+        ("open_by_handle_at", n, libc::SYS_open_by_handle_at, [BAD, 0, 0, 0, 0, 0], Any, PERM),
+        ("userfaultfd", n, libc::SYS_userfaultfd, [0; 6], Any, NOSYS),
+        ("memfd_secret", n, 447, [0; 6], Any, NOSYS),
+        ("seccomp", n, libc::SYS_seccomp, [99, 0, 0, 0, 0, 0], Is(INVAL), NOSYS),
+        ("splice", n, libc::SYS_splice, [BAD, 0, BAD, 0, 1, 0], Is(BADF), NOSYS),
+        ("sendfile", n, libc::SYS_sendfile, [BAD, BAD, 0, 1, 0, 0], Is(BADF), NOSYS),
+        ("shmget", n, libc::SYS_shmget, [0, 0, 0, 0, 0, 0], Any, NOSYS),
+        ("TIOCSTI", n, libc::SYS_ioctl, [BAD, 0x5412, 0, 0, 0, 0], Is(BADF), NOTTY),
+        ("TIOCSTI, high bits", n, libc::SYS_ioctl, [BAD, 0x5412 | HIGH, 0, 0, 0, 0], Is(BADF), NOTTY),
+        ("TIOCSTI, all high bits", n, libc::SYS_ioctl, [BAD, 0x5412 | !0 << 32, 0, 0, 0, 0], Is(BADF), NOTTY),
+        ("TIOCLINUX", n, libc::SYS_ioctl, [BAD, 0x541c, 0, 0, 0, 0], Is(BADF), NOTTY),
+        ("TIOCSETD", n, libc::SYS_ioctl, [BAD, 0x5423, 0, 0, 0, 0], Is(BADF), NOTTY),
+        ("TCGETS", n, libc::SYS_ioctl, [BAD, 0x5401, 0, 0, 0, 0], Is(BADF), BADF),
+        ("TCGETS, high bits", n, libc::SYS_ioctl, [BAD, 0x5401 | HIGH, 0, 0, 0, 0], Is(BADF), BADF),
+        ("socket inet", n, libc::SYS_socket, [2, 1, 0, 0, 0, 0], Works, FAMILY),
+        ("socket inet, high bits", n, libc::SYS_socket, [2 | HIGH, 1, 0, 0, 0, 0], Works, FAMILY),
+        ("socket netlink audit", n, libc::SYS_socket, [16, 3, 9, 0, 0, 0], Any, PROTOCOL),
+        ("socketpair inet", n, libc::SYS_socketpair, [2, 1, 0, 0, 0, 0], Differs, FAMILY),
+        ("TCP_ULP", n, libc::SYS_setsockopt, [BAD, 6, 31, 0, 0, 0], Is(BADF), OPTION),
+        ("SO_ATTACH_FILTER", n, libc::SYS_setsockopt, [BAD, 1, 26, 0, 0, 0], Is(BADF), OPTION),
+        ("SO_ATTACH_FILTER, high bits", n, libc::SYS_setsockopt, [BAD, 1 | HIGH, 26 | HIGH, 0, 0, 0], Is(BADF), OPTION),
+        ("UDP_ENCAP", n, libc::SYS_setsockopt, [BAD, 17, 100, 0, 0, 0], Is(BADF), OPTION),
+        ("TCP_NODELAY", n, libc::SYS_setsockopt, [BAD, 6, 1, 0, 0, 0], Is(BADF), BADF),
+        ("personality no randomize", n, libc::SYS_personality, [0x40000, 0, 0, 0, 0, 0], Works, PERM),
+        ("futex lock_pi", n, libc::SYS_futex, [0, 6, 0, 0, 0, 0], Differs, NOSYS),
+        ("futex lock_pi, private", n, libc::SYS_futex, [0, 6 | 128, 0, 0, 0, 0], Differs, NOSYS),
+        ("futex wake", n, libc::SYS_futex, [word, 1 | 128, 1, 0, 0, 0], Is(Outcome::Value(0)), Outcome::Value(0)),
+        ("PR_SET_SECCOMP", n, libc::SYS_prctl, [22, 99, 0, 0, 0, 0], Any, INVAL),
+        ("PR_SET_MM", n, libc::SYS_prctl, [35, 0, 0, 0, 0, 0], Any, INVAL),
+        ("PR_GET_NO_NEW_PRIVS", n, libc::SYS_prctl, [39, 0, 0, 0, 0, 0], Works, Outcome::Value(1)),
+        ("fchmodat setuid", n, libc::SYS_fchmodat, [0, path(), 0o4755, 0, 0, 0], Is(NOENT), PERM),
+        ("fchmodat setgid", n, libc::SYS_fchmodat, [0, path(), 0o2755, 0, 0, 0], Is(NOENT), PERM),
+        ("fchmodat setuid, high bits", n, libc::SYS_fchmodat, [0, path(), 0o4755 | HIGH | 1 << 16, 0, 0, 0], Is(NOENT), PERM),
+        ("fchmodat", n, libc::SYS_fchmodat, [0, path(), 0o755, 0, 0, 0], Is(NOENT), NOENT),
+        ("openat create setuid", n, libc::SYS_openat, [0, path(), 0o101, 0o4755, 0, 0], Is(NOENT), PERM),
+        ("openat, mode not used", n, libc::SYS_openat, [0, path(), 0, 0o4755, 0, 0], Is(NOENT), NOENT),
+        ("mknodat device", n, libc::SYS_mknodat, [0, path(), 0o020666, 0x103, 0, 0], Is(NOENT), PERM),
+        ("mknodat setuid file", n, libc::SYS_mknodat, [0, path(), 0o104755, 0, 0, 0], Is(NOENT), PERM),
+        ("mknodat fifo", n, libc::SYS_mknodat, [0, path(), 0o010600, 0, 0, 0], Is(NOENT), NOENT),
+        ("F_NOTIFY", n, libc::SYS_fcntl, [BAD, 1026, 0, 0, 0, 0], Is(BADF), INVAL),
+        ("F_GETFD", n, libc::SYS_fcntl, [BAD, 1, 0, 0, 0, 0], Is(BADF), BADF),
+        ("mmap huge", n, libc::SYS_mmap, [0, 4096, 1, 0x40022, BAD, 0], Any, Outcome::Error(libc::ENOMEM)),
+        ("mprotect growsdown", n, libc::SYS_mprotect, [0, 0, 0x0100_0000, 0, 0, 0], Any, INVAL),
+        ("clock_settime", n, libc::SYS_clock_settime, [99, 0, 0, 0, 0, 0], Any, PERM),
+    ];
+    hold(&program, probes);
+}
+
+#[test]
+fn a_network_and_groups_open_what_they_say() {
+    let n = Door::Native;
+    let inet: Probe = ("socket inet", n, libc::SYS_socket, [2, 1, 0, 0, 0, 0], Works, FAMILY);
+    let mptcp: Probe = ("socket mptcp", n, libc::SYS_socket, [2, 1, 262, 0, 0, 0], Any, PROTOCOL);
+    hold(&program(Builtin::Default, Network::None, &[]), &[inet]);
+    let open = program(Builtin::Default, Network::Loopback, &[]);
+    assert!(matches!(probe(Some(&open), inet.1, inet.2, inet.3), Outcome::Value(_)));
+    hold(&open, &[mptcp]);
+    for (group, number, args) in [
+        (Group::Debug, libc::SYS_ptrace, [0; 6]),
+        (Group::Sysv, libc::SYS_shmget, [0, 4096, 0o1000 | 0o400, 0, 0, 0]),
+        (Group::Splice, libc::SYS_splice, [BAD, 0, BAD, 0, 1, 0]),
+        (Group::Aio, libc::SYS_io_destroy, [0; 6]),
+        (Group::SetuidBits, libc::SYS_fchmodat, [0, path(), 0o4755, 0, 0, 0]),
+        (Group::Nettools, libc::SYS_socket, [2, 3, 1, 0, 0, 0]),
+        (Group::Nested, libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0]),
+    ] {
+        let free = probe(None, n, number, args);
+        let (without, with) =
+            (program(Builtin::Default, Network::None, &[]), program(Builtin::Default, Network::None, &[group]));
+        assert_ne!(probe(Some(&without), n, number, args), free, "{group:?} opens nothing");
+        let got = probe(Some(&with), n, number, args);
+        let same = got == free || matches!((got, free), (Outcome::Value(_), Outcome::Value(_)));
+        assert!(same, "{group:?}: {got:?}, not {free:?}");
     }
 }
 
-/// Has a command start with the filter.
-pub(crate) fn confine(command: &mut Command, program: Vec<Instruction>) -> &mut Command {
-    // SAFETY: between fork and exec only system calls are made.
-    unsafe { command.pre_exec(move || install(&program).map_err(std::io::Error::from_raw_os_error)) }
+#[test]
+fn the_docker_profile_decides_as_under_docker() {
+    let program = program(Builtin::Docker, Network::None, &[]);
+    let n = Door::Native;
+    let new_user = libc::CLONE_NEWUSER as u64;
+    hold(
+        &program,
+        &[
+            ("unshare user", n, libc::SYS_unshare, [new_user, 0, 0, 0, 0, 0], Works, PERM),
+            ("clone user", n, libc::SYS_clone, [new_user | libc::CLONE_FS as u64, 0, 0, 0, 0, 0], Is(INVAL), PERM),
+            ("clone3", n, libc::SYS_clone3, [0; 6], Differs, NOSYS),
+            ("io_uring_setup", n, libc::SYS_io_uring_setup, [1, 0, 0, 0, 0, 0], Any, PERM),
+            ("personality", n, libc::SYS_personality, [0x40000, 0, 0, 0, 0, 0], Works, PERM),
+            ("socket vsock", n, libc::SYS_socket, [40, 1, 0, 0, 0, 0], Any, PERM),
+            ("socket alg, high bits", n, libc::SYS_socket, [38 | HIGH, 5, 0, 0, 0, 0], Any, PERM),
+            ("ptrace", n, libc::SYS_ptrace, [0; 6], Works, Outcome::Value(0)),
+            ("splice", n, libc::SYS_splice, [BAD, 0, BAD, 0, 1, 0], Is(BADF), BADF),
+            ("mount", n, libc::SYS_mount, [0; 6], Any, PERM),
+            ("TIOCSTI", n, libc::SYS_ioctl, [BAD, 0x5412, 0, 0, 0, 0], Is(BADF), BADF),
+        ],
+    );
 }
 
-/// Nanoseconds that installing a filter takes, and those of one cheap call under it; measured in a child.
-#[allow(dead_code)]
-pub(crate) fn cost(program: Option<&[Instruction]>, number: i64, args: [u64; 6], calls: u32) -> (f64, f64) {
-    let mut pipe = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
-    assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: the child only makes system calls and ends with `_exit`.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let start = std::time::Instant::now();
-        let installed = program.map_or(Ok(()), install).is_ok();
-        let attach = start.elapsed().as_nanos() as f64;
-        let start = std::time::Instant::now();
-        for _ in 0..calls {
-            enter(Door::Native, number, args);
-        }
-        let call = start.elapsed().as_nanos() as f64 / f64::from(calls.max(1));
-        let result = if installed { [attach, call] } else { [f64::NAN; 2] };
-        // SAFETY: writes the sixteen bytes of a local.
-        unsafe {
-            libc::write(pipe[1], result.as_ptr().cast(), 16);
-            libc::_exit(0);
-        }
+/// Node, where it is installed.
+fn installed_node() -> Option<&'static str> {
+    let found = ["/usr/bin/node", "/usr/local/bin/node"].into_iter().find(|path| std::path::Path::new(path).exists());
+    found.or_else(|| {
+        common::skip_part("node", "it is not installed");
+        None
+    })
+}
+
+/// Programs run under a filter, without any other layer.
+#[track_caller]
+fn runs(builtin: Builtin, script: &[&str]) {
+    if !std::path::Path::new(script[0]).exists() {
+        return common::skip(&format!("{} is not on this machine", script[0]));
     }
-    let (mut status, mut result) = (0, [f64::NAN; 2]);
-    // SAFETY: descriptors of this function; the child is ours; the local has sixteen bytes.
-    unsafe {
-        libc::close(pipe[1]);
-        libc::read(pipe[0], result.as_mut_ptr().cast(), 16);
-        libc::close(pipe[0]);
-        libc::waitpid(child, &mut status, 0);
+    let directory = common::TempDir::new(common::callers()[0]);
+    let mut command = Command::new(script[0]);
+    command.args(&script[1..]).current_dir(directory.path()).stdin(Stdio::null()).env("HOME", directory.path());
+    let output = confine(&mut command, program(builtin, Network::Loopback, &[])).output();
+    let output = output.unwrap_or_else(|error| panic!("{script:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{builtin:?} {script:?}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn ordinary_programs_run_under_the_default() {
+    let python = "import multiprocessing, threading, sqlite3, ssl, subprocess, tempfile, shutil, socket, asyncio\n\
+        with multiprocessing.get_context('fork').Pool(2) as pool: assert pool.map(abs, [-1]) == [1]\n\
+        threads = [threading.Thread(target=int) for _ in range(8)]\n\
+        [thread.start() for thread in threads]; [thread.join() for thread in threads]\n\
+        base = sqlite3.connect('base'); base.execute('create table t (a)'); base.execute('insert into t values (1)'); base.commit()\n\
+        assert subprocess.run(['/bin/echo', 'hello'], capture_output=True).stdout == b'hello\\n'\n\
+        shutil.copyfile('base', 'copy'); shutil.copystat('base', 'copy')\n\
+        async def main(): return await asyncio.sleep(0.001, 5)\n\
+        assert asyncio.run(main()) == 5\n\
+        s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); c.sendall(b'x')\n\
+        c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n\
+        assert s.accept()[0].recv(1) == b'x'";
+    runs(Builtin::Default, &["/usr/bin/python3", "-c", python]);
+    let node = "const w = require('worker_threads'), fs = require('fs'), os = require('os'), net = require('net');\
+        fs.writeFileSync('a', 'b'); fs.copyFileSync('a', 'c'); os.networkInterfaces();\
+        require('child_process').execSync('true');\
+        new w.Worker('0', { eval: true }).on('exit', () => process.exit(0))";
+    if let Some(path) = installed_node() {
+        runs(Builtin::Default, &[path, "-e", node]);
     }
-    (result[0], result[1])
+    let shell = "set -e; seq 1000 | sort -R | sort -n | tail -1 | grep -q 1000; mkdir -p a/b; cp -a /etc/hostname a/b/; \
+        ls -laR . | cat >list; tar cf t.tar a; mv a c; rm -r c; touch -d yesterday x; ln -s x y; find . -name y | xargs ls; \
+        date; sleep 0.01; for i in $(seq 50); do true | true; done; timeout 5 true; nice -n 5 true; df . >/dev/null; stat x";
+    runs(Builtin::Default, &["/bin/bash", "-c", shell]);
+    let git = "set -e; git init -q r; cd r; git config user.name n; git config user.email e; echo a >a; git add a; \
+        git commit -qm a; git clone -q . ../s; git gc -q";
+    runs(Builtin::Default, &["/bin/sh", "-c", git]);
+    let gcc = "set -e; printf '#include <stdio.h>\\nint main(void){puts(\"x\");}' >a.c; gcc -O2 -o a a.c; ./a; \
+        printf 'a: a.c\\n\\tgcc -o a a.c\\n' >Makefile; touch a.c; make -j2";
+    runs(Builtin::Default, &["/bin/sh", "-c", gcc]);
+    let java = "set -e; printf 'class A { public static void main(String[] a) throws Exception { Thread t = new Thread(() -> {}); t.start(); \
+        t.join(); System.gc(); System.out.println(java.nio.file.Files.list(java.nio.file.Path.of(\"/\")).count()); } }' >A.java; java A.java";
+    if std::path::Path::new("/usr/bin/javac").exists() {
+        runs(Builtin::Default, &["/bin/sh", "-c", java]);
+    } else {
+        runs(Builtin::Default, &["/usr/bin/java", "-version"]);
+    }
+    if std::path::Path::new("/usr/bin/npm").exists() {
+        runs(Builtin::Default, &["/bin/sh", "-c", "npm init -y && npm ls --offline && npm pack --offline"]);
+    }
+    runs(
+        Builtin::Default,
+        &["/bin/busybox", "sh", "-c", "busybox ls -l / | busybox wc -l; busybox cp /etc/hostname h; busybox id"],
+    );
+}
+
+#[test]
+fn computation_runs_under_strict() {
+    let python = "import threading, subprocess, json, tempfile\n\
+        thread = threading.Thread(target=int); thread.start(); thread.join()\n\
+        assert subprocess.run(['/bin/echo', 'hello'], capture_output=True).stdout == b'hello\\n'\n\
+        open('a', 'w').write(json.dumps({}))\n\
+        import socket\n\
+        try: socket.socket(); raise SystemExit('a socket')\n\
+        except OSError as error: assert error.errno == 97, error";
+    runs(Builtin::Strict, &["/usr/bin/python3", "-c", python]);
+    runs(Builtin::Strict, &["/bin/bash", "-c", "set -e; seq 10 | sort | cat >a; mkdir b; mv a b; ls -l b; rm -r b"]);
+    if let Some(path) = installed_node() {
+        runs(Builtin::Strict, &[path, "-e", "require('fs').writeFileSync('a', 'b')"]);
+    }
 }

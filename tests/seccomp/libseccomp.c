@@ -1,5 +1,5 @@
 /*
- * Compiles a list of rules with libseccomp and writes the program, as an oracle for tests/seccomp_programs.rs and a
+ * Compiles a list of rules with libseccomp and writes the program, as an oracle for tests/seccomp/programs.rs and a
  * yardstick for benches/seccomp.rs.
  *
  * usage: libseccomp [-b ROUNDS] < rules > program

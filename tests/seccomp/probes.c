@@ -1,6 +1,6 @@
 /*
  * Tells what the filters that were on this process when it started do with a table of system calls, for
- * tests/seccomp_runc.rs.
+ * tests/seccomp/runc.rs.
  *
  * usage: probes decide    what the filters decide; no call is made
  *        probes make      what becomes of each call when it is made

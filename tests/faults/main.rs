@@ -1,0 +1,13 @@
+//! What breaks, dies or is interrupted at any moment, in sandboxes and in containers.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod go_between;
+mod histories;
+mod oci;
+mod oci_calls;
+mod oci_signals;
+mod run;
+mod signals;
+mod survives;

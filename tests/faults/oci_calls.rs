@@ -1,0 +1,259 @@
+//! A system call of a command about a container fails: the command says so, or the container is confined as if it had not;
+//! and `delete --force` removes whatever there is.
+
+use std::time::{Duration, Instant};
+
+use crate::common::bundle::{Bundle, ours};
+use crate::common::confined::{Before, by, confined, plainly, prepare, quietly, said_in};
+use crate::common::{inject, leaks, text};
+
+/// What is known after a command that something happened to; and that all of it goes.
+fn expect_known(bundle: &Bundle, fault: &str) {
+    let state = bundle.about("state");
+    let known = state.0.status.success() || state.err().contains("does not exist");
+    assert!(known, "{fault}: what there is has no name: {}", state.err());
+    // What is left is known, or it would stay for ever.
+    let left = bundle.left();
+    assert!(state.0.status.success() || left == (vec![], vec![], false), "{fault}: left and forgotten: {left:?}");
+    bundle.call(["delete", "--force", &bundle.id]).expect(0);
+    bundle.expect_nothing_left(fault);
+}
+
+/// A container whose waiting process was to be killed has stopped; or it lives, where the command, and with it who was to kill,
+/// ended before that call.
+fn expect_stopped_or_spared(bundle: &Bundle, fault: &str) {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while bundle.state()["status"] != "stopped" {
+        if Instant::now() > deadline {
+            let state = bundle.state();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", state["pid"])).unwrap_or_default();
+            let lives = stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(' ') && !rest.starts_with(" Z"));
+            assert!(state["status"] == "created" && lives, "{fault}: {state}: {stat}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Lets calls of a command fail. Where it ends well all the same, `holds` looks whether it did what it says.
+fn sweep(bundle: &Bundle, before: Before, words: &[&str], most: usize, plain: &[String], holds: &dyn Fn(&str) -> bool) {
+    prepare(bundle, before);
+    let list = bundle.dir.join("calls");
+    by(bundle, &inject::words(&[text(&list)]), words).expect(0);
+    assert!(holds("none, but for being traced"), "{words:?}");
+    let calls = inject::listed(&list);
+    assert!(calls.len() > 20, "{words:?}: {}", calls.len());
+    for ([process, number, nth], error) in inject::some(calls, most) {
+        let fault = format!("{}, process {process}, call {number}, time {nth}: {error}", words[0]);
+        eprintln!("{fault}");
+        prepare(bundle, before);
+        let called = by(bundle, &inject::words(&[&process, &number, &nth, error]), words);
+        let complaint = called.err();
+        match called.0.status.code() {
+            Some(0) => assert!(holds(&fault), "{fault}: it did not do what it says: {complaint}"),
+            // nix does not take it that a lock cannot be let go, and that is at the end of everything.
+            _ if complaint.contains("Failed to remove flock") => {}
+            Some(_) => {
+                assert!(!complaint.is_empty() && !complaint.contains("panicked"), "{fault}: {complaint}");
+                inject::assert_whole(&called.out(), plain, &fault);
+            }
+            None => panic!("{fault}: {:?}: {complaint}", called.0.status),
+        }
+        expect_known(bundle, &fault);
+    }
+}
+
+/// Whether a container that was created starts, and is confined as it is without the fault.
+fn starts(bundle: &Bundle, fault: &str, plain: &[String]) -> bool {
+    if !quietly(bundle, &["start", &bundle.id]) {
+        // Its first process could not wait for that: when `create` was over it died of the fault, as can be seen.
+        return fault.contains("process 1, call 0,") && bundle.state()["status"] == "stopped";
+    }
+    let said = said_in(bundle, "said");
+    inject::assert_whole(&said, plain, fault);
+    said.ends_with("whole\n")
+}
+
+/// Runs a sweep where there is something to sweep with.
+fn with(body: impl Fn(&Bundle, &[String])) {
+    if !inject::may_inject() {
+        return;
+    }
+    ours(|_| {
+        leaks::adopt_orphans();
+        let Some(bundle) = confined() else { return };
+        let plain = plainly(&bundle);
+        body(&bundle, &plain);
+    });
+}
+
+#[test]
+fn whatever_call_of_run_fails_no_layer_is_left_out() {
+    with(|bundle, plain| {
+        let holds = |fault: &str| {
+            let said = said_in(bundle, "said");
+            inject::assert_whole(&said, plain, fault);
+            said.ends_with("whole\n") && bundle.state()["status"] == "running"
+        };
+        let words = ["run", "--detach", "--bundle", text(bundle.dir.path()), &bundle.id];
+        sweep(bundle, Before::Nothing, &words, 90, plain, &holds);
+    });
+}
+
+#[test]
+fn whatever_call_of_exec_fails_no_layer_is_left_out() {
+    with(|bundle, _| {
+        let script = inject::confined("busybox", "/scratch", "/mounted");
+        prepare(bundle, Before::Running);
+        let plain = inject::normal(&bundle.call(["exec", &bundle.id, "sh", "-c", &script]).expect(0).out());
+        let holds = |fault: &str| {
+            let said = said_in(bundle, "said");
+            inject::assert_whole(&said, &plain, fault);
+            said.ends_with("whole\n")
+        };
+        sweep(bundle, Before::Running, &["exec", &bundle.id, "sh", "-c", &script], 60, &plain, &holds);
+    });
+}
+
+#[test]
+fn whatever_call_of_create_and_start_fails_no_layer_is_left_out() {
+    with(|bundle, plain| {
+        let starts = |fault: &str| starts(bundle, fault, plain);
+        let words = ["create", "--bundle", text(bundle.dir.path()), &bundle.id];
+        sweep(bundle, Before::Nothing, &words, 30, plain, &starts);
+        let started = |fault: &str| {
+            let said = said_in(bundle, "out");
+            inject::assert_whole(&said, plain, fault);
+            said.ends_with("whole\n")
+        };
+        sweep(bundle, Before::Created, &["start", &bundle.id], 15, plain, &started);
+    });
+}
+
+#[test]
+fn whatever_call_of_other_commands_fails_they_say_so_or_did_it() {
+    with(|bundle, plain| {
+        let id = bundle.id.as_str();
+        let is = |status: &'static str| move |_: &str| bundle.state()["status"] == status;
+        let said = |word: &'static str| {
+            move |_: &str| std::fs::read_to_string(bundle.dir.join("said")).unwrap().contains(word)
+        };
+        let ends = |_: &str| {
+            bundle.wait_for("stopped");
+            true
+        };
+        let gone = |_: &str| bundle.left() == (vec![], vec![], false);
+        let limited = |_: &str| {
+            let files = bundle.cgroups().into_iter().map(|group| group.join("pids.max"));
+            files.filter_map(|file| std::fs::read_to_string(file).ok()).any(|text| text.trim() == "60")
+        };
+        sweep(bundle, Before::Running, &["pause", id], 8, plain, &is("paused"));
+        sweep(bundle, Before::Paused, &["resume", id], 8, plain, &is("running"));
+        sweep(bundle, Before::Running, &["update", "--pids-limit", "60", id], 12, plain, &limited);
+        sweep(bundle, Before::Running, &["kill", id, "KILL"], 8, plain, &ends);
+        sweep(bundle, Before::Stopped, &["delete", id], 15, plain, &gone);
+        sweep(bundle, Before::Running, &["delete", "--force", id], 15, plain, &gone);
+        sweep(bundle, Before::Running, &["state", id], 6, plain, &said("\"running\""));
+        sweep(bundle, Before::Running, &["ps", id], 6, plain, &said("sleep"));
+        sweep(bundle, Before::Running, &["list"], 6, plain, &said("CREATED"));
+        sweep(bundle, Before::Running, &["events", "--stats", id], 6, plain, &said("\"stats\""));
+    });
+}
+
+/// Of a directory that somebody holds and has written nothing into, a moment later more is known.
+#[test]
+fn who_cannot_wait_looks_at_once() {
+    with(|bundle, _| {
+        prepare(bundle, Before::Nothing);
+        let directory = bundle.dir.join("state").join(&bundle.id);
+        std::fs::create_dir_all(&directory).unwrap();
+        let held = std::fs::File::open(&directory).unwrap();
+        held.lock().unwrap();
+        let called = by(bundle, &inject::words(&["0", inject::CLOCK_NANOSLEEP, "1", "ENOMEM"]), &["state", &bundle.id]);
+        assert!(called.expect(0).out().contains("creating"));
+        drop(held);
+        std::fs::remove_dir(&directory).unwrap();
+    });
+}
+
+/// The second failure is in what is done about the first.
+#[test]
+fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
+    with(|bundle, plain| {
+        let words = ["create", "--bundle", text(bundle.dir.path()), &bundle.id];
+        let list = bundle.dir.join("calls");
+        let listed = |fault: &[&str]| {
+            prepare(bundle, Before::Nothing);
+            let what: Vec<&str> = std::iter::once(text(&list)).chain(fault.iter().copied()).collect();
+            let code = by(bundle, &inject::words(&what), &words).0.status.code();
+            assert!(matches!(code, Some(0 | 1)), "{fault:?}: {code:?}");
+            inject::listed(&list)
+        };
+        for ([process, number, nth], error) in inject::some(listed(&[]), 10) {
+            let first = [process.as_str(), &number, &nth, error];
+            for ([process, number, nth], error) in inject::few(listed(&first), 5) {
+                let fault = format!("first {first:?}, then process {process}, call {number}, time {nth}: {error}");
+                eprintln!("{fault}");
+                prepare(bundle, Before::Nothing);
+                let what: Vec<&str> = first.into_iter().chain([process.as_str(), &number, &nth, error]).collect();
+                let called = by(bundle, &inject::words(&what), &words);
+                let complaint = called.err();
+                match called.0.status.code() {
+                    Some(0) => assert!(starts(bundle, &fault, plain), "{fault}: it cannot be started: {complaint}"),
+                    _ if complaint.contains("Failed to remove flock") => {}
+                    Some(1) if number == inject::WRITE && complaint.is_empty() => {} // that was to be the complaint
+                    Some(1) => {
+                        assert!(!complaint.is_empty() && !complaint.contains("panicked"), "{fault}: {complaint}")
+                    }
+                    code => panic!("{fault}: {code:?}: {complaint}"),
+                }
+                expect_known(bundle, &fault);
+            }
+        }
+    });
+}
+
+/// By somebody else, in whichever call it is just making: `create` says so and leaves nothing, and `run` does.
+#[test]
+fn a_process_that_is_killed_while_it_makes_a_container_is_named_and_nothing_is_left() {
+    with(|bundle, plain| {
+        let path = text(bundle.dir.path());
+        for words in [&["create", "--bundle", path, &bundle.id][..], &["run", "--detach", "--bundle", path, &bundle.id]]
+        {
+            let list = bundle.dir.join("calls");
+            prepare(bundle, Before::Nothing);
+            by(bundle, &inject::words(&[text(&list)]), words).expect(0);
+            let mut calls = inject::listed(&list);
+            calls.retain(|call| call[0] != "0"); // `create` itself is killed elsewhere
+            assert!(calls.len() > 100, "{}", calls.len());
+            let (mut named, mut late) = (0, 0);
+            for ([process, number, nth], _) in inject::some(calls, 40) {
+                let fault = format!("{}, process {process}, killed in call {number}, time {nth}", words[0]);
+                eprintln!("{fault}");
+                prepare(bundle, Before::Nothing);
+                let called = by(bundle, &inject::words(&[&process, &number, &nth, "KILL"]), words);
+                inject::assert_whole(&called.out(), plain, &fault);
+                match called.0.status.code() {
+                    // It was ready before.
+                    Some(0) => {
+                        late += 1;
+                        expect_stopped_or_spared(bundle, &fault);
+                    }
+                    Some(1) => {
+                        named += 1;
+                        assert!(
+                            called.err().len() > 20 && !called.err().contains("panicked"),
+                            "{fault}: {}",
+                            called.err()
+                        );
+                        bundle.expect_nothing_left(&fault);
+                    }
+                    code => panic!("{fault}: {code:?}: {}", called.err()),
+                }
+                expect_known(bundle, &fault);
+            }
+            eprintln!("{named} were named, {late} came later");
+            assert!(named > late, "{named}, {late}");
+        }
+    });
+}

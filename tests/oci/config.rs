@@ -1,0 +1,484 @@
+//! What `config.json` says is what the container has: checked from inside, with runc and crun as the controls.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::ExitStatusExt as _;
+
+use crate::common;
+use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
+use crate::common::host;
+use serde_json::{Value, json};
+
+/// What a script prints under a configuration.
+fn printed(bundle: &Bundle) -> String {
+    bundle.run().expect(0).out()
+}
+
+#[test]
+fn the_process_has_what_it_was_given_and_nothing_else() {
+    for_each_runtime(|runtime| {
+        let script = "id -u; id -g; busybox pwd; umask; echo $A; grep -E '^(Groups|Cap|NoNew)' /proc/self/status; \
+            ulimit -n; cat /proc/self/oom_score_adj; busybox hostname";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        let process = &mut bundle.config["process"];
+        process["user"] = json!({ "uid": 5, "gid": 6, "umask": 0o027, "additionalGids": [7, 8] });
+        process["cwd"] = json!("/made/for/it");
+        process["env"] = json!(["PATH=/bin", "A=b c"]);
+        process["capabilities"] = json!({
+            "bounding": ["CAP_KILL", "CAP_CHOWN", "CAP_NET_RAW"], "permitted": ["CAP_KILL", "CAP_CHOWN"],
+            "effective": ["CAP_KILL"], "inheritable": ["CAP_CHOWN", "CAP_KILL"], "ambient": ["CAP_KILL"],
+        });
+        process["rlimits"] = json!([{ "type": "RLIMIT_NOFILE", "soft": 77, "hard": 99 }]);
+        process["oomScoreAdj"] = json!(321);
+        bundle.config["root"]["readonly"] = json!(false);
+        let expected = "5\n6\n/made/for/it\n0027\nb c\nGroups:\t7 8 \nCapInh:\t0000000000000021\nCapPrm:\t0000000000000020\n\
+            CapEff:\t0000000000000020\nCapBnd:\t0000000000002021\nCapAmb:\t0000000000000020\nNoNewPrivs:\t1\n77\n321\nstockade\n";
+        assert_eq!(printed(&bundle), expected);
+    });
+}
+
+#[test]
+fn new_privileges_can_be_had_where_they_are_not_forbidden() {
+    for_each_runtime(|runtime| {
+        // `su` is the one program of busybox that keeps what a set-user-id bit gives it.
+        let Some(mut bundle) = Bundle::new(runtime, "grep NoNew /proc/self/status; /suid/su -c 'id -u' 2>&1") else {
+            return;
+        };
+        let suid = bundle.rootfs().join("suid");
+        std::fs::create_dir(&suid).unwrap();
+        std::fs::copy(bundle.rootfs().join("bin/busybox"), suid.join("su")).unwrap();
+        std::fs::set_permissions(suid.join("su"), std::fs::Permissions::from_mode(0o4755)).unwrap();
+        std::fs::write(bundle.rootfs().join("etc/passwd"), "root::0:0::/:/bin/sh\nuser::5:6::/:/bin/sh\n").unwrap();
+        std::fs::write(bundle.rootfs().join("etc/group"), "root::0:\nuser::6:\n").unwrap();
+        bundle.config["process"]["user"] = json!({ "uid": 5, "gid": 6 });
+        for set in ["bounding", "effective", "permitted"] {
+            let sets = &mut bundle.config["process"]["capabilities"];
+            sets[set] = json!(["CAP_SETUID", "CAP_SETGID"]);
+        }
+        for (forbidden, became_root) in [(false, true), (true, false)] {
+            bundle.config["process"]["noNewPrivileges"] = json!(forbidden);
+            let said = bundle.run().out();
+            assert!(said.starts_with(&format!("NoNewPrivs:\t{}\n", u8::from(forbidden))), "{said}");
+            assert_eq!(said.ends_with("\n0\n"), became_root, "{said}");
+        }
+    });
+}
+
+#[test]
+fn mounts_are_as_their_options_say() {
+    for_each_runtime(|runtime| {
+        let script = "grep -E ' /(ro|rw|tmp|link/made|below|upper) ' /proc/self/mounts | busybox cut -d' ' -f2-4; \
+            echo x > /ro/x; echo y > /rw/y; cat /upper/old; ls -d /rel";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        let host = bundle.dir.dir("host");
+        let upper = bundle.rootfs().join("upper");
+        std::fs::create_dir(&upper).unwrap();
+        std::fs::write(upper.join("old"), "was there\n").unwrap();
+        let source = common::text(&host).to_owned();
+        bundle
+            .mount("/ro", "bind", &source, &["rbind", "ro", "nosuid", "nodev", "noexec"])
+            .mount("/rw", "bind", &source, &["bind", "rw", "nosuid"])
+            .mount("/tmp", "tmpfs", "tmpfs", &["size=64k", "mode=1770", "noexec", "nodev"])
+            .mount("/upper", "tmpfs", "tmpfs", &["tmpcopyup", "size=1m"])
+            .mount("/etc/../rel", "tmpfs", "tmpfs", &[]);
+        bundle.config["root"]["readonly"] = json!(false);
+        let called = bundle.run();
+        let said = called.out();
+        let has = |path: &str, options: &[&str]| {
+            let line = said.lines().find(|line| line.starts_with(path)).unwrap_or_else(|| panic!("{path} in {said}"));
+            let set: Vec<_> = line.rsplit(' ').next().unwrap().split(',').collect();
+            options.iter().all(|option| set.contains(option))
+        };
+        assert!(has("/ro ", &["ro", "nosuid", "nodev", "noexec"]) && has("/rw ", &["rw", "nosuid"]), "{said}");
+        assert!(!has("/rw ", &["noexec"]) && has("/tmp ", &["noexec", "nodev", "size=64k", "mode=1770"]), "{said}");
+        assert!(said.contains("was there") && said.contains("/rel"), "{said}");
+        assert!(called.err().contains("Read-only file system"), "{called:?}");
+        assert_eq!(std::fs::read_to_string(host.join("y")).unwrap(), "y\n");
+        assert!(!host.join("x").exists());
+    });
+}
+
+#[test]
+fn recursive_attributes_reach_what_is_mounted_below() {
+    ours(|runtime| {
+        let Some(mut bundle) =
+            Bundle::new(runtime, "touch /a/inner/x || echo refused; touch /b/inner/x && echo allowed")
+        else {
+            return;
+        };
+        let (outer, inner) = (bundle.dir.dir("outer"), bundle.dir.dir("outer/inner"));
+        let source = common::text(&outer).to_owned();
+        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&inner).status().unwrap();
+        assert!(mounted.success());
+        bundle.mount("/a", "bind", &source, &["rbind", "rro"]).mount("/b", "bind", &source, &["rbind", "ro"]);
+        let said = bundle.run().out();
+        nix::mount::umount(&inner).unwrap();
+        assert_eq!(said, "refused\nallowed\n");
+    });
+}
+
+#[test]
+fn what_an_image_makes_a_symlink_does_not_lead_out() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
+        let outside = bundle.dir.dir("outside");
+        let before = host::fingerprint(&outside);
+        let far = format!("../../../../../..{}", common::text(&outside));
+        symlink(&far, bundle.rootfs().join("data")).unwrap();
+        symlink(format!("{far}/file"), bundle.rootfs().join("etc/resolv.conf")).unwrap();
+        if runtime == Runtime::Ours {
+            symlink(&outside, bundle.rootfs().join("dev")).unwrap(); // the control of today makes its links there
+        }
+        let file = bundle.dir.file("bound", "");
+        bundle.mount("/data/made", "tmpfs", "tmpfs", &[]).mount(
+            "/etc/resolv.conf",
+            "bind",
+            common::text(&file),
+            &["bind", "ro"],
+        );
+        let _ = bundle.run(); // whether it runs is not the point
+        assert_eq!(host::fingerprint(&outside), before);
+        for name in ["proc", "sys"] {
+            let Some(bundle) = Bundle::new(runtime, "echo ran") else { return };
+            symlink(&outside, bundle.rootfs().join(name)).unwrap();
+            let called = bundle.run();
+            assert!(!called.0.status.success() && called.out().is_empty(), "/{name} is a symlink: {called:?}");
+            assert_eq!(host::fingerprint(&outside), before);
+        }
+    });
+}
+
+#[test]
+fn masked_and_read_only_paths_are_both() {
+    for_each_runtime(|runtime| {
+        let script =
+            "cat /secret; ls /hidden; cat /proc/kcore; echo x > /frozen/x; echo x > /proc/sys/kernel/domainname";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        let root = bundle.rootfs();
+        std::fs::write(root.join("secret"), "secret\n").unwrap();
+        std::fs::create_dir_all(root.join("hidden/inner")).unwrap();
+        std::fs::create_dir(root.join("frozen")).unwrap();
+        bundle.config["root"]["readonly"] = json!(false);
+        for (list, paths) in
+            [("maskedPaths", ["/secret", "/hidden", "/none"]), ("readonlyPaths", ["/frozen", "/no", "/nor"])]
+        {
+            bundle.config["linux"][list].as_array_mut().unwrap().extend(paths.map(|path| json!(path)));
+        }
+        let called = bundle.run();
+        assert_eq!(called.out(), "", "{called:?}");
+        assert_eq!(called.err().matches("Read-only file system").count(), 2, "{called:?}");
+        assert!(!root.join("frozen/x").exists());
+    });
+}
+
+#[test]
+fn namespaces_are_new_or_those_that_are_named() {
+    for_each_runtime(|runtime| {
+        let links = "for n in mnt pid net ipc uts; do readlink /proc/self/ns/$n; done";
+        let Some(mut bundle) = Bundle::new(runtime, links) else { return };
+        let own = |name: &str| std::fs::read_link(format!("/proc/self/ns/{name}")).unwrap().display().to_string();
+        let inside = printed(&bundle);
+        for name in ["mnt", "pid", "net", "ipc", "uts"] {
+            assert!(!inside.contains(&own(name)), "{name}");
+        }
+        let Some(donor) = Bundle::new(runtime, "while :; do sleep 0.1; done") else { return };
+        donor.create().expect(0);
+        let pid = donor.state()["pid"].as_i64().unwrap();
+        let theirs = |name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).unwrap().display().to_string();
+        bundle.config["linux"]["namespaces"] = json!([
+            { "type": "mount" }, { "type": "uts" },
+            { "type": "pid", "path": format!("/proc/{pid}/ns/pid") },
+            { "type": "network", "path": format!("/proc/{pid}/ns/net") },
+        ]);
+        bundle.config["mounts"].as_array_mut().unwrap().retain(|mount| mount["destination"] != "/dev/mqueue");
+        let lines = printed(&bundle);
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines[1..4], [theirs("pid"), theirs("net"), own("ipc")]);
+        bundle.config["linux"]["namespaces"][2]["path"] = json!("/etc/passwd");
+        assert!(!bundle.run().0.status.success());
+    });
+}
+
+#[test]
+fn a_user_namespace_has_the_ranges_it_was_given() {
+    for_each_runtime(|runtime| {
+        let script = "id -u; cat /proc/self/uid_map; touch /made; ls -ln /dev/null; echo > /dev/null && echo written";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        for dir in ["rootfs", "rootfs/bin", "rootfs/etc"] {
+            std::os::unix::fs::chown(bundle.dir.join(dir), Some(200_000), Some(200_000)).unwrap();
+        }
+        bundle.config["root"]["readonly"] = json!(false);
+        let linux = &mut bundle.config["linux"];
+        linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
+        let maps = json!([
+            { "containerID": 0, "hostID": 200_000, "size": 1000 },
+            { "containerID": 1000, "hostID": 300_000, "size": 64536 },
+        ]);
+        (linux["uidMappings"], linux["gidMappings"]) = (maps.clone(), maps);
+        let called = bundle.run().expect(0);
+        let words: Vec<_> = called.out().split_whitespace().map(str::to_owned).collect();
+        assert_eq!(words[..7], ["0", "0", "200000", "1000", "1000", "300000", "64536"], "{called:?}");
+        assert!(called.out().ends_with("written\n"));
+        use std::os::unix::fs::MetadataExt as _;
+        assert_eq!(std::fs::metadata(bundle.rootfs().join("made")).unwrap().uid(), 200_000);
+    });
+}
+
+#[test]
+fn a_time_namespace_has_its_own_clocks() {
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "cat /proc/uptime") else { return };
+        let linux = &mut bundle.config["linux"];
+        linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "time" }));
+        linux["timeOffsets"] = json!({ "boottime": { "secs": 1_000_000_000 } });
+        let said = printed(&bundle);
+        let uptime: f64 = said.split(' ').next().unwrap().parse().unwrap();
+        assert!(uptime > 1e9, "{said}");
+    });
+}
+
+#[test]
+fn kernel_parameters_are_those_of_a_namespace_alone() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/shmmni") else {
+            return;
+        };
+        bundle.config["linux"]["sysctl"] = json!({ "net.ipv4.ip_forward": "1", "kernel.shmmni": "1234" });
+        assert_eq!(printed(&bundle), "1\n1234\n");
+        for name in
+            ["kernel.core_pattern", "vm.overcommit_memory", "kernel/../vm/swappiness", "net/../kernel/core_pattern"]
+        {
+            bundle.config["linux"]["sysctl"] = json!({ name: "1" });
+            assert!(!bundle.run().0.status.success(), "{name}");
+        }
+    });
+}
+
+#[test]
+fn limits_are_in_force_and_can_be_changed() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "echo up; while :; do sleep 0.1; done") else { return };
+        bundle.config["linux"]["resources"] = json!({
+            "memory": { "limit": 64 << 20 }, "pids": { "limit": 33 },
+            "cpu": { "shares": 512, "quota": 50_000, "period": 100_000 },
+            "devices": [{ "allow": false, "access": "rwm" }],
+        });
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("up");
+        let expect_limits = |memory: u64, pids: u64| {
+            if !runtime.has_events() {
+                return;
+            }
+            let now: Value = serde_json::from_slice(&bundle.call(["events", "--stats", &bundle.id]).0.stdout).unwrap();
+            assert_eq!(now["data"]["memory"]["usage"]["limit"], json!(memory));
+            assert_eq!(now["data"]["pids"]["limit"], json!(pids));
+        };
+        expect_limits(64 << 20, 33);
+        let resources = bundle
+            .dir
+            .file("resources.json", json!({ "memory": { "limit": 48 << 20 }, "pids": { "limit": 22 } }).to_string());
+        bundle.call(["update", "--resources", common::text(&resources), &bundle.id]).expect(0);
+        expect_limits(48 << 20, 22);
+        let called = bundle
+            .exec("for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23; do sleep 1 & done; wait");
+        assert!(called.err().contains("fork"), "{called:?}");
+    });
+}
+
+#[test]
+fn device_nodes_are_there_and_no_others_can_be_used() {
+    for_each_runtime(|runtime| {
+        let script = "ls -l /dev/mine | busybox awk '{print $1, $3, $4, $5, $6}'; busybox mknod /dev/fuse c 10 229; \
+            (: </dev/fuse) 2>/dev/null && echo opened || echo refused; echo x > /dev/null && echo null; cat /dev/mine | busybox head -c 0 && echo mine";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        for set in ["bounding", "effective", "permitted"] {
+            bundle.config["process"]["capabilities"][set].as_array_mut().unwrap().push(json!("CAP_MKNOD"));
+        }
+        bundle.config["linux"]["devices"] = json!([{ "path": "/dev/mine", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 3, "gid": 4 }]);
+        assert_eq!(printed(&bundle), "crw-r----- 3 4 1, 5\nrefused\nnull\nmine\n");
+        if !std::path::Path::new("/dev/fuse").exists() {
+            return common::skip_part("the control", "this host has no /dev/fuse, which anybody may open");
+        }
+        // Nothing but the rules stands between it and the container.
+        let rule = json!({ "allow": true, "type": "c", "major": 10, "minor": 229, "access": "rw" });
+        bundle.config["linux"]["resources"]["devices"].as_array_mut().unwrap().push(rule);
+        assert_eq!(printed(&bundle), "crw-r----- 3 4 1, 5\nopened\nnull\nmine\n");
+    });
+}
+
+#[test]
+fn a_seccomp_profile_is_in_force_with_and_without_new_privileges() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "grep -m1 Seccomp: /proc/self/status; busybox mkdir /tmp/x") else {
+            return;
+        };
+        bundle.mount("/tmp", "tmpfs", "tmpfs", &[]);
+        bundle.config["linux"]["seccomp"] = json!({
+            "defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64"],
+            "syscalls": [{ "names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 28 }],
+        });
+        for forbidden in [true, false] {
+            bundle.config["process"]["noNewPrivileges"] = json!(forbidden);
+            let called = bundle.run();
+            assert!(called.out().contains("Seccomp:\t2") && called.err().contains("No space left"), "{called:?}");
+        }
+    });
+}
+
+#[test]
+fn hooks_run_at_their_stages_with_the_state() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "echo program >> /log/all") else { return };
+        let log = bundle.dir.dir("log");
+        std::fs::create_dir(bundle.rootfs().join("log")).unwrap();
+        let source = common::text(&log).to_owned();
+        bundle.mount("/log", "bind", &source, &["bind"]);
+        let hook = |stage: &str, log: &str| {
+            let script = format!("read -r state; echo {stage} $A >> {log}/all; echo \"$state\" > {log}/{stage}.json");
+            json!([{ "path": "/bin/sh", "args": ["sh", "-c", script], "env": ["A=b", "PATH=/usr/bin:/bin"], "timeout": 20 }])
+        };
+        let mut hooks = serde_json::Map::new();
+        for stage in ["prestart", "createRuntime", "createContainer", "poststart", "poststop"] {
+            hooks.insert(stage.into(), hook(stage, &source));
+        }
+        hooks.insert("startContainer".into(), hook("startContainer", "/log"));
+        bundle.config["hooks"] = hooks.into();
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for("stopped");
+        bundle.about("delete").expect(0);
+        let all = std::fs::read_to_string(log.join("all")).unwrap();
+        let stages: Vec<_> = all.lines().map(|line| line.trim_end_matches(" b")).collect();
+        assert_eq!(stages[..3], ["prestart", "createRuntime", "createContainer"]);
+        assert_eq!(stages[6..], ["poststop"]);
+        // What `start` does and what the program does are two processes'.
+        let at = |stage: &str| stages.iter().position(|other| *other == stage).unwrap_or_else(|| panic!("{stages:?}"));
+        assert!(at("startContainer") < at("program"), "{stages:?}");
+        // The control does not wait for what runs inside.
+        assert!(runtime != Runtime::Ours || at("startContainer") < at("poststart"), "{stages:?}");
+        for (stage, status) in [("createRuntime", "creating"), ("poststart", "running"), ("poststop", "stopped")] {
+            let state: Value =
+                serde_json::from_slice(&std::fs::read(log.join(format!("{stage}.json"))).unwrap()).unwrap();
+            assert_eq!(state["id"], json!(bundle.id));
+            // The control does not always know yet that it runs.
+            assert!(state["status"] == json!(status) || runtime != Runtime::Ours, "{stage}: {state}");
+            assert_eq!(state["bundle"], json!(bundle.dir.path()));
+        }
+    });
+}
+
+#[test]
+fn a_hook_that_fails_or_hangs_ends_the_container() {
+    for_each_runtime(|runtime| {
+        // crun does not say what a hook said.
+        let broken = runtime.says("broken", "exit code: 3");
+        for (script, said) in [("echo broken >&2; exit 3", broken), ("sleep 60; true", "")] {
+            if runtime != Runtime::Ours && said.is_empty() {
+                continue; // they kill the shell alone, and what it started holds the output
+            }
+            let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
+            let hook = json!([{ "path": "/bin/sh", "args": ["sh", "-c", script], "timeout": 1 }]);
+            bundle.config["hooks"] = json!({ "createRuntime": hook });
+            let begun = std::time::Instant::now();
+            let mut called = bundle.run();
+            // crun is killed by its own pipe to the container now and then, before it has said why.
+            while runtime == Runtime::Crun
+                && called.0.status.signal() == Some(libc::SIGPIPE)
+                && begun.elapsed().as_secs() < 10
+            {
+                let _ = bundle.call(["delete", "--force", &bundle.id]);
+                called = bundle.run();
+            }
+            assert!(!called.0.status.success() && called.out().is_empty(), "{called:?}");
+            assert!(called.err().contains(said), "{called:?}");
+            assert!(begun.elapsed().as_secs() < 20);
+            assert!(bundle.state().is_null(), "nothing is left");
+        }
+    });
+}
+
+#[test]
+fn ambient_capabilities_that_no_kernel_would_grant_are_left_out() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "grep -E '^Cap(Amb|Eff)' /proc/self/status") else { return };
+        bundle.config["process"]["capabilities"] = json!({
+            "bounding": ["CAP_KILL", "CAP_CHOWN"], "permitted": ["CAP_KILL", "CAP_CHOWN"],
+            "effective": ["CAP_KILL", "CAP_CHOWN"], "ambient": ["CAP_KILL", "CAP_CHOWN"],
+        });
+        assert_eq!(printed(&bundle), "CapEff:\t0000000000000021\nCapAmb:\t0000000000000000\n");
+    });
+}
+
+#[test]
+fn unknown_capabilities_and_keys_do_no_harm() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
+        bundle.config["process"]["capabilities"]["bounding"].as_array_mut().unwrap().push(json!("CAP_OF_TOMORROW"));
+        bundle.config["futureField"] = json!({ "anything": [1, 2] });
+        bundle.config["linux"]["alsoNew"] = json!(true);
+        bundle.config["annotations"] = json!({ "org.example": "x" });
+        assert_eq!(printed(&bundle), "ran\n");
+    });
+}
+
+#[test]
+fn what_is_wrong_is_named_by_file_field_and_reason() {
+    ours(|runtime| {
+        let cases: [(&str, Value, &str); 22] = [
+            ("/ociVersion", json!("2.0.0"), "ociVersion"),
+            ("/process/args", json!([]), "process: args"),
+            ("/process/cwd", json!("relative"), "process.cwd: \"relative\": must be an absolute path"),
+            ("/process/user/uid", json!(4_294_967_295u64), "process.user.uid"),
+            ("/process/rlimits/0/soft", json!(4096), "process.rlimits[0]: soft is more than hard"),
+            ("/process/rlimits/0/type", json!("RLIMIT_X"), "process.rlimits[0].type"),
+            ("/process/oomScoreAdj", json!(1001), "oomScoreAdj"),
+            ("/process/scheduler", json!({ "policy": "SCHED_X" }), "process.scheduler.policy"),
+            ("/process/env", json!("x"), "process.env: \"x\": must be an array"),
+            ("/root/path", json!(""), "root.path"),
+            ("/mounts/0/destination", json!("/"), "mounts[0].destination"),
+            ("/mounts/0/options", json!([7]), "mounts[0].options[0]: 7: must be a string"),
+            ("/linux/namespaces/0/type", json!("planet"), "linux.namespaces[0].type"),
+            ("/linux/namespaces/0/type", json!("mount"), "second mount namespace"),
+            ("/linux/cgroupsPath", json!("/../x"), "leads out of itself"),
+            ("/linux/resources/memory", json!({ "limit": -2 }), "limit is -2"),
+            ("/linux/resources/unified", json!({ "../x": "1" }), "is no file of a controller"),
+            ("/linux/resources/cpu", json!({ "cpus": "3-1" }), "linux.resources.cpu.cpus"),
+            ("/linux/seccomp", json!({ "defaultAction": "SCMP_ACT_X" }), "linux.seccomp"),
+            ("/linux/rootfsPropagation", json!("sideways"), "linux.rootfsPropagation"),
+            ("/linux/intelRdt", json!({ "schemata": ["L3"] }), "linux.intelRdt.schemata[0]"),
+            ("/hooks", json!({ "prestart": [{ "path": "sh" }] }), "hooks.prestart[0].path"),
+        ];
+        for (pointer, value, said) in cases {
+            let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let parent = bundle.config.pointer_mut(parent).unwrap();
+            match key.parse::<usize>() {
+                Ok(index) => parent[index] = value,
+                Err(_) => parent[key] = value,
+            }
+            let called = bundle.run();
+            assert!(called.out().is_empty(), "{pointer} ran");
+            called.expect_error(said);
+            assert!(bundle.state().is_null());
+        }
+        let Some(bundle) = Bundle::new(runtime, "echo ran") else { return };
+        let whole = bundle.config.to_string();
+        let path = bundle.dir.join("config.json");
+        let run = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            let root = bundle.dir.join("state");
+            let mut command = std::process::Command::new(runtime.program());
+            command.arg("--root").arg(root).args(["run", "-b"]).arg(bundle.dir.path()).arg("x");
+            common::bundle::Called(command.output().unwrap())
+        };
+        run(whole.replacen("\"hostname\"", "\"root\":{\"path\":\"/\"},\"hostname\"", 1).as_bytes())
+            .expect_error("second time");
+        for text in ["", "{", "[]", "null", "\u{feff}{}", "{}{}"] {
+            run(text.as_bytes()).expect_error("config.json");
+        }
+        for length in (0..whole.len()).step_by(97) {
+            let called = run(&whole.as_bytes()[..length]);
+            assert!(!called.0.status.success() && called.err().contains("config.json"), "{called:?}");
+        }
+    });
+}

@@ -1,0 +1,419 @@
+//! The life of a container, as engines drive it: every command, in every state, with the words and exit codes they read.
+
+use std::path::Path;
+
+use crate::common;
+use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
+use crate::common::leaks;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+const LOOP: &str = "trap 'exit 3' TERM; echo started; while :; do sleep 0.05; done";
+
+#[test]
+fn a_container_runs_and_its_exit_code_comes_back() {
+    for_each_runtime(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "id -u; echo to stderr >&2; exit 42") else { return };
+        let called = bundle.run().expect(42);
+        assert_eq!((called.out().as_str(), called.err().as_str()), ("0\n", "to stderr\n"));
+        assert!(bundle.state().is_null(), "it is gone");
+    });
+}
+
+#[test]
+fn a_life_goes_from_created_to_running_to_stopped_to_nothing() {
+    for_each_runtime(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.create().expect(0);
+        let pid: i32 = std::fs::read_to_string(bundle.dir.join("pid")).unwrap().parse().expect("a bare number");
+        let state = bundle.state();
+        assert_eq!(
+            (&state["status"], &state["pid"], &state["id"]),
+            (&json!("created"), &json!(pid), &json!(bundle.id))
+        );
+        assert_eq!(state["bundle"], json!(bundle.dir.path()));
+        assert_eq!(leaks::stat(pid).unwrap().1, std::process::id() as i32, "whoever adopts our orphans is its parent");
+        assert_eq!(bundle.printed(), "", "nothing of it runs yet");
+        if runtime == Runtime::Ours {
+            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+            assert_eq!(words.trim_end_matches('\0'), format!("stockade-oci: init {}", bundle.id));
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+            assert!(
+                environment.iter().all(|byte| *byte == 0),
+                "the runtime's environment is not the container's to see"
+            );
+        }
+        bundle.create_again().expect_error("already exists");
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("started");
+        assert_eq!(bundle.state()["status"], "running");
+        bundle.about("start").expect_error(runtime.says("cannot start", "exec.fifo"));
+        bundle.about("delete").expect_error(runtime.says("not stopped", "is not in `created` or `stopped` state"));
+        bundle.about("kill").expect(0);
+        bundle.wait_for("stopped");
+        assert_eq!(bundle.state()["pid"], 0);
+        let status = waitpid(Pid::from_raw(pid), None).unwrap();
+        assert_eq!(status, nix::sys::wait::WaitStatus::Exited(Pid::from_raw(pid), 3), "its own status is its parent's");
+        bundle.call(["kill", &bundle.id, "9"]).expect_error(runtime.says("not running", "No such process"));
+        bundle.about("start").expect_error(runtime.says("cannot start", "is not running"));
+        bundle.about("delete").expect(0);
+        let missing = runtime.says("does not exist", "No such file or directory");
+        bundle.about("delete").expect_error(missing);
+        bundle.about("state").expect_error(missing);
+        bundle.call(["kill", &bundle.id, "9"]).expect_error(missing);
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+    });
+}
+
+trait Again {
+    fn create_again(&self) -> common::bundle::Called;
+}
+
+impl Again for Bundle {
+    fn create_again(&self) -> common::bundle::Called {
+        self.call(["create", "--bundle", common::text(self.dir.path()), &self.id])
+    }
+}
+
+#[test]
+fn nothing_of_ours_stays_and_nothing_of_a_container_is_left() {
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(mut bundle) = Bundle::new(runtime, LOOP) else { return };
+        let env = json!(format!("{}={}", leaks::VARIABLE, bundle.id));
+        bundle.config["process"]["env"].as_array_mut().unwrap().push(env);
+        let before = leaks::Marked::new(&bundle.id, [bundle.rootfs()]);
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("started");
+        let programs = leaks::descendants(std::process::id() as i32);
+        let words = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let ours: Vec<_> = programs.iter().map(words).filter(|words| words.contains(&bundle.id)).collect();
+        assert!(ours.is_empty(), "these stayed: {ours:?}");
+        let pid = bundle.state()["pid"].as_i64().unwrap() as i32;
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        let _ = waitpid(Pid::from_raw(pid), None);
+        for name in ["dev", "proc", "sys"] {
+            let _ = std::fs::remove_dir_all(bundle.rootfs().join(name)); // mount points that the root lacked
+        }
+        before.expect_nothing_left(leaks::Adopted::Expected);
+    });
+}
+
+#[test]
+fn exec_enters_a_container_as_its_own_processes_are() {
+    for_each_runtime(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("started");
+        bundle.exec("exit 5").expect(5);
+        bundle.exec("kill -9 $$").expect(137);
+        let look = "grep -E '^(Cap|NoNew)' /proc/self/status; for n in mnt pid net ipc uts cgroup; do readlink /proc/self/ns/$n; done";
+        let inside = bundle.exec(look).expect(0).out();
+        let first = look.replace("self", "1");
+        let mut first = bundle.exec(&first).expect(0).out();
+        if runtime == Runtime::Crun {
+            first = first.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"); // it forgets that for commands
+        }
+        assert_eq!(inside, first, "as pid 1");
+        assert_eq!(bundle.exec("readlink /proc/self/ns/pid").out(), bundle.exec("readlink /proc/1/ns/pid").out());
+        // With crun the variables that are given are all that there are.
+        let words = ["exec", "--env", "A=b", "--env", "PATH=/bin", "--cwd", "/bin", "--user", "7:8", &bundle.id, "sh"];
+        let called = bundle.call(words.into_iter().chain(["-c", "busybox pwd; id -u; id -g; echo $A"])).expect(0);
+        assert_eq!(called.out(), "/bin\n7\n8\nb\n");
+        let missing =
+            runtime.says("executable file not found in $PATH", "executable file `nonsense` not found in $PATH");
+        bundle.call(["exec", &bundle.id, "nonsense"]).expect(255).expect_error(missing);
+        let missing = runtime.says("no such file or directory", "No such file or directory");
+        bundle.call(["exec", &bundle.id, "/nonsense"]).expect(255).expect_error(missing);
+        // crun is not as far as to have failed as a command would.
+        bundle.call(["exec", "no-such-container", "sh"]).expect(if runtime == Runtime::Crun { 1 } else { 255 });
+    });
+}
+
+#[test]
+fn exec_takes_a_whole_process_from_a_file() {
+    for_each_runtime(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let mut process = bundle.config["process"].clone();
+        process["args"] = json!(["sh", "-c", "id -u; grep CapEff /proc/self/status; echo $HOME; exit 6"]);
+        process["user"] = json!({ "uid": 1234, "gid": 1234 });
+        process["capabilities"] = json!({});
+        let file = bundle.dir.file("process.json", process.to_string());
+        let called = bundle.call(["exec", "--process", common::text(&file), &bundle.id]).expect(6);
+        // crun leaves HOME unset for those whom the image does not know.
+        let home = if runtime == Runtime::Crun { "" } else { "/" };
+        assert_eq!(called.out(), format!("1234\nCapEff:\t0000000000000000\n{home}\n"));
+        let pid_file = bundle.dir.join("exec.pid");
+        process["args"] = json!(["sleep", "7"]);
+        let file = bundle.dir.file("process.json", process.to_string());
+        let words = ["exec", "--detach", "--pid-file", common::text(&pid_file), "--process", common::text(&file)];
+        let mut command = bundle.command(words.into_iter().chain([bundle.id.as_str()]));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        assert!(command.status().unwrap().success());
+        let pid: i32 = std::fs::read_to_string(pid_file).unwrap().parse().expect("a bare number");
+        let pids: Vec<i32> = serde_json::from_slice(&bundle.call(["ps", "-f", "json", &bundle.id]).0.stdout).unwrap();
+        assert!(pids.contains(&pid), "{pid} in {pids:?}");
+    });
+}
+
+#[test]
+fn a_paused_container_stands_still() {
+    for_each_runtime(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "while :; do echo x; sleep 0.01; done") else { return };
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("x");
+        bundle.about("pause").expect(0);
+        assert_eq!(bundle.state()["status"], "paused");
+        let before = bundle.printed();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert_eq!(bundle.printed(), before);
+        let code = if runtime == Runtime::Crun { 1 } else { 255 };
+        bundle.exec("true").expect(code).expect_error("paused");
+        bundle.about("resume").expect(0);
+        assert_eq!(bundle.state()["status"], "running");
+        bundle.about("pause").expect(0);
+        bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
+        if runtime == Runtime::Crun {
+            let _ = bundle.about("resume"); // the first version of cgroups kills no frozen process, and crun leaves it so
+        }
+        bundle.wait_for("stopped");
+    });
+}
+
+#[test]
+fn errors_go_where_engines_read_them() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        bundle.config["process"]["args"] = json!(["nonsense"]);
+        let log = bundle.dir.join("log.json");
+        let words = ["--log", common::text(&log), "--log-format", "json", "create", "--bundle"];
+        let called = bundle.call(words.into_iter().chain([common::text(bundle.dir.path()), bundle.id.as_str()]));
+        let missing =
+            runtime.says("executable file not found in $PATH", "executable file `nonsense` not found in $PATH");
+        called.expect(1).expect_error(missing);
+        let text = std::fs::read_to_string(&log).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["level"], "error");
+        assert!(last["msg"].as_str().unwrap().contains(missing), "{last}");
+        assert!(last["time"].is_string());
+        assert!(bundle.state().is_null(), "nothing was left");
+    });
+}
+
+#[test]
+fn a_terminal_goes_to_the_console_socket() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) =
+            Bundle::new(runtime, "test -t 0 && test -t 1 && tty; ls -l /dev/console; read x; echo got $x")
+        else {
+            return;
+        };
+        bundle.config["process"]["terminal"] = json!(true);
+        bundle.config["process"]["consoleSize"] = json!({ "height": 33, "width": 77 });
+        bundle.create().expect_error("console");
+        let path = bundle.dir.join("console.sock");
+        bundle.dir.file("engine.py", ENGINE);
+        let mut engine = std::process::Command::new(common::PYTHON);
+        let mut engine =
+            engine.arg(bundle.dir.join("engine.py")).arg(&path).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        while !path.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let words = ["create", "--console-socket", common::text(&path), "--bundle", common::text(bundle.dir.path())];
+        let status = bundle.command(words.into_iter().chain([bundle.id.as_str()])).status().unwrap();
+        assert!(status.success());
+        bundle.about("start").expect(0);
+        let mut seen = String::new();
+        std::io::Read::read_to_string(&mut engine.stdout.take().unwrap(), &mut seen).unwrap();
+        engine.wait().unwrap();
+        assert!(seen.contains("/dev/pts/0") && seen.contains("136,") && seen.contains("got hello"), "{seen}");
+    });
+}
+
+/// What an engine does at its console socket: takes the one descriptor that comes, types, and shows what it reads.
+const ENGINE: &str = r#"
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+master = socket.recv_fds(listener.accept()[0], 64, 1)[1][0]
+os.write(master, b"hello\n")
+try:
+    while chunk := os.read(master, 512):
+        os.write(1, chunk)
+except OSError:
+    pass
+"#;
+
+#[test]
+fn descriptors_are_handed_over_only_when_counted() {
+    for_each_runtime(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "ls /proc/self/fd; cat <&3") else { return };
+        let given = bundle.dir.file("given", "from outside\n");
+        let call = |count: &str| {
+            bundle.command(["x"]); // writes the configuration
+            let mut words: Vec<std::ffi::OsString> = runtime.words().into_iter().map(Into::into).collect();
+            words.push("--root".into());
+            words.push(bundle.dir.join("state").into());
+            words.extend(["run", "--preserve-fds", count, "--bundle"].map(Into::into));
+            words.push(bundle.dir.path().into());
+            words.push(bundle.id.clone().into());
+            let mut shell = std::process::Command::new("/bin/sh");
+            let script = format!("exec 3<{}; exec 4</dev/null; exec \"$@\"", given.display());
+            common::bundle::Called(shell.args(["-c", &script, "sh"]).args(words).output().unwrap())
+        };
+        let handed = call("1").expect(0).out();
+        assert!(handed.contains("from outside") && !handed.lines().any(|line| line == "5"), "{handed}");
+        let kept = call("0");
+        assert!(!kept.out().contains("from outside"), "{kept:?}");
+        // crun does not look whether they are there.
+        if runtime != Runtime::Crun {
+            call("7").expect_error("");
+        }
+    });
+}
+
+#[test]
+fn a_half_made_container_is_stopped_and_can_be_deleted() {
+    ours(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.create().expect(0);
+        let state = bundle.dir.join("state").join(&bundle.id).join("state.json");
+        let mut record: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
+        bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
+        // As whoever made it left it, had it been killed right after it wrote what it was about to make.
+        record["pid"] = json!(0);
+        std::fs::write(&state, record.to_string()).unwrap();
+        assert_eq!(bundle.state()["status"], "stopped");
+        let places = record["places"]["directories"].as_array().unwrap().clone();
+        assert!(places.iter().any(|place| Path::new(place["path"].as_str().unwrap()).exists()));
+        bundle.about("delete").expect(0);
+        assert!(!places.iter().any(|place| Path::new(place["path"].as_str().unwrap()).exists()));
+        // Or before that.
+        std::fs::create_dir(bundle.dir.join("state").join("empty")).unwrap();
+        bundle.call(["state", "empty"]).expect(0);
+        bundle.call(["delete", "empty"]).expect(0);
+    });
+}
+
+#[test]
+fn a_number_that_became_another_process_is_not_touched() {
+    ours(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.create().expect(0);
+        let state = bundle.dir.join("state").join(&bundle.id).join("state.json");
+        let original = std::fs::read(&state).unwrap();
+        let mut record: Value = serde_json::from_slice(&original).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(30)); // start times are counted in hundredths of a second
+        let mut innocent = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        record["pid"] = json!(innocent.id());
+        std::fs::write(&state, record.to_string()).unwrap();
+        assert_eq!(bundle.state()["status"], "stopped");
+        bundle.call(["kill", &bundle.id, "KILL"]).expect_error("not running");
+        assert!(innocent.try_wait().unwrap().is_none());
+        std::fs::write(&state, original).unwrap();
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        innocent.kill().unwrap();
+        innocent.wait().unwrap();
+    });
+}
+
+#[test]
+fn the_runtime_cannot_be_overwritten_from_a_container() {
+    ours(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "true") else { return };
+        // A copy of its own, which nobody else executes meanwhile.
+        let program = bundle.dir.join("runtime");
+        std::fs::copy(runtime.program(), &program).unwrap();
+        let writable = |path: &Path| std::fs::OpenOptions::new().write(true).open(path);
+        bundle.command(["features"]); // writes the configuration
+        let words = ["--root", "state", "create", "--bundle", ".", "x"];
+        let mut command = std::process::Command::new(&program);
+        command.args(words).current_dir(bundle.dir.path()).stdin(std::process::Stdio::null());
+        assert!(command.stdout(std::process::Stdio::null()).status().unwrap().success());
+        let pid = bundle.call(["state", "x"]).out();
+        let pid = serde_json::from_str::<Value>(&pid).unwrap()["pid"].as_i64().unwrap();
+        // What a process inside could hold on to until nobody executes the program any more.
+        let held = std::fs::File::open(format!("/proc/{pid}/exe")).unwrap();
+        bundle.call(["delete", "--force", "x"]).expect(0);
+        use std::os::fd::AsRawFd as _;
+        let error = writable(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd()))).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EROFS), "{error}");
+        writable(&program).expect("by its own path the host's root can write it, so it is the mount that forbids");
+    });
+}
+
+#[test]
+fn engines_read_the_other_commands_too() {
+    for_each_runtime(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        let version = bundle.call(["--version"]).expect(0).out();
+        assert!(version.lines().any(|line| line.contains(" version ")) && version.contains("commit: "), "{version}");
+        let none = bundle.call(["list", "--format", "json"]).expect(0).out().replace('\n', "");
+        assert_eq!(none, runtime.says("null", "[]"));
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("started");
+        let list: Value = serde_json::from_slice(&bundle.call(["list", "-f", "json"]).0.stdout).unwrap();
+        assert_eq!((&list[0]["id"], &list[0]["status"]), (&json!(bundle.id), &json!("running")));
+        assert_eq!(bundle.call(["list", "-q"]).out().trim(), bundle.id);
+        if runtime.has_events() {
+            let stats = bundle.call(["events", "--stats", &bundle.id]).0.stdout;
+            let stats: Value = serde_json::from_slice(&stats).unwrap();
+            assert_eq!((&stats["type"], &stats["id"]), (&json!("stats"), &json!(bundle.id)));
+            assert!(stats["data"]["cpu"]["usage"]["total"].as_u64().unwrap() > 0, "{stats}");
+            assert!(stats["data"]["memory"]["usage"]["usage"].as_u64().unwrap() > 0, "{stats}");
+        }
+        bundle.call(["kill", "--all", &bundle.id, "KILL"]).expect(0);
+        bundle.wait_for("stopped");
+    });
+    ours(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "sleep 9") else { return };
+        bundle.create().expect(0);
+        let works =
+            std::process::Command::new("ps").args(["-f", "-p", "1"]).output().is_ok_and(|ps| ps.status.success());
+        match works {
+            true => assert!(bundle.about("ps").expect(0).out().contains("PID")),
+            false => common::skip_part("ps", "ps(1) does not work on this kernel"),
+        }
+        bundle.call(["ps", &bundle.id, "--no-such-option"]).expect(1);
+        let features: Value = serde_json::from_slice(&bundle.call(["features"]).expect(0).0.stdout).unwrap();
+        assert!(features["ociVersionMin"].is_string() && features["ociVersionMax"].is_string());
+        assert!(features["mountOptions"].as_array().unwrap().contains(&json!("rro")));
+        assert_eq!(features["linux"]["mountExtensions"]["idmap"]["enabled"], true);
+        bundle.call(["restore", "--lsm-mount-context"]).expect_error("flag needs an argument");
+        bundle.call(["checkpoint", "--help"]).expect(0);
+        bundle.call(["checkpoint", "--lazy-pages", "--image-path", "/x", &bundle.id]).expect_error("not supported");
+        bundle.call(["create", "--bundle", "/nonexistent", &bundle.id]).expect(1).expect_error("/nonexistent");
+        for id in ["", ".", "..", "a/b", "-x", "ü"] {
+            assert!(!bundle.call(["state", "--", id]).0.status.success(), "{id:?}");
+        }
+    });
+}
+
+#[test]
+fn a_foreground_container_gets_signals_and_a_terminal() {
+    ours(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")
+        else {
+            return;
+        };
+        let out = std::fs::File::create(bundle.dir.join("out")).unwrap();
+        let mut command = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
+        let mut child = command.stdout(out).spawn().unwrap();
+        bundle.wait_for_output("up");
+        nix::sys::signal::kill(Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGTERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(4));
+        assert_eq!(bundle.printed(), "up\nbye\n");
+        let Some(mut bundle) = Bundle::new(Runtime::Ours, "tty; exit 3") else { return };
+        bundle.config["process"]["terminal"] = json!(true);
+        assert_eq!(bundle.run().expect(3).out(), "/dev/pts/0\r\n");
+    });
+}

@@ -1,0 +1,18 @@
+//! `stockade-oci`: containers as engines and configurations want them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod beyond;
+mod bundle;
+mod checkpoint;
+mod config;
+mod cve;
+mod edges;
+mod fields;
+mod input;
+mod labels;
+mod lifecycle;
+mod limits;
+mod notify;
+mod rootless;

@@ -1,0 +1,23 @@
+//! `stockade run`: what a workload can see, reach, use up and leave behind, and what is said of it.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod budget;
+mod degrade;
+mod denials;
+mod guards;
+mod identity;
+mod isolation;
+mod landlock;
+mod landlock_reach;
+mod lifecycle;
+mod mounts;
+mod nested;
+mod network;
+mod report;
+mod rules;
+mod runtimes;
+mod sources;
+mod terminal;
+mod workloads;

@@ -1,0 +1,296 @@
+//! A profile means under `stockade run --seccomp FILE` what it means under an OCI runtime: the same table of probes is run by
+//! runc and by us under Docker's and Podman's unmodified profiles, and every answer is held against the other's.
+//!
+//! `seccomp/probes.c` is the table, and tells how the decision of a filter is told apart from an error of the kernel. The
+//! profiles become a container's configuration here the way Docker does it, independently of our own reader.
+
+#![cfg(target_arch = "x86_64")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common;
+use crate::common::{Caller, Run, TempDir, for_each_caller, has_program, is_root, set_mode, skip, text};
+use serde_json::{Value, json};
+
+/// Docker's default for containers. The second case of every comparison; the first is none.
+const DOCKERS_CAPABILITIES: [&str; 14] = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FSETID",
+    "CAP_FOWNER",
+    "CAP_MKNOD",
+    "CAP_NET_RAW",
+    "CAP_SETGID",
+    "CAP_SETUID",
+    "CAP_SETFCAP",
+    "CAP_SETPCAP",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SYS_CHROOT",
+    "CAP_KILL",
+    "CAP_AUDIT_WRITE",
+];
+
+/// Probe and answer.
+type Answers = BTreeMap<String, String>;
+
+/// What differs on purpose; docs/seccomp.md says why.
+fn differs_on_purpose(profile: &str, probe: &str, ours: &str) -> bool {
+    match probe {
+        // Other tables of calls end the process here, whatever the profile lists.
+        _ if probe.starts_with("int 0x80 ") || probe.starts_with("x32 ") => ours == "signal 31",
+        // An argument is compared in the bits that the kernel reads: these are personality(0) and personality(0xffffffff).
+        "personality 0 high" | "personality asking, signed" => ours == "allowed" || ours == "returned",
+        // Podman's both allows and refuses it; libseccomp keeps what came first, we what is stricter.
+        "setns" | "setns NEWUSER" | "number 308" => profile == "podman" && ours == "EPERM",
+        // Where a profile allows it (Podman's), the limits on namespaces refuse it here.
+        _ if probe.starts_with("unshare NEW") => ours == "ENOSPC",
+        _ => false,
+    }
+}
+
+/// The probes that the two answer differently, after checking that each does so on purpose.
+#[track_caller]
+fn differences<'a>(profile: &str, theirs: &'a Answers, ours: &Answers) -> Vec<&'a str> {
+    assert_eq!(theirs.keys().collect::<Vec<_>>(), ours.keys().collect::<Vec<_>>());
+    let differ: Vec<&str> =
+        theirs.iter().filter(|(probe, answer)| ours[*probe] != **answer).map(|(probe, _)| probe.as_str()).collect();
+    for probe in &differ {
+        let (theirs, ours) = (&theirs[*probe], &ours[*probe]);
+        assert!(differs_on_purpose(profile, probe, ours), "{probe} under {profile}: {theirs} under runc, {ours} here");
+    }
+    differ
+}
+
+#[test]
+fn a_profile_decides_as_under_runc() {
+    compare("decide", |profile, capabilities, theirs, ours| {
+        let differ = differences(profile, theirs, ours);
+        let refused = |answers: &Answers| answers.values().filter(|answer| *answer != "allowed").count();
+        let named = theirs.keys().filter(|name| !name.starts_with("number ")).count();
+        eprintln!(
+            "{profile}, {capabilities} capabilities: {named} probes and {} numbers; {} refused under runc, {} here; \
+             {} differ on purpose",
+            theirs.len() - named,
+            refused(theirs),
+            refused(ours),
+            differ.len()
+        );
+        // The table must be able to tell: a profile refuses a good part of it, and allows another.
+        assert!(refused(theirs) > 100 && theirs.len() - refused(theirs) > 250, "{theirs:?}");
+        assert_eq!(ours["x32 getpid"], "signal 31");
+        // A User-Mode kernel takes int 0x80 for a call of its own table.
+        if !common::host::is_uml() {
+            assert_eq!((&*ours["int 0x80 getpid"], &*ours["int 0x80 socketcall"]), ("signal 31", "signal 31"));
+        }
+    });
+}
+
+/// The same table with the calls made: what a program sees.
+#[test]
+fn a_program_sees_under_a_profile_what_it_sees_under_runc() {
+    compare("make", |profile, _, theirs, ours| {
+        let differ = differences(profile, theirs, ours);
+        eprintln!("{profile}: {} probes made, {} differ on purpose", theirs.len(), differ.len());
+    });
+}
+
+/// Without a profile no probe is decided by one, under either: what the comparison sees is the profile and nothing else. The
+/// guards, which stay here, decide nothing but other tables of calls.
+#[test]
+fn without_a_profile_every_probe_is_allowed() {
+    for_each_caller(|caller| {
+        let Some(bench) = Bench::new(caller) else { return };
+        let free = bench.here(caller, "decide", None, &[]);
+        let of_another_table = |name: &str| name.starts_with("int 0x80") || name.starts_with("x32");
+        let refused = free.iter().filter(|(_, answer)| *answer != "allowed");
+        let refused: Vec<_> = refused.filter(|(name, _)| !of_another_table(name)).collect();
+        assert_eq!(refused, Vec::<(&String, &String)>::new());
+        let made = bench.here(caller, "make", None, &[]);
+        let says_nothing = made.values().filter(|answer| *answer == "EPERM").count();
+        assert!(says_nothing < 40, "{says_nothing} probes are refused without a filter: {made:?}");
+        if is_root() && runc_works() {
+            let free = bench.runc("decide", None, &[]);
+            assert!(free.values().all(|answer| answer == "allowed"), "{free:?}");
+        }
+    });
+}
+
+/// Runs the table under runc and here, for each profile and set of capabilities.
+fn compare(mode: &str, check: impl Fn(&str, usize, &Answers, &Answers)) {
+    if !is_root() {
+        return skip("runc is started by root here");
+    }
+    if !has_program("runc") || !runc_works() {
+        return;
+    }
+    let profiles = real_profiles();
+    if profiles.is_empty() {
+        return skip("no profile of Docker or Podman on this machine; tests/fetch-seccomp-profiles gets them");
+    }
+    for_each_caller(|caller| {
+        let Some(bench) = Bench::new(caller) else { return };
+        for profile in &profiles {
+            let name = profile.file_stem().unwrap().to_string_lossy();
+            let json = std::fs::read(profile).unwrap();
+            let copy = bench.dir.file("profile.json", &json);
+            for capabilities in [&[][..], &DOCKERS_CAPABILITIES] {
+                let converted = as_docker_does(&serde_json::from_slice(&json).unwrap(), capabilities);
+                let theirs = bench.runc(mode, Some(converted), capabilities);
+                let ours = bench.here(caller, mode, Some(&copy), capabilities);
+                check(&name, capabilities.len(), &theirs, &ours);
+            }
+        }
+    });
+}
+
+fn real_profiles() -> Vec<PathBuf> {
+    let directory = std::env::var("STOCKADE_SECCOMP_PROFILES").ok();
+    let directory = directory.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/target/seccomp-profiles").into());
+    ["docker.json", "podman.json"]
+        .map(|name| Path::new(&directory).join(name))
+        .into_iter()
+        .filter(|path| path.exists())
+        .collect()
+}
+
+/// `linux.seccomp` of a container's configuration from a profile, for x86_64 and these capabilities: which entries count
+/// is decided here, by Docker's rules, so that runc gets rules only.
+fn as_docker_does(profile: &Value, capabilities: &[&str]) -> Value {
+    let list = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten();
+        items.map(|item| item.as_str().unwrap().to_owned()).collect()
+    };
+    let has = |capability: &String| capabilities.contains(&capability.as_str());
+    let new_enough = |version: &Value| -> bool {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let numbers =
+            |text: &str| -> Vec<u32> { text.split(['.', '-']).take(2).map(|part| part.parse().unwrap()).collect() };
+        numbers(&release) >= numbers(version.as_str().unwrap())
+    };
+    let applies = |entry: &&Value| {
+        let (with, without) = (&entry["includes"], &entry["excludes"]);
+        let here = |arches: &Value| list(arches).contains(&"amd64".to_owned());
+        !(here(&without["arches"])
+            || list(&without["caps"]).iter().any(has)
+            || without["minKernel"].is_string() && new_enough(&without["minKernel"])
+            || !list(&with["arches"]).is_empty() && !here(&with["arches"])
+            || !list(&with["caps"]).iter().all(has)
+            || with["minKernel"].is_string() && !new_enough(&with["minKernel"]))
+    };
+    let rules = profile["syscalls"].as_array().unwrap().iter().filter(applies).map(|entry| {
+        let mut rule = json!({ "names": entry["names"], "action": entry["action"] });
+        if entry["args"].is_array() {
+            rule["args"] = entry["args"].clone();
+        }
+        if entry["errnoRet"].is_u64() {
+            rule["errnoRet"] = entry["errnoRet"].clone();
+        }
+        rule
+    });
+    let native = &profile["archMap"].as_array().unwrap()[0];
+    let mut architectures = vec![native["architecture"].clone()];
+    architectures.extend(native["subArchitectures"].as_array().unwrap().iter().cloned());
+    let mut whole = json!({
+        "defaultAction": profile["defaultAction"],
+        "architectures": architectures,
+        "syscalls": rules.collect::<Vec<_>>(),
+    });
+    if profile["defaultErrnoRet"].is_u64() {
+        whole["defaultErrnoRet"] = profile["defaultErrnoRet"].clone();
+    }
+    whole
+}
+
+/// Whether a container without any filter starts here; says so as a skip if not.
+fn runc_works() -> bool {
+    let works = Command::new("runc").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !works {
+        skip("runc does not run");
+    }
+    works
+}
+
+/// The probes, and a bundle that holds nothing else.
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new(caller: Caller) -> Option<Self> {
+        if !has_program("gcc") {
+            return None;
+        }
+        let dir = common::host::idmappable_dir(caller);
+        let root = dir.dir("rootfs");
+        dir.dir("rootfs/proc");
+        dir.dir("rootfs/dev");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/seccomp/probes.c");
+        let output =
+            Command::new("gcc").args(["-O1", "-static", "-o"]).arg(root.join("probes")).arg(source).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        set_mode(&root.join("probes"), 0o755);
+        Some(Self { dir })
+    }
+
+    /// Under `stockade run`, with the layers off that answer in the place of a filter.
+    fn here(&self, caller: Caller, mode: &str, profile: Option<&Path>, capabilities: &[&str]) -> Answers {
+        let mut run = Run::new(caller).opts(["--landlock", "off", "-v"]);
+        run = run.opts([format!("{}:/probes:ro", text(&self.dir.join("rootfs/probes")))]);
+        run = run.opts(["--seccomp", profile.map_or("unconfined", text)]);
+        for capability in capabilities {
+            run = run.opts(["--cap-add", *capability]);
+        }
+        parse(&run.cmd(["/probes", mode]).go().expect(0).stdout)
+    }
+
+    /// Under runc, with a user namespace like ours.
+    fn runc(&self, mode: &str, seccomp: Option<Value>, capabilities: &[&str]) -> Answers {
+        let kept = json!(capabilities);
+        let map = json!([{ "containerID": 0, "hostID": 200_000, "size": 65_536 }]);
+        let namespaces = ["pid", "mount", "ipc", "uts", "network", "user"].map(|kind| json!({ "type": kind }));
+        let mut config = json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": false,
+                "user": { "uid": 1000, "gid": 1000 },
+                "args": ["/probes", mode],
+                "env": ["PATH=/"],
+                "cwd": "/",
+                // Those of somebody who is not root survive execve only as ambient ones, which must be inheritable.
+                "capabilities": {
+                    "bounding": kept, "effective": kept, "permitted": kept, "inheritable": kept, "ambient": kept,
+                },
+                "noNewPrivileges": true,
+            },
+            "root": { "path": "rootfs", "readonly": true },
+            "mounts": [
+                { "destination": "/proc", "type": "proc", "source": "proc" },
+                { "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"] },
+            ],
+            "linux": { "namespaces": namespaces, "uidMappings": map, "gidMappings": map },
+        });
+        if let Some(seccomp) = seccomp {
+            config["linux"]["seccomp"] = seccomp;
+        }
+        self.dir.file("config.json", config.to_string());
+        let id = common::unique();
+        let output = Command::new("runc")
+            .arg("--root")
+            .arg(self.dir.join("state"))
+            .args(["run", "--bundle", text(self.dir.path()), &id])
+            .env("PATH", common::PATH)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("runc starts");
+        assert!(output.status.success(), "runc: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        parse(&output.stdout)
+    }
+}
+
+fn parse(output: &[u8]) -> Answers {
+    let text = String::from_utf8_lossy(output);
+    let pairs = text.lines().map(|line| line.split_once('=').unwrap_or_else(|| panic!("{line:?} in {text}")));
+    pairs.map(|(name, answer)| (name.to_owned(), answer.to_owned())).collect()
+}

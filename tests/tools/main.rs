@@ -1,0 +1,13 @@
+//! The commands around a run, the package, and the shape of the source.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod architecture;
+mod audit;
+mod cli;
+mod doctor;
+mod evidence;
+mod package;
+mod policy;
+mod top;
