@@ -4,6 +4,7 @@
 //! searches on (`tests/fuzz`).
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fmt::Debug;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -13,6 +14,8 @@ use std::time::SystemTime;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::audit::Line;
 use crate::cgroup::find;
@@ -26,7 +29,7 @@ use crate::layers::seccomp::compiler::oci::Context;
 use crate::layers::seccomp::program::{Program, validate};
 use crate::oci::config;
 use crate::oci::record;
-use crate::plan::{Bytes, Plan};
+use crate::plan::Bytes;
 use crate::policy::{self, Caller, units};
 use crate::report::{Command, Denial, Report};
 use crate::sandbox::sync::{self, Exited};
@@ -267,9 +270,9 @@ fn units_of(bytes: &[u8]) {
     }
 }
 
-fn kept(plan: &Plan) {
+fn kept<P: Serialize + DeserializeOwned + PartialEq + Debug>(plan: &P) {
     let json = serde_json::to_vec(plan).expect("a plan is JSON");
-    assert_eq!(&serde_json::from_slice::<Plan>(&json).expect("a plan"), plan);
+    assert_eq!(&serde_json::from_slice::<P>(&json).expect("a plan"), plan);
 }
 
 fn can_be_shown(error: &Error) {

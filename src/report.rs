@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Cause, Error, Step};
-use crate::plan::{Bytes, Plan, hex};
+use crate::plan::{self, Bytes, ContainerPlan, RunPlan, hex};
 
 /// The value of [`Report::schema`].
 pub const SCHEMA: &str = "stockade/report/v1";
@@ -59,20 +59,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a run that never ran: `plan` is `None` when it did not even come to a plan.
-    pub fn not_started(id: &str, plan: Option<&Plan>, started: SystemTime, error: &Error) -> Self {
+    /// The report of a run that never ran: `subject` is `None` when it did not even come to a plan.
+    pub fn not_started(id: &str, subject: Option<Subject<'_>>, started: SystemTime, error: &Error) -> Self {
         let status = Status::SetupError;
-        Self { status, exit_code: error.exit_code(), error: Some(error.into()), ..Self::blank(id, plan, started) }
+        Self { status, exit_code: error.exit_code(), error: Some(error.into()), ..Self::blank(id, subject, started) }
     }
 
     /// A report that says nothing yet but what was to be run, and when; it is finished now.
-    pub fn blank(id: &str, plan: Option<&Plan>, started: SystemTime) -> Self {
+    pub fn blank(id: &str, subject: Option<Subject<'_>>, started: SystemTime) -> Self {
         Self {
             schema: SCHEMA.into(),
             id: id.into(),
             started_at: timestamp(started),
             finished_at: timestamp(SystemTime::now()),
-            command: plan.map(Command::of),
+            command: subject.as_ref().map(|subject| Command::of(subject.command)),
             status: Status::InternalError,
             exit_code: 125,
             signal: None,
@@ -85,12 +85,32 @@ impl Report {
             denials: None,
             denials_unheard: None,
             enforced: None,
-            policy_sha256: plan.map(|plan| match plan.policy_sha256.as_str() {
-                "" => plan.policy_hash(),
-                known => known.to_owned(),
-            }),
+            policy_sha256: subject.map(|subject| subject.policy_sha256),
             runtime: Runtime::this(),
         }
+    }
+}
+
+/// What a report is about.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    command: &'a plan::Command,
+    policy_sha256: String,
+}
+
+impl<'a> From<&'a RunPlan> for Subject<'a> {
+    fn from(plan: &'a RunPlan) -> Self {
+        let policy_sha256 = match plan.policy_sha256.as_str() {
+            "" => plan.policy_hash(),
+            known => known.to_owned(),
+        };
+        Self { command: &plan.command, policy_sha256 }
+    }
+}
+
+impl<'a> From<&'a ContainerPlan> for Subject<'a> {
+    fn from(plan: &'a ContainerPlan) -> Self {
+        Self { command: &plan.process.command, policy_sha256: plan.policy_hash() }
     }
 }
 
@@ -100,11 +120,11 @@ pub fn timestamp(time: SystemTime) -> String {
 }
 
 impl Command {
-    /// The command of a plan, before anything is known about its executable.
-    pub fn of(plan: &Plan) -> Self {
-        let argv = plan.command.argv.clone();
+    /// A planned command, before anything is known about its executable.
+    pub fn of(command: &plan::Command) -> Self {
+        let argv = command.argv.clone();
         let argv_sha256 = argv_sha256(argv.iter().map(Bytes::as_bytes));
-        Self { argv_sha256, argv, cwd: plan.command.cwd.clone(), exe_sha256: None }
+        Self { argv_sha256, argv, cwd: command.cwd.clone(), exe_sha256: None }
     }
 }
 

@@ -11,7 +11,7 @@ use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::error::{Result, errno_of};
 use crate::plan::Facility;
-use crate::sys::mount::unescaped;
+use crate::sys::mountinfo;
 
 const USUAL: &str = "/sys/fs/cgroup";
 
@@ -92,7 +92,7 @@ impl Memberships {
                 return Ok(Hierarchies { v2: Some(V2 { mount: USUAL.into(), own }), v1: Vec::new() });
             }
         }
-        let mounts = mounts(&read("/proc/self/mountinfo")?);
+        let mounts = mounts(&read(mountinfo::OWN)?);
         let mut found = Hierarchies::default();
         for Membership { controllers, path } in memberships {
             let (version, is_real): (_, fn(&Path) -> Result<bool>) =
@@ -183,7 +183,7 @@ pub fn memberships(text: &str) -> Vec<Membership> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// A mount of a cgroup file system, `proc_pid_mountinfo(5)`.
+/// A mount of a cgroup file system.
 #[derive(Debug, PartialEq)]
 pub struct Mount {
     /// Of cgroups.
@@ -196,22 +196,17 @@ pub struct Mount {
 }
 
 /// The mounts of cgroup file systems.
-pub fn mounts(mountinfo: &[u8]) -> Vec<Mount> {
-    let of_line = |line: &[u8]| {
-        let line = String::from_utf8_lossy(line);
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut kind = file_system.split(' ');
-        let version = match kind.next()? {
+pub fn mounts(text: &[u8]) -> Vec<Mount> {
+    let cgroup = |mount: mountinfo::Mount<'_>| {
+        let version = match mount.kind {
             "cgroup2" => 2,
             "cgroup" => 1,
             _ => return None,
         };
-        let options = kind.nth(1).unwrap_or_default().split(',').map(str::to_owned).collect();
-        let mut fields = mount.split(' ').skip(3);
-        let (root, at) = (fields.next()?.to_owned(), PathBuf::from(unescaped(fields.next()?)));
-        Some(Mount { version, root, at, options })
+        let options = mount.super_options().map(|option| String::from_utf8_lossy(option).into_owned()).collect();
+        Some(Mount { version, root: mount.root().to_string_lossy().into_owned(), at: mount.point(), options })
     };
-    mountinfo.split(|byte| *byte == b'\n').filter_map(of_line).collect()
+    mountinfo::parse(text).filter_map(cgroup).collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use super::{intake, plan_text, say, warn};
 use crate::error::{Error, Result, Step, printable_json};
 use crate::layers::root::resolved::{self, Resolved};
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 
 /// What `--json` prints: the plan, and what is known of it here.
 #[derive(serde::Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
-    plan: &'a Plan,
+    plan: &'a RunPlan,
     /// Sources that lead elsewhere than their paths say.
     resolved_sources: &'a [Resolved],
 }

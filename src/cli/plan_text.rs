@@ -4,11 +4,11 @@ use std::fmt::{Display, Write as _};
 
 use crate::layers::root::resolved::Resolved;
 use crate::plan::{
-    Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Plan, Root, Seccomp, SeccompProfile,
+    Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Root, RunPlan, Seccomp, SeccompProfile,
 };
 
 /// The whole plan, and where its sources lead. Every line is `indentation name value`; values are escaped.
-pub fn text(plan: &Plan, sources: &[Resolved]) -> String {
+pub fn text(plan: &RunPlan, sources: &[Resolved]) -> String {
     let mut out = Text(String::with_capacity(4_096));
     command(plan, &mut out);
     identity(plan, &mut out);
@@ -34,9 +34,9 @@ impl Text {
     }
 }
 
-fn command(plan: &Plan, out: &mut Text) {
+fn command(plan: &RunPlan, out: &mut Text) {
     out.group("command");
-    out.line("sandbox", &plan.id);
+    out.line("sandbox", &plan.confinement.id);
     for word in &plan.command.argv {
         out.line("argv", quoted(word));
     }
@@ -60,7 +60,7 @@ fn command(plan: &Plan, out: &mut Text) {
     }
 }
 
-fn identity(plan: &Plan, out: &mut Text) {
+fn identity(plan: &RunPlan, out: &mut Text) {
     let identity = &plan.identity;
     out.group("user");
     out.line("inside", format!("{} ({}:{})", identity.user, identity.uid, identity.gid));
@@ -74,7 +74,7 @@ fn identity(plan: &Plan, out: &mut Text) {
     out.line("capabilities", if capabilities.is_empty() { "none".into() } else { capabilities.join(" ") });
 }
 
-fn isolation(plan: &Plan, out: &mut Text) {
+fn isolation(plan: &RunPlan, out: &mut Text) {
     let namespaces = &plan.namespaces;
     out.group("isolation");
     let mut own = vec!["user", "mount", "pid"];
@@ -93,17 +93,17 @@ fn isolation(plan: &Plan, out: &mut Text) {
         Network::Host => "host: not isolated",
     };
     out.line("network", network);
-    if let Some(hostname) = &plan.hostname {
+    if let Some(hostname) = &plan.confinement.hostname {
         out.line("hostname", quoted(hostname));
     }
     out.line("denials", if plan.explain_denials { "listed" } else { "not listened to" });
     out.line("pid 1", if plan.init { "init" } else { "the command" });
-    out.line("seccomp", plan.seccomp.as_ref().map_or("none".into(), seccomp));
-    if !plan.guards.is_empty() {
-        out.line("guards", plan.guards.join(" "));
+    out.line("seccomp", plan.confinement.seccomp.as_ref().map_or("none".into(), seccomp));
+    if !plan.confinement.guards.is_empty() {
+        out.line("guards", plan.confinement.guards.join(" "));
     }
-    out.line("landlock", plan.landlock.as_ref().map_or("none".into(), landlock));
-    let degraded: Vec<&str> = plan.allow_degraded.iter().map(|facility| facility.name()).collect();
+    out.line("landlock", plan.confinement.landlock.as_ref().map_or("none".into(), landlock));
+    let degraded: Vec<&str> = plan.confinement.allow_degraded.iter().map(|facility| facility.name()).collect();
     out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });
 }
 
@@ -136,13 +136,11 @@ fn landlock(landlock: &Landlock) -> String {
     text
 }
 
-fn files(plan: &Plan, sources: &[Resolved], out: &mut Text) {
+fn files(plan: &RunPlan, sources: &[Resolved], out: &mut Text) {
     out.group("files");
     match &plan.root {
         Root::Synthetic => out.path(&"/".into(), "own, empty, read-only"),
         Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", leading(path, sources))),
-        Root::Bundle(path) => out.path(&"/".into(), format!("host {}", quoted(path))),
-        Root::Joined => out.path(&"/".into(), "that of the namespace that is entered"),
     }
     for mount in &plan.mounts {
         out.path(&mount.destination, what(mount, sources));
@@ -153,10 +151,10 @@ fn files(plan: &Plan, sources: &[Resolved], out: &mut Text) {
     let scratch = plan.scratch;
     out.group("file limits and covers");
     out.line("scratch", format!("{} and {} files for all of it", size(scratch.size_bytes), scratch.nr_inodes));
-    for path in &plan.masked_paths {
+    for path in &plan.confinement.masked_paths {
         out.line("masked", quoted(path));
     }
-    for path in &plan.readonly_paths {
+    for path in &plan.confinement.readonly_paths {
         out.line("read-only", quoted(path));
     }
 }
@@ -195,12 +193,11 @@ fn what(mount: &Mount, sources: &[Resolved]) -> String {
         }
         MountKind::Mqueue => format!("message queues, {flags}"),
         MountKind::File { content, mode } => format!("generated, {} bytes, mode {mode:o}", content.as_bytes().len()),
-        MountKind::Given(_) => "as the container's configuration says".into(),
         MountKind::Symlink { target } => format!("symlink to {}", quoted(target)),
     }
 }
 
-fn limits(plan: &Plan, out: &mut Text) {
+fn limits(plan: &RunPlan, out: &mut Text) {
     out.group("limits");
     let deadlines = plan.deadlines;
     out.line("timeout", deadlines.wall_us.map_or("none".into(), time));
@@ -218,10 +215,10 @@ fn limits(plan: &Plan, out: &mut Text) {
         let optional = if budget.if_possible.contains(&controller) { ", where it can be had" } else { "" };
         out.line(&format!("budget {}", controller.name()), format!("{}{optional}", budget.describe(controller)));
     }
-    if let Some(adjustment) = plan.oom_score_adj {
+    if let Some(adjustment) = plan.command.oom_score_adj {
         out.line("oom_score_adj", adjustment);
     }
-    for limit in &plan.rlimits {
+    for limit in &plan.command.rlimits {
         let bound = |bound: Option<u64>| bound.map_or("unlimited".to_owned(), |bound| bound.to_string());
         let clamp = if limit.clamp { ", or the caller's own if that is lower" } else { "" };
         let name = format!("ulimit {}", limit.resource.name());

@@ -1,8 +1,11 @@
 //! Why the kernel says no to namespaces and what comes after them, and what lifts the ban.
 
+use std::path::Path;
+
 use nix::errno::Errno;
 
 use super::kernel_text;
+use crate::sys::mountinfo;
 
 /// Every setting known to forbid a namespace, a mount in one, or a capability over one. `None`: this kernel has no such setting.
 #[derive(Debug, Default)]
@@ -36,7 +39,7 @@ impl Blockers {
             apparmor_profile: apparmor_profile(),
             selinux: kernel_text("/sys/fs/selinux/enforce").as_deref() == Some("1"),
             filtered: status_field("Seccomp").as_deref() == Some("2"),
-            chrooted: kernel_text("/proc/self/mountinfo").is_some_and(|text| is_chrooted(&text)),
+            chrooted: std::fs::read(mountinfo::OWN).is_ok_and(|text| is_chrooted(&text)),
             container: container(),
         }
     }
@@ -171,9 +174,10 @@ pub(super) fn status_field(name: &str) -> Option<String> {
     text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
 }
 
-/// Whether no mount is at `/`, the fifth field of each line, `proc_pid_mountinfo(5)`.
-fn is_chrooted(mountinfo: &str) -> bool {
-    !mountinfo.is_empty() && !mountinfo.lines().any(|line| line.split(' ').nth(4) == Some("/"))
+/// Whether no mount is at `/`.
+fn is_chrooted(text: &[u8]) -> bool {
+    let mut mounts = mountinfo::parse(text).peekable();
+    mounts.peek().is_some() && !mounts.any(|mount| mount.point() == Path::new("/"))
 }
 
 fn container() -> Option<&'static str> {
@@ -223,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_chroot_has_no_mount_at_its_root() {
-        assert!(is_chrooted("30 1 0:5 / /proc rw - proc proc rw\n"));
-        assert!(!is_chrooted("1 0 8:1 / / rw - ext4 /dev/sda rw\n30 1 0:5 / /proc rw - proc proc rw\n"));
-        assert!(!is_chrooted(""), "unreadable says nothing");
+        assert!(is_chrooted(b"30 1 0:5 / /proc rw - proc proc rw\n"));
+        assert!(!is_chrooted(b"1 0 8:1 / / rw - ext4 /dev/sda rw\n30 1 0:5 / /proc rw - proc proc rw\n"));
+        assert!(!is_chrooted(b""), "unreadable says nothing");
     }
 }

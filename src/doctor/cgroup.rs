@@ -14,7 +14,7 @@ use nix::unistd::{geteuid, getpid};
 
 use crate::cgroup::outlook;
 use crate::plan::Facility;
-use crate::sys::schedule;
+use crate::sys::{mountinfo, schedule};
 
 use super::trial::{self, Setup, words};
 use super::{Finding, Group, Patient, State, Subject, kernel_text};
@@ -67,7 +67,7 @@ struct Hierarchy {
 
 impl Hierarchy {
     fn look() -> Self {
-        let mounts = v2_mounts(&kernel_text("/proc/self/mountinfo").unwrap_or_default());
+        let mounts = v2_mounts(&std::fs::read(mountinfo::OWN).unwrap_or_default());
         // Without a readable mountinfo, where it usually is.
         let usual = V2Mount { at: ROOT.into(), root: "/".into() };
         let v2 = mounts.into_iter().chain([usual]).find(|mount| is_v2(&mount.at));
@@ -110,15 +110,10 @@ impl V2Mount {
     }
 }
 
-/// All mounts of cgroup v2, `proc_pid_mountinfo(5)`.
-fn v2_mounts(mountinfo: &str) -> Vec<V2Mount> {
-    let of_line = |line: &str| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, at) = (fields.next()?.to_owned(), PathBuf::from(fields.next()?));
-        file_system.starts_with("cgroup2 ").then_some(V2Mount { at, root })
-    };
-    mountinfo.lines().filter_map(of_line).collect()
+/// All mounts of cgroup v2.
+fn v2_mounts(text: &[u8]) -> Vec<V2Mount> {
+    let mounts = mountinfo::parse(text).filter(|mount| mount.kind == "cgroup2");
+    mounts.map(|mount| V2Mount { at: mount.point(), root: mount.root().to_string_lossy().into_owned() }).collect()
 }
 
 /// Own path in v2, and the controllers of v1 hierarchies, `cgroups(7)`.
@@ -314,7 +309,7 @@ mod tests {
 
     #[test]
     fn mounts_are_known_by_their_type_and_paths_found_below_them() {
-        let text = "36 25 0:30 /a /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n\
+        let text = b"36 25 0:30 /a /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n\
                     37 25 0:31 / /sys/fs/cgroup/pids rw - cgroup cgroup2 rw,pids\n\
                     38 25 0:32 / /mnt rw - tmpfs cgroup2 rw\n";
         let mounts = v2_mounts(text);

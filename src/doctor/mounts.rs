@@ -11,9 +11,10 @@ use nix::sys::stat::{Mode, major, minor, mkdirat, stat};
 use nix::sys::statfs::statfs;
 
 use super::trial::{At, Tried, words};
-use super::{Finding, Group, Patient, Subject, kernel_text};
+use super::{Finding, Group, Patient, Subject};
 use crate::layers::user;
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
+use crate::sys::mountinfo;
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
     Subject { name, group: Group::Mounts, title, required, without }
@@ -206,16 +207,14 @@ fn file_system(directory: &Path) -> String {
         || statfs(directory).map_or("this".into(), |found| format!("file system {:#x}", found.filesystem_type().0));
     let by_mount = || {
         let device = stat(directory).ok()?.st_dev;
-        type_of(&kernel_text("/proc/self/mountinfo")?, &format!("{}:{}", major(device), minor(device)))
+        type_of(&std::fs::read(mountinfo::OWN).ok()?, &format!("{}:{}", major(device), minor(device)))
     };
     by_mount().unwrap_or_else(number)
 }
 
-/// The type in the line of this device, `proc_pid_mountinfo(5)`.
-fn type_of(mountinfo: &str, device: &str) -> Option<String> {
-    let line = mountinfo.lines().find(|line| line.split(' ').nth(2) == Some(device))?;
-    let (_, file_system) = line.split_once(" - ")?;
-    file_system.split(' ').next().map(str::to_owned)
+/// The type of the file system on this device.
+fn type_of(text: &[u8], device: &str) -> Option<String> {
+    mountinfo::parse(text).find(|mount| mount.device == device).map(|mount| mount.kind.to_owned())
 }
 
 #[cfg(test)]
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_type_is_that_of_the_device() {
-        let text = "36 25 0:30 / /a rw shared:9 - tmpfs x rw\n37 25 8:1 / /b rw - ext4 /dev/sda1 rw\n";
+        let text = b"36 25 0:30 / /a rw shared:9 - tmpfs x rw\n37 25 8:1 / /b rw - ext4 /dev/sda1 rw\n";
         assert_eq!(type_of(text, "8:1").as_deref(), Some("ext4"));
         assert_eq!(type_of(text, "0:30").as_deref(), Some("tmpfs"));
         assert_eq!(type_of(text, "9:9"), None);

@@ -9,7 +9,7 @@ use nix::sys::stat::Mode;
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::container::Container;
+use crate::plan::ContainerPlan;
 
 /// The labels as they are written.
 #[derive(Debug, Default)]
@@ -19,15 +19,15 @@ pub struct PreparedLabel {
 }
 
 /// Parent half: refuses what this host has no module for.
-pub fn prepare(container: &Container) -> Result<PreparedLabel> {
-    let apparmor = container.apparmor_profile.as_ref().filter(|profile| !profile.is_empty());
+pub fn prepare(plan: &ContainerPlan) -> Result<PreparedLabel> {
+    let apparmor = plan.process.apparmor_profile.as_ref().filter(|profile| !profile.is_empty());
     let enabled = std::fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"));
     if let Some(profile) = apparmor.filter(|profile| !enabled && *profile != "unconfined") {
         return Err(Error::new(Step::Label, profile.clone(), "AppArmor is not enabled on this host")
             .hint("leave process.apparmorProfile out"));
     }
-    let selinux = container.selinux_label.as_ref().filter(|label| !label.is_empty());
-    for (field, label) in [("process.selinuxLabel", selinux), ("linux.mountLabel", container.mount_label.as_ref())] {
+    let selinux = plan.process.selinux_label.as_ref().filter(|label| !label.is_empty());
+    for (field, label) in [("process.selinuxLabel", selinux), ("linux.mountLabel", plan.mount_label.as_ref())] {
         let Some(label) = label else { continue };
         if std::path::Path::new("/sys/fs/selinux/enforce").exists() {
             continue;

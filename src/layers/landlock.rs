@@ -17,7 +17,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::{self, Bytes, Facility, MountKind, Network, PathRule, Plan};
+use crate::plan::{self, Bytes, Facility, Mount, MountKind, Network, PathRule};
 use crate::report::{Degraded, Enforced};
 use crate::sys;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, open_beneath};
@@ -62,12 +62,30 @@ struct Rule {
     resolve: u64,
 }
 
+/// What follows from the rest of a plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Implied<'a> {
+    /// The mounts of a run, which say what may be written to. `None` for a container: its mounts are of every kind, and say it
+    /// for themselves.
+    pub mounts: Option<&'a [Mount]>,
+    /// `none` closes every port. A container has `host`: the engine that made its network may have connected it.
+    pub network: Network,
+    /// Whether refusals are written to the kernel's audit log also for what the workload executes.
+    pub logs: bool,
+    /// Whether `None` will do where the kernel has no Landlock, or an older one.
+    pub may_be_missing: bool,
+}
+
 /// Parent half: `None`, with the reason as degraded, where Landlock is off, or missing and allowed to be.
-pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<PreparedLandlock>> {
-    let Some(wanted) = &plan.landlock else { return Ok(None) };
+pub fn prepare(
+    wanted: Option<&plan::Landlock>,
+    implied: &Implied<'_>,
+    degraded: &mut Vec<Degraded>,
+) -> Result<Option<PreparedLandlock>> {
+    let Some(wanted) = wanted else { return Ok(None) };
     let kernel = sys::landlock::abi();
     if let Some(error) = too_old(wanted, kernel) {
-        if !plan.allow_degraded.contains(&Facility::Landlock) {
+        if !implied.may_be_missing {
             return Err(error);
         }
         degraded.push(Degraded {
@@ -79,9 +97,7 @@ pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<Prepa
     }
     let Ok(kernel) = kernel else { return Ok(None) };
     let abi = ABI::from(i32::try_from(kernel).unwrap_or(i32::MAX));
-    // Whoever made a container's network may have connected it.
-    let network = if plan.container.is_some() { Network::Host } else { plan.namespaces.network };
-    let handled_net = handled_net(wanted, network) & AccessNet::from_all(abi);
+    let handled_net = handled_net(wanted, implied.network) & AccessNet::from_all(abi);
     let failed = |error: landlock::RulesetError| Error::new(Step::Landlock, "ruleset", error.to_string());
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -102,8 +118,8 @@ pub fn prepare(plan: &Plan, degraded: &mut Vec<Degraded>) -> Result<Option<Prepa
     let ruleset: Option<OwnedFd> = ruleset.into();
     let ruleset = ruleset.ok_or_else(|| Error::new(Step::Landlock, "ruleset", "has no descriptor"))?;
     // What we try ourselves, to verify it, is not the workload's.
-    let flags = if plan.explain_denials && kernel >= LOGGING { sys::landlock::LOG_NEW_PROGRAMS } else { 0 };
-    Ok(Some(PreparedLandlock { ruleset, flags, rules: rules(plan, wanted, abi)?, abi, handled_net }))
+    let flags = if implied.logs && kernel >= LOGGING { sys::landlock::LOG_NEW_PROGRAMS } else { 0 };
+    Ok(Some(PreparedLandlock { ruleset, flags, rules: rules(wanted, implied.mounts, abi)?, abi, handled_net }))
 }
 
 fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> Option<Error> {
@@ -148,14 +164,14 @@ fn handled_net(wanted: &plan::Landlock, network: Network) -> BitFlags<AccessNet>
     handled
 }
 
-fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
+fn rules(wanted: &plan::Landlock, mounts: Option<&[Mount]>, abi: ABI) -> Result<Vec<Rule>> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     // Devices are made by nobody, whatever the mount.
     let write = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let all = AccessFs::from_all(abi);
     let mut rules = Vec::new();
     let mut add = |path: &Bytes, access: BitFlags<AccessFs>, optional: bool| -> Result<()> {
-        let links = if is_writable(plan, path) { NO_SYMLINKS } else { 0 };
+        let links = if is_writable(mounts.unwrap_or_default(), path) { NO_SYMLINKS } else { 0 };
         let resolve = IN_ROOT | NO_MAGICLINKS | links;
         rules.push(Rule { path: relative(path)?, access: access & all, optional, resolve });
         Ok(())
@@ -170,15 +186,14 @@ fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
     if wanted.execute.is_some() {
         LOADERS.iter().try_for_each(|loader| add(&Bytes::from(*loader), AccessFs::Execute.into(), true))?;
     }
-    if plan.container.is_some() {
-        // Its mounts are of every kind, and say for themselves what may be written to.
+    if mounts.is_none() {
         if wanted.write.is_none() {
             add(&root, write, false)?;
         }
         add(&"/proc".into(), read | AccessFs::WriteFile | AccessFs::Truncate, true)?;
         add(&"/dev".into(), read | AccessFs::WriteFile | AccessFs::IoctlDev, true)?;
     }
-    for mount in &plan.mounts {
+    for mount in mounts.unwrap_or_default() {
         match mount.kind {
             MountKind::Proc { .. } => {
                 add(&mount.destination, read | AccessFs::WriteFile | AccessFs::Truncate, false)?;
@@ -200,8 +215,8 @@ fn rules(plan: &Plan, wanted: &plan::Landlock, abi: ABI) -> Result<Vec<Rule>> {
 
 /// Whether an earlier run may have put a symlink in the way, so that the path names something else than whoever wrote the
 /// rule thinks.
-fn is_writable(plan: &Plan, path: &Bytes) -> bool {
-    plan.mounts.iter().any(|mount| {
+fn is_writable(mounts: &[Mount], path: &Bytes) -> bool {
+    mounts.iter().any(|mount| {
         let from_host = matches!(mount.kind, MountKind::Bind { .. }) && !mount.read_only;
         let (mount, path) = (mount.destination.as_path(), path.as_path());
         from_host && path.starts_with(mount) && path != mount

@@ -10,7 +10,7 @@ use nix::sys::stat::stat;
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::{MountKind, Network, Plan};
+use crate::plan::{MountKind, Network, RunPlan};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::Stack;
 use crate::sys::namespace;
@@ -26,7 +26,7 @@ pub struct PreparedNetwork {
 }
 
 /// Parent half.
-pub fn prepare(plan: &Plan) -> Result<PreparedNetwork> {
+pub fn prepare(plan: &RunPlan) -> Result<PreparedNetwork> {
     let network = plan.namespaces.network;
     let own = network != Network::Host && !without(Layer::NetworkNamespace);
     let outside = || stat("/proc/self/ns/net").map(|stat| (stat.st_dev, stat.st_ino));

@@ -14,7 +14,7 @@ use nix::unistd::{Pid, sethostname, setsid};
 use self::program::{Executable, Found, Program};
 use super::{Applied, During, Missing, MissingSet};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Budget, Bytes, Facility, Plan, Rlimit, RlimitResource};
+use crate::plan::{Budget, Bytes, Command, Facility, Rlimit, RlimitResource};
 use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
@@ -47,20 +47,32 @@ struct Limit {
     verified: bool,
 }
 
-/// Parent half.
-pub fn prepare(plan: &Plan) -> Result<PreparedProcess> {
-    let argv = c_strings("argument", &plan.command.argv)?;
-    let program = plan.command.argv.first().ok_or_else(|| Error::new(Step::Plan, "command", "is empty"))?;
+/// Parent half. The limits of a container are those of its configuration; a run's may be left as the caller has them where
+/// they only guard against something.
+pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Result<PreparedProcess> {
+    let argv = c_strings("argument", &command.argv)?;
+    let program = command.argv.first().ok_or_else(|| Error::new(Step::Plan, "command", "is empty"))?;
     Ok(PreparedProcess {
-        candidates: candidates(program, &plan.command.env)?,
+        candidates: candidates(program, &command.env)?,
         argv: argv.into(),
-        env: c_strings("environment variable", &plan.command.env)?.into(),
-        umask: Mode::from_bits_truncate(plan.command.umask),
-        hostname: plan.hostname.clone(),
-        cwd: c_strings("working directory", std::slice::from_ref(&plan.command.cwd))?.remove(0),
-        limits: limits(plan)?,
-        keyring_may_fail: plan.allow_degraded.contains(&Facility::Keyring),
+        env: c_strings("environment variable", &command.env)?.into(),
+        umask: Mode::from_bits_truncate(command.umask),
+        hostname: hostname.cloned(),
+        cwd: c_strings("working directory", std::slice::from_ref(&command.cwd))?.remove(0),
+        limits: limits(&command.rlimits, &rules)?,
+        keyring_may_fail: rules.keyring_may_fail,
     })
+}
+
+/// What a door adds to a command's own limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Most CPU time, in microseconds, where no cgroup counts it.
+    pub cpu_us: Option<u64>,
+    /// Whether a core limit of 1, which guards the host's crash helper, is left out where the caller's own is 0.
+    pub core_is_a_guard: bool,
+    /// Whether the caller's session keyring is kept where none can be made.
+    pub keyring_may_fail: bool,
 }
 
 fn c_strings(what: &str, all: &[Bytes]) -> Result<Vec<CString>> {
@@ -88,11 +100,11 @@ fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
         .collect()
 }
 
-fn limits(plan: &Plan) -> Result<Vec<Limit>> {
-    let limit = |planned| limit(planned, plan.container.is_none());
-    let mut limits = plan.rlimits.iter().map(limit).collect::<Result<Vec<_>>>()?;
+fn limits(planned: &[Rlimit], rules: &Rules) -> Result<Vec<Limit>> {
+    let limit = |planned| limit(planned, rules.core_is_a_guard);
+    let mut limits = planned.iter().map(limit).collect::<Result<Vec<_>>>()?;
     // Without a cgroup the kernel bounds CPU time by process only: a backstop for the supervisor's own count.
-    if let Some(cpu_us) = plan.deadlines.cpu_us {
+    if let Some(cpu_us) = rules.cpu_us {
         let (seconds, cpu) = (cpu_us.div_ceil(1_000_000).max(1), RlimitResource::Cpu.number());
         let (_, own_hard) = process::rlimit(cpu).map_err(|errno| Error::errno(Step::Rlimit, "cpu", errno))?;
         if !limits.iter().any(|limit| limit.resource == cpu && limit.soft <= seconds) {
@@ -104,15 +116,14 @@ fn limits(plan: &Plan) -> Result<Vec<Limit>> {
     Ok(limits)
 }
 
-/// `direct` tells a run of ours from a container, whose limits are those of its configuration.
-fn limit(planned: &Rlimit, direct: bool) -> Result<Limit> {
+fn limit(planned: &Rlimit, core_is_a_guard: bool) -> Result<Limit> {
     let resource = planned.resource.number();
     let failed = |errno| Error::errno(Step::Rlimit, planned.resource.name(), errno);
     let (_, own_hard) = process::rlimit(resource).map_err(failed)?;
     let (mut soft, mut hard) =
         (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
     // Lowered to 0 it would no longer keep a helper of the host's from being started.
-    let no_core = direct && planned.resource == RlimitResource::Core && hard == 1;
+    let no_core = core_is_a_guard && planned.resource == RlimitResource::Core && hard == 1;
     if planned.clamp && !no_core {
         (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
     }

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step};
 use crate::plan::container::IntelRdt;
+use crate::sys::mountinfo;
 
 /// `RDTGROUP_SUPER_MAGIC`.
 const MAGIC: FsType = FsType(0x0765_5821);
@@ -74,17 +75,14 @@ pub fn remove(notes: &Path) -> Result<()> {
 
 /// Where it is mounted.
 fn find() -> Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let place = mounts.lines().find_map(|line| {
-        let (mount, file_system) = line.split_once(" - ")?;
-        file_system.starts_with("resctrl ").then(|| mount.split(' ').nth(4))?
-    });
+    let mounts = fs::read(mountinfo::OWN).unwrap_or_default();
+    let place = mountinfo::parse(&mounts).find(|mount| mount.kind == "resctrl").map(|mount| mount.point());
     let missing = || {
         Error::new(Step::Rdt, "linux.intelRdt", "no resctrl file system is mounted on this host").hint(
             "leave linux.intelRdt out, or mount one where the CPU has it: mount -t resctrl resctrl /sys/fs/resctrl",
         )
     };
-    let place = PathBuf::from(place.ok_or_else(missing)?);
+    let place = place.ok_or_else(missing)?;
     let kind = nix::sys::statfs::statfs(&place).map(|found| found.filesystem_type());
     if kind == Ok(MAGIC) { Ok(place) } else { Err(missing()) }
 }

@@ -7,7 +7,8 @@ use nix::unistd::Pid;
 
 use super::{Applied, During};
 use crate::error::Step;
-use crate::plan::container::Container;
+use crate::plan::ContainerPlan;
+use crate::plan::container::Process;
 use crate::sys::schedule;
 
 /// The names of what can fail here, by the index of a failure.
@@ -40,14 +41,14 @@ const SCHED_DEADLINE: u32 = 6;
 const REAL_TIME: [u32; 3] = [libc::SCHED_FIFO as u32, libc::SCHED_RR as u32, SCHED_DEADLINE];
 
 /// The CPUs of a process of `exec` until it is in the container's cgroups.
-pub fn bind_initially(container: &Container) -> Applied {
-    let Some(cpus) = &container.initial_cpu_affinity else { return Ok(()) };
+pub fn bind_initially(process: &Process) -> Applied {
+    let Some(cpus) = &process.initial_cpu_affinity else { return Ok(()) };
     schedule::set_affinity(cpus).during(Step::Scheduling, 5)
 }
 
 /// The CPUs of a process of `exec` from then on: those that it is given, or those that the runtime had.
-pub fn bind_finally(container: &Container, own: Option<&CpuSet>) -> Applied {
-    match (&container.cpu_affinity, own) {
+pub fn bind_finally(process: &Process, own: Option<&CpuSet>) -> Applied {
+    match (&process.cpu_affinity, own) {
         (Some(cpus), _) => schedule::set_affinity(cpus).during(Step::Scheduling, 2),
         (None, Some(own)) => sched_setaffinity(Pid::from_raw(0), own).during(Step::Scheduling, 2),
         (None, None) => Ok(()),
@@ -55,13 +56,13 @@ pub fn bind_finally(container: &Container, own: Option<&CpuSet>) -> Applied {
 }
 
 /// Whether it is to run before everything that is not of its kind: a process that never sleeps would then stop the others.
-pub fn is_real_time(container: &Container) -> bool {
-    container.scheduler.is_some_and(|planned| REAL_TIME.contains(&planned.policy))
+pub fn is_real_time(process: &Process) -> bool {
+    process.scheduler.is_some_and(|planned| REAL_TIME.contains(&planned.policy))
 }
 
 /// Sets the policy of a process; 0 is this one. Some cannot be handed on to a child.
-pub fn set_policy(container: &Container, pid: i32) -> Applied {
-    let Some(planned) = container.scheduler else { return Ok(()) };
+pub fn set_policy(process: &Process, pid: i32) -> Applied {
+    let Some(planned) = process.scheduler else { return Ok(()) };
     let attributes = schedule::Attributes {
         policy: planned.policy,
         flags: planned.flags,
@@ -76,14 +77,14 @@ pub fn set_policy(container: &Container, pid: i32) -> Applied {
 }
 
 /// Sets all else that the plan names, which a child inherits.
-pub fn apply(container: &Container) -> Applied {
-    if let Some((class, level)) = container.io_priority {
+pub fn apply(plan: &ContainerPlan) -> Applied {
+    if let Some((class, level)) = plan.process.io_priority {
         schedule::set_io_priority(class, level).during(Step::Scheduling, 1)?;
     }
-    if let Some((mode, nodes)) = &container.memory_policy {
+    if let Some((mode, nodes)) = &plan.memory_policy {
         schedule::set_memory_policy(*mode, nodes).during(Step::Scheduling, 3)?;
     }
-    if let Some(domain) = container.personality {
+    if let Some(domain) = plan.personality {
         schedule::set_personality(domain).during(Step::Scheduling, 4)?;
     }
     Ok(())

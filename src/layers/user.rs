@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 
 use super::{Applied, During};
 use crate::error::{Error, Result, Step};
-use crate::plan::container::{Container, IdRange};
-use crate::plan::{IdMapping, Identity, Plan};
+use crate::plan::container::IdRange;
+use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::{helper, process};
@@ -112,9 +112,9 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
 }
 
 /// Parent half of a container: the maps of its own user namespace, if it has one, as they are given.
-pub fn prepare_container(plan: &Plan, container: &Container, privileged: bool) -> Users {
+pub fn prepare_container(plan: &ContainerPlan, privileged: bool) -> Users {
     let ranges = |ranges: &[IdRange]| ranges.iter().map(Extent::from).collect::<Vec<_>>();
-    let (uid_map, gid_map) = (ranges(&container.uid_map), ranges(&container.gid_map));
+    let (uid_map, gid_map) = (ranges(&plan.uid_map), ranges(&plan.gid_map));
     let (own_uid, own_gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     let is_own = |map: &[Extent], own| matches!(map, [one] if one.outside == own && one.count == 1);
     let writer = match privileged {
@@ -126,7 +126,7 @@ pub fn prepare_container(plan: &Plan, container: &Container, privileged: bool) -
         let found = map.iter().find(|extent| id.wrapping_sub(extent.inside) < extent.count);
         found.map_or(id, |extent| id - extent.inside + extent.outside)
     };
-    let (uid, gid) = (plan.identity.uid, plan.identity.gid);
+    let (uid, gid) = (plan.process.uid, plan.process.gid);
     let (host_uid, host_gid) = (outside(&uid_map, uid), outside(&gid_map, gid));
     Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid }
 }

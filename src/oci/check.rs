@@ -6,8 +6,8 @@ use super::config::{self, Config};
 use super::{Runtime, create, print};
 use crate::cgroup::container::{Places, absent};
 use crate::error::{Error, Result, Step, printable};
-use crate::plan::container::{Container, Hook, NamespaceKind};
-use crate::plan::{MountKind, SeccompProfile};
+use crate::plan::container::{Hook, MountSource, NamespaceKind};
+use crate::plan::{ContainerPlan, SeccompProfile};
 use crate::sandbox::container::trouble;
 
 /// What was found out.
@@ -87,20 +87,20 @@ impl Findings {
     }
 
     fn examine(&mut self, config: &Config) -> Result<()> {
-        let container = create::container_of(&config.plan)?;
-        self.describe(config, container);
+        let plan = &config.plan;
+        self.describe(config);
         for warning in &config.warnings {
             self.add("config.json", "warning", Error::new(Step::Config, "", warning.clone()));
         }
-        for trouble in trouble::find(&config.plan, container) {
+        for trouble in trouble::find(plan) {
             self.add(&trouble.field, if trouble.bearable { "warning" } else { "error" }, trouble.error);
         }
-        match create::places(container, "check") {
+        match create::places(plan, "check") {
             Err(error) => self.error("linux.cgroupsPath", error),
-            Ok(Some(places)) => self.limits(&places, container),
+            Ok(Some(places)) => self.limits(&places, plan),
             Ok(None) => {}
         }
-        let hooks = &container.hooks;
+        let hooks = &plan.hooks;
         // Those of the container are looked for in its root, which is not there yet.
         let outside = [
             ("prestart", &hooks.prestart),
@@ -119,59 +119,55 @@ impl Findings {
         Ok(())
     }
 
-    fn limits(&mut self, places: &Places, container: &Container) {
-        for (field, error) in absent(places, &container.cgroup.resources) {
+    fn limits(&mut self, places: &Places, plan: &ContainerPlan) {
+        for (field, error) in absent(places, &plan.cgroup.resources) {
             self.error(&format!("linux.resources.{field}"), error);
         }
     }
 
-    fn describe(&mut self, config: &Config, container: &Container) {
+    fn describe(&mut self, config: &Config) {
         let plan = &config.plan;
-        let words: Vec<String> = plan.command.argv.iter().map(ToString::to_string).collect();
+        let words: Vec<String> = plan.process.command.argv.iter().map(ToString::to_string).collect();
         self.ask("process.args", words.join(" "));
-        self.ask("process.user", format!("user {} and group {} inside", plan.identity.uid, plan.identity.gid));
-        let root = if container.read_only { "read-only" } else { "writable" };
+        self.ask("process.user", format!("user {} and group {} inside", plan.process.uid, plan.process.gid));
+        let root = if plan.read_only { "read-only" } else { "writable" };
         self.ask("root", format!("{}, {root}", config.rootfs.display()));
         let names = |kinds: &mut dyn Iterator<Item = NamespaceKind>| {
             kinds.map(NamespaceKind::name).collect::<Vec<_>>().join(", ")
         };
-        self.ask("linux.namespaces", names(&mut container.new.iter().copied()));
-        for join in &container.joined {
+        self.ask("linux.namespaces", names(&mut plan.new.iter().copied()));
+        for join in &plan.joined {
             self.ask("linux.namespaces", format!("{} of {}", join.kind.name(), join.path));
         }
-        if !container.new.contains(&NamespaceKind::User)
-            && !container.joined.iter().any(|join| join.kind == NamespaceKind::User)
-        {
+        if !plan.has_own(NamespaceKind::User) {
             self.ask("linux.namespaces", "no user namespace: its root is the host's, less capabilities");
         }
-        let set = &container.capabilities.bounding;
+        let set = &plan.process.capabilities.bounding;
         let kept: Vec<&str> = set.iter().map(|one| one.name()).collect();
         self.ask("process.capabilities", if kept.is_empty() { "none".to_owned() } else { kept.join(", ") });
-        if !container.no_new_privs {
+        if !plan.process.no_new_privs {
             self.ask("process.noNewPrivileges", "set-user-id programs work");
         }
-        match &plan.seccomp {
+        match &plan.confinement.seccomp {
             None => self.ask("linux.seccomp", "nothing is filtered"),
             Some(seccomp) => {
                 let named = matches!(seccomp.profile, SeccompProfile::Inline(_));
                 self.ask("linux.seccomp", if named { "a filter of its own" } else { "a filter" });
             }
         }
-        if let Some(rules) = &plan.landlock {
+        if let Some(rules) = &plan.confinement.landlock {
             self.ask("annotations.org.stockade.landlock", format!("Landlock, ABI {} or newer", rules.minimum_abi));
         }
         for mount in &plan.mounts {
-            if let MountKind::Given(given) = &mount.kind
-                && let crate::plan::container::GivenSource::Bind { source, .. } = &given.what
-            {
-                let read_only = given.set & crate::sys::mount::RDONLY != 0;
+            if let MountSource::Bind { source, .. } = &mount.source {
+                let read_only = mount.set & crate::sys::mount::RDONLY != 0;
                 let how = if read_only { "read-only" } else { "writable" };
                 self.ask("mounts", format!("{source} of the host at {}, {how}", mount.destination));
             }
         }
-        let nodes: Vec<String> = container.devices.iter().map(|device| device.path.to_string()).collect();
+        let nodes: Vec<String> = plan.devices.iter().map(|device| device.path.to_string()).collect();
         self.ask("linux.devices", nodes.join(", "));
-        let limits = serde_json::to_value(&container.cgroup.resources).unwrap_or_default();
+        let limits = serde_json::to_value(&plan.cgroup.resources).unwrap_or_default();
         let set = limits.as_object().into_iter().flatten().filter(|(key, value)| {
             let empty = value.as_array().is_some_and(Vec::is_empty);
             !value.is_null() && !empty && **value != serde_json::json!(false) && *key != "devices"

@@ -13,8 +13,8 @@ use super::record::Status;
 
 use super::{Runtime, delete};
 use crate::error::{Error, Result, Step};
-use crate::plan::container::{Container, GivenSource, NamespaceKind};
-use crate::plan::{MountKind, Plan};
+use crate::plan::ContainerPlan;
+use crate::plan::container::{MountSource, NamespaceKind};
 use crate::sandbox::container::gate;
 use crate::sys::process;
 
@@ -56,7 +56,7 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
         }
     }
     let plan = held.plan()?;
-    let container = savable(&plan)?;
+    savable(&plan)?;
     let images = Images::make(runtime)?;
     let mut options = images.options(runtime, if pre { "pre-dump.log" } else { "dump.log" })?;
     let pid = held.record.pid;
@@ -66,10 +66,10 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
         check_parent(&images.path, &parent)?;
         options.bytes(14, parent.as_os_str().as_encoded_bytes());
     }
-    for destination in outside(&plan, container) {
+    for destination in outside(&plan) {
         options.bytes(37, format!("mnt[{destination}]:{destination}").as_bytes());
     }
-    for (_, short, cookie) in joined(container) {
+    for (_, short, cookie) in joined(&plan) {
         let path = format!("/proc/{pid}/ns/{short}");
         let inode = std::fs::metadata(&path).map(|found| std::os::unix::fs::MetadataExt::ino(&found));
         let inode = inode.map_err(|error| Error::new(Step::State, path, error.to_string()))?;
@@ -109,41 +109,37 @@ pub fn refuse(runtime: &Runtime) -> Result<()> {
 }
 
 /// That nothing of a container would be lost.
-pub fn savable(plan: &Plan) -> Result<&Container> {
+pub fn savable(plan: &ContainerPlan) -> Result<()> {
     let wrong = |object: &str, reason: &str| Error::new(Step::Checkpoint, object, reason);
-    let container = plan.container.as_deref().ok_or_else(|| wrong("plan", "is not that of a container"))?;
-    if plan.landlock.is_some() {
+    if plan.confinement.landlock.is_some() {
         return Err(wrong("Landlock", "criu cannot save its rules, and the container would go on without them"));
     }
-    for join in &container.joined {
+    for join in &plan.joined {
         if !OUTSIDE.iter().any(|(kind, ..)| *kind == join.kind) {
             let object = format!("{} namespace {}", join.kind.name(), join.path);
             return Err(wrong(&object, "criu cannot save a container that shares it with somebody else"));
         }
     }
     for mount in &plan.mounts {
-        if matches!(&mount.kind, MountKind::Given(given) if given.idmap) {
+        if mount.idmap {
             return Err(wrong(&mount.destination.to_string(), "criu cannot save an idmapped mount"));
         }
     }
-    Ok(container)
+    Ok(())
 }
 
 /// The namespaces by path: kind, the kernel's name, and criu's name for it.
-pub fn joined(container: &Container) -> impl Iterator<Item = (NamespaceKind, &'static str, &'static str)> + '_ {
-    OUTSIDE.into_iter().filter(|(kind, ..)| container.joined.iter().any(|join| join.kind == *kind))
+pub fn joined(plan: &ContainerPlan) -> impl Iterator<Item = (NamespaceKind, &'static str, &'static str)> + '_ {
+    OUTSIDE.into_iter().filter(|(kind, ..)| plan.joined.iter().any(|join| join.kind == *kind))
 }
 
 /// Mounts whose content is none of the container's own: what is bound from the host, and what covers masked paths.
-fn outside(plan: &Plan, container: &Container) -> Vec<String> {
-    let bound = plan.mounts.iter().filter(
-        |mount| matches!(&mount.kind, MountKind::Given(given) if matches!(given.what, GivenSource::Bind { .. })),
-    );
+fn outside(plan: &ContainerPlan) -> Vec<String> {
+    let bound = plan.mounts.iter().filter(|mount| matches!(mount.source, MountSource::Bind { .. }));
     let bound = bound.map(|mount| mount.destination.to_string());
-    let masked = plan.masked_paths.iter().map(ToString::to_string);
+    let masked = plan.confinement.masked_paths.iter().map(ToString::to_string);
     // Without the power to make nodes they are the host's, bound.
-    let nodes =
-        container.devices.iter().filter(|_| !container.uid_map.is_empty()).map(|device| device.path.to_string());
+    let nodes = plan.devices.iter().filter(|_| !plan.uid_map.is_empty()).map(|device| device.path.to_string());
     bound.chain(masked).chain(nodes).collect()
 }
 

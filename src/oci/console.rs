@@ -7,15 +7,15 @@ use nix::errno::Errno;
 
 use super::Runtime;
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, Plan};
+use crate::plan::{Bytes, ContainerPlan};
 use crate::sandbox::container::Launched;
 use crate::sys::socket;
 
 impl Runtime {
     /// That a terminal has somewhere to go, before anything is made. `bridged`: we stay, and can bridge it ourselves.
-    pub(super) fn check_console(&self, plan: &Plan, bridged: bool) -> Result<()> {
+    pub(super) fn check_console(&self, plan: &ContainerPlan, bridged: bool) -> Result<()> {
         let wrong = |reason: &str| Err(Error::new(Step::Terminal, "process.terminal", reason));
-        match (plan.stdio.tty, self.args.path("console-socket").is_some()) {
+        match (plan.process.terminal, self.args.path("console-socket").is_some()) {
             (true, false) if !bridged => wrong("is true, and there is no --console-socket to hand the terminal to"),
             (false, true) => wrong("is false, and --console-socket was given"),
             _ => Ok(()),

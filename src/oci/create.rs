@@ -14,8 +14,7 @@ use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::error::{Error, Result, Step};
 use crate::layers::user::open_proc_pid;
-use crate::plan::Plan;
-use crate::plan::container::Container;
+use crate::plan::ContainerPlan;
 use crate::report::Enforced;
 use crate::sandbox::container::gate::{Gate, Started, open_gate};
 use crate::sandbox::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
@@ -132,9 +131,8 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
         _ => return Ok(listener), // it ran, and somebody has deleted it
     };
     let plan = held.plan()?;
-    let poststart = plan.container.as_deref().map(|container| &container.hooks.poststart[..]).unwrap_or_default();
-    if !poststart.is_empty() {
-        hooks::run("poststart", poststart, &state_text(&record, record.pid, "running"))?;
+    if !plan.hooks.poststart.is_empty() {
+        hooks::run("poststart", &plan.hooks.poststart, &state_text(&record, record.pid, "running"))?;
     }
     Ok(listener)
 }
@@ -170,15 +168,11 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     let mut record = Record::new(id, &bundle, &config.rootfs)?;
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
-    if runtime.args.is_on("no-pivot")
-        && let Some(container) = &mut config.plan.container
-    {
-        container.no_pivot = true;
-    }
-    let container = container_of(&config.plan)?;
-    record.later_hooks = !container.hooks.poststart.is_empty() || !container.hooks.poststop.is_empty();
-    super::report::place(&record, Some(&config.plan))?;
-    record.places = if container.cgroup.disabled { None } else { places(container, id)? };
+    config.plan.no_pivot = runtime.args.is_on("no-pivot");
+    let plan = &config.plan;
+    record.later_hooks = !plan.hooks.poststart.is_empty() || !plan.hooks.poststop.is_empty();
+    super::report::place(&record, Some(plan))?;
+    record.places = if plan.cgroup.disabled { None } else { places(plan, id)? };
     let mut held = runtime.store.create(record)?;
     let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &mut config));
     match launched {
@@ -191,14 +185,9 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     }
 }
 
-/// The part of a plan that only a container has.
-pub fn container_of(plan: &Plan) -> Result<&Container> {
-    plan.container.as_deref().ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))
-}
-
 /// Where the cgroups will be, if there are to be any.
-pub fn places(container: &Container, id: &str) -> Result<Option<Places>> {
-    if container.cgroup.disabled { Ok(None) } else { find(&container.cgroup, id).map(Some) }
+pub fn places(plan: &ContainerPlan, id: &str) -> Result<Option<Places>> {
+    if plan.cgroup.disabled { Ok(None) } else { find(&plan.cgroup, id).map(Some) }
 }
 
 /// Makes the cgroups where they are to be, with what is in force there. Whoever keeps a scope of systemd's must live until
@@ -206,15 +195,15 @@ pub fn places(container: &Container, id: &str) -> Result<Option<Places>> {
 pub fn make_places(
     runtime: &Runtime,
     held: &mut Held,
-    container: &Container,
+    plan: &ContainerPlan,
 ) -> Result<(Option<Groups>, Option<unit::Placeholder>)> {
     let mut placeholder = None;
-    if let Some(places) = held.record.places.as_mut().filter(|_| container.cgroup.systemd) {
-        let (real, somebody) = unit::start(&container.cgroup, &held.record.id, places)?;
+    if let Some(places) = held.record.places.as_mut().filter(|_| plan.cgroup.systemd) {
+        let (real, somebody) = unit::start(&plan.cgroup, &held.record.id, places)?;
         (*places, placeholder) = (real, Some(somebody));
     }
     let groups = match &held.record.places {
-        Some(places) => make_groups(runtime, places, container)?,
+        Some(places) => make_groups(runtime, places, plan)?,
         None => None,
     };
     if groups.is_none() {
@@ -227,19 +216,18 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     if super::notify::manager().is_some() {
         super::notify::prepare(&held.directory, &mut config.plan)?;
     }
-    config.plan.command.env.extend(activation());
-    let config = &*config;
-    let container = container_of(&config.plan)?;
-    let (groups, placeholder) = make_places(runtime, held, container)?;
-    held.write_plan(&config.plan)?;
+    config.plan.process.command.env.extend(activation());
+    let plan = &config.plan;
+    let (groups, placeholder) = make_places(runtime, held, plan)?;
+    held.write_plan(plan)?;
     let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
     let state = |pid: i32, status: &str| state_text(&record, pid, status);
     let directory = held.directory.clone();
     let mut built = |pid: nix::unistd::Pid| {
         let text = state(pid.as_raw(), "creating");
-        hooks::run("prestart", &container.hooks.prestart, &text)?;
-        hooks::run("createRuntime", &container.hooks.create_runtime, &text)
+        hooks::run("prestart", &plan.hooks.prestart, &text)?;
+        hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
     };
     // While it builds its root; a record with a process in it says that it is ready, so nobody sees it yet.
     let mut cloned = |pid: nix::unistd::Pid, enforced: &Enforced| {
@@ -262,7 +250,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         cloned: &mut cloned,
         built: &mut built,
     };
-    let mut launched = launch(&config.plan, request)?;
+    let mut launched = launch(plan, request)?;
     drop(placeholder); // the container is in its scope now
     launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     let made = runtime
@@ -278,8 +266,8 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
 }
 
 /// `None` where an unprivileged caller has no place for cgroups, and nothing was to be limited in one.
-fn make_groups(runtime: &Runtime, places: &Places, container: &Container) -> Result<Option<Groups>> {
-    let resources = &container.cgroup.resources;
+fn make_groups(runtime: &Runtime, places: &Places, plan: &ContainerPlan) -> Result<Option<Groups>> {
+    let resources = &plan.cgroup.resources;
     let root = process::is_hosts_root();
     let limited = crate::plan::container::Resources { devices: None, ..resources.clone() } != Default::default();
     let groups = match Groups::make(places.clone()) {
@@ -289,7 +277,7 @@ fn make_groups(runtime: &Runtime, places: &Places, container: &Container) -> Res
         }
         made => made?,
     };
-    if groups.is_populated() && !container.cgroup.systemd {
+    if groups.is_populated() && !plan.cgroup.systemd {
         let path = groups.places().main().map(|path| path.display().to_string()).unwrap_or_default();
         return Err(Error::new(Step::Cgroup, path, "has processes already")
             .hint("another container may have the same cgroupsPath"));

@@ -63,7 +63,7 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     }
     rdt::remove(&held.directory)?;
     let plan = if held.record.later_hooks { held.plan().ok() } else { None };
-    let hooks = plan.and_then(|plan| plan.container).map(|container| container.hooks.poststop);
+    let hooks = plan.map(|plan| plan.hooks.poststop);
     let state = state_text(&held.record, 0, Status::Stopped.name());
     held.remove()?;
     if let Err(error) = reported {

@@ -2,14 +2,14 @@
 
 use std::os::fd::AsFd as _;
 
-use super::config::{self, Process};
+use super::config;
 use super::create::state_text;
 use super::record::Status;
 use super::store::Held;
 use super::{Runtime, image};
 use crate::error::{Error, Result, Step};
-use crate::plan::container::{Container, Hooks};
-use crate::plan::{Bytes, Plan, Root};
+use crate::plan::container::Process;
+use crate::plan::{Bytes, Command, Confinement, ContainerPlan};
 use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
@@ -77,15 +77,13 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
 }
 
 /// `CLONE_NEW*` of the namespaces that the container does not share with the runtime.
-fn namespaces(plan: &Plan) -> i32 {
-    let Some(container) = plan.container.as_deref() else { return 0 };
-    let kinds = container.new.iter().copied().chain(container.joined.iter().map(|join| join.kind));
-    kinds.fold(0, |flags, kind| flags | kind.number() as i32)
+fn namespaces(plan: &ContainerPlan) -> i32 {
+    plan.namespaces().fold(0, |flags, kind| flags | kind.number() as i32)
 }
 
 /// The container's plan without what it made, with another process.
-fn plan(runtime: &Runtime, held: &Held) -> Result<Plan> {
-    let mut plan = held.plan()?;
+fn plan(runtime: &Runtime, held: &Held) -> Result<ContainerPlan> {
+    let plan = held.plan()?;
     let process = match runtime.args.path("process") {
         Some(path) => {
             let (process, warnings) = config::load_process(&path)?;
@@ -94,56 +92,48 @@ fn plan(runtime: &Runtime, held: &Held) -> Result<Plan> {
         }
         None => from_flags(runtime, &plan)?,
     };
-    plan.root = Root::Joined;
-    plan.mounts.clear();
-    plan.masked_paths.clear();
-    plan.readonly_paths.clear();
-    plan.hostname = None;
-    if let Some(container) = &mut plan.container {
-        let Container { new, joined, uid_map, gid_map, time_offsets, devices, sysctl, hooks, domainname, .. } =
-            container.as_mut();
-        (*new, *joined, *uid_map, *gid_map, *time_offsets) = Default::default();
-        (*devices, *sysctl, *hooks, *domainname) = (Vec::new(), Vec::new(), Hooks::default(), None);
-    }
-    config::apply_process(&mut plan, process);
-    Ok(plan)
+    let ContainerPlan { confinement, personality, memory_policy, mount_label, new_keyring, cgroup, .. } = plan;
+    let confinement =
+        Confinement { masked_paths: Vec::new(), readonly_paths: Vec::new(), hostname: None, ..confinement };
+    Ok(ContainerPlan {
+        confinement,
+        process,
+        personality,
+        memory_policy,
+        mount_label,
+        new_keyring,
+        cgroup,
+        ..ContainerPlan::default()
+    })
 }
 
 /// A process as the container's own is, but for what the flags say.
-fn from_flags(runtime: &Runtime, plan: &Plan) -> Result<Process> {
+fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     let args = &runtime.args;
-    let container = plan.container.as_deref().cloned().unwrap_or_default();
     let argv: Vec<Bytes> = args.words.iter().skip(1).map(Bytes::from).collect();
     if argv.is_empty() {
         return Err(Error::new(Step::Usage, "exec", "process args cannot be empty"));
     }
+    let first = plan.process.clone();
     let mut process = Process {
-        argv,
-        env: plan.command.env.clone(),
-        cwd: args.value("cwd").map_or(plan.command.cwd.clone(), Bytes::from),
-        umask: Some(plan.command.umask),
+        command: Command { argv, cwd: args.value("cwd").map_or(first.command.cwd, Bytes::from), ..first.command },
         terminal: args.is_on("tty"),
-        uid: plan.identity.uid,
-        gid: plan.identity.gid,
-        groups: container.groups,
-        capabilities: container.capabilities,
-        rlimits: plan.rlimits.clone(),
-        no_new_privs: container.no_new_privs || args.is_on("no-new-privs"),
-        oom_score_adj: plan.oom_score_adj,
-        apparmor_profile: args.text("apparmor")?.map(str::to_owned).or(container.apparmor_profile),
-        selinux_label: args.text("process-label")?.map(str::to_owned).or(container.selinux_label),
-        cpu_affinity: container.cpu_affinity,
-        initial_cpu_affinity: container.initial_cpu_affinity,
-        ..Process::default()
+        no_new_privs: first.no_new_privs || args.is_on("no-new-privs"),
+        apparmor_profile: args.text("apparmor")?.map(str::to_owned).or(first.apparmor_profile),
+        selinux_label: args.text("process-label")?.map(str::to_owned).or(first.selinux_label),
+        scheduler: None,
+        io_priority: None,
+        console_size: None,
+        ..first
     };
     // Those of the first process were for it alone.
     let own = [&b"NOTIFY_SOCKET="[..], b"LISTEN_FDS=", b"LISTEN_PID=", b"LISTEN_FDNAMES="];
-    process.env.retain(|variable| !own.iter().any(|name| variable.as_bytes().starts_with(name)));
+    process.command.env.retain(|variable| !own.iter().any(|name| variable.as_bytes().starts_with(name)));
     for variable in args.all("env") {
         let variable = Bytes::from(variable);
         let name = |text: &Bytes| text.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
-        process.env.retain(|other| name(other) != name(&variable));
-        process.env.push(variable);
+        process.command.env.retain(|other| name(other) != name(&variable));
+        process.command.env.push(variable);
     }
     let id = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -169,5 +159,6 @@ fn from_flags(runtime: &Runtime, plan: &Plan) -> Result<Process> {
             }
         }
     }
+    config::add_home(&mut process);
     Ok(process)
 }

@@ -15,8 +15,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::{Error, Result, Step};
-use crate::plan::container::{GivenMount, GivenSource};
-use crate::plan::{Bytes, Mount, MountKind, Plan};
+use crate::plan::container::{ContainerMount, MountSource};
+use crate::plan::{Bytes, ContainerPlan};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY};
 
 const DIRECTORY: &str = "notify";
@@ -35,19 +35,18 @@ pub fn manager() -> Option<OsString> {
 }
 
 /// Gives a container a place for its socket, in the plan and in its state directory.
-pub fn prepare(directory: &Path, plan: &mut Plan) -> Result<()> {
+pub fn prepare(directory: &Path, plan: &mut ContainerPlan) -> Result<()> {
     let place = directory.join(DIRECTORY);
     let made = std::fs::DirBuilder::new().mode(0o755).create(&place);
     made.and_then(|()| std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755))).map_err(io)?;
-    let given = GivenMount {
-        what: GivenSource::Bind { source: Bytes::from(&place), recursive: false },
+    plan.mounts.push(ContainerMount {
+        destination: INSIDE.into(),
+        source: MountSource::Bind { source: Bytes::from(&place), recursive: false },
         set: RDONLY | NOSUID | NODEV | NOEXEC,
-        ..GivenMount::default()
-    };
-    let kind = MountKind::Given(Box::new(given));
-    plan.mounts.push(Mount { destination: INSIDE.into(), kind, read_only: false, noexec: false, optional: false });
-    plan.command.env.retain(|variable| !variable.as_bytes().starts_with(b"NOTIFY_SOCKET="));
-    plan.command.env.push(Bytes::from(&format!("NOTIFY_SOCKET={INSIDE}/{SOCKET}")));
+        ..ContainerMount::default()
+    });
+    plan.process.command.env.retain(|variable| !variable.as_bytes().starts_with(b"NOTIFY_SOCKET="));
+    plan.process.command.env.push(Bytes::from(&format!("NOTIFY_SOCKET={INSIDE}/{SOCKET}")));
     Ok(())
 }
 

@@ -14,9 +14,9 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::record::Record;
 use super::store::Held;
 use crate::error::{Error, Result, Step, errno_of};
-use crate::layers::root::reach::Reach;
-use crate::plan::Plan;
-use crate::report::{Report, Status, Usage};
+use crate::layers::root::reach::{self, Reach};
+use crate::plan::ContainerPlan;
+use crate::report::{Report, Status, Subject, Usage};
 use crate::sys::walk::{self, Place, Trail};
 
 /// The annotation.
@@ -36,7 +36,7 @@ pub enum End {
 
 /// Where a container's report goes, if there is to be one. Said before anything is made if that cannot be, or if the
 /// container of this plan could write there.
-pub fn place(record: &Record, plan: Option<&Plan>) -> Result<Option<Place>> {
+pub fn place(record: &Record, plan: Option<&ContainerPlan>) -> Result<Option<Place>> {
     let Some(text) = record.annotations.get(ANNOTATION) else { return Ok(None) };
     let wrong = |reason: &str| Error::new(Step::Config, format!("annotation {ANNOTATION}: {text:?}"), reason);
     let path = Path::new(text);
@@ -51,7 +51,7 @@ pub fn place(record: &Record, plan: Option<&Plan>) -> Result<Option<Place>> {
     if there.is_ok_and(|there| there.st_mode & libc::S_IFMT == libc::S_IFDIR) {
         return Err(wrong("is a directory"));
     }
-    let reach = plan.map(|plan| Reach::of(plan, true)).transpose();
+    let reach = plan.map(|plan| Reach::of(reach::of_container(plan), true)).transpose();
     let reach = reach.map_err(|errno| Error::errno(Step::Host, "what is mounted where", errno))?;
     let trail = Trail::of_place(&place);
     match reach.as_ref().and_then(|reach| reach.find(&trail, true)) {
@@ -66,12 +66,13 @@ pub fn write(held: &Held, usage: Usage) -> Result<()> {
     let started = humantime::parse_rfc3339(&held.record.created).unwrap_or_else(|_| SystemTime::now());
     let plan = held.plan().ok();
     let Some(place) = place(&held.record, plan.as_ref())? else { return Ok(()) };
+    let subject = plan.as_ref().map(Subject::from);
     let mut report = match &held.end {
-        End::Failed(error) => Report::not_started(&held.record.id, plan.as_ref(), started, error),
-        End::Code(code) => Report { exit_code: *code, ..Report::blank(&held.record.id, plan.as_ref(), started) },
+        End::Failed(error) => Report::not_started(&held.record.id, subject, started, error),
+        End::Code(code) => Report { exit_code: *code, ..Report::blank(&held.record.id, subject, started) },
         End::Unknown => {
             let code = held.record.exit_code();
-            Report { exit_code: code.unwrap_or(255), ..Report::blank(&held.record.id, plan.as_ref(), started) }
+            Report { exit_code: code.unwrap_or(255), ..Report::blank(&held.record.id, subject, started) }
         }
     };
     let known = !matches!(held.end, End::Unknown) || held.record.exit_code().is_some();

@@ -23,13 +23,13 @@ use super::{Runtime, create, delete};
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::caps::Sets;
-use crate::plan::container::{Container, GivenSource};
-use crate::plan::{Bytes, MountKind, Plan};
+use crate::plan::container::MountSource;
+use crate::plan::{Bytes, ContainerPlan};
 use crate::sandbox::container::{Launched, hooks};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath, unescaped};
-use crate::sys::namespace;
+use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath};
 use crate::sys::process::{self, borrow_standard};
+use crate::sys::{mountinfo, namespace};
 
 const ROOT: &str = "criu.root";
 const COVERS: &str = "criu.covers";
@@ -45,13 +45,13 @@ pub fn restore(runtime: &Runtime) -> Result<u8> {
     let bundle = runtime.bundle()?;
     let config = config::load(&bundle, id, runtime.flags())?;
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
-    let container = savable(&config.plan)?;
+    savable(&config.plan)?;
     let detach = runtime.args.is_on("detach");
     runtime.check_console(&config.plan, !detach)?;
     let mut record = Record::new(id, &bundle, &config.rootfs)?;
     record.oci_version = config.oci_version.clone();
     record.annotations = config.annotations.clone();
-    record.places = create::places(container, id)?;
+    record.places = create::places(&config.plan, id)?;
     let foreground = runtime.foreground()?;
     let mut held = runtime.store.create(record)?;
     let restored = held.write().and_then(|()| fill(runtime, &mut held, &config, &images));
@@ -74,8 +74,8 @@ pub fn restore(runtime: &Runtime) -> Result<u8> {
 }
 
 fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) -> Result<Launched> {
-    let (plan, container) = (&config.plan, create::container_of(&config.plan)?);
-    let (groups, placeholder) = create::make_places(runtime, held, container)?;
+    let plan = &config.plan;
+    let (groups, placeholder) = create::make_places(runtime, held, plan)?;
     held.write_plan(plan)?;
     make_mount_points(&config.rootfs, plan)?;
     let (root, covers) = (held.directory.join(ROOT), held.directory.join(COVERS));
@@ -89,7 +89,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             options.bytes(field, text.as_bytes());
         }
     }
-    for (destination, source) in outside(plan, container, &covers) {
+    for (destination, source) in outside(plan, &covers) {
         options.bytes(37, [format!("mnt[{destination}]:").as_bytes(), &source].concat().as_slice());
     }
     let mut inherit = |key: &str, fd: u64| {
@@ -101,8 +101,8 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         inherit(name, number as u64);
     }
     let mut kept: Vec<OwnedFd> = Vec::new();
-    for (kind, _, cookie) in joined(container) {
-        for join in container.joined.iter().filter(|join| join.kind == kind) {
+    for (kind, _, cookie) in joined(plan) {
+        for join in plan.joined.iter().filter(|join| join.kind == kind) {
             let failed = |errno| Error::errno(Step::Join, join.path.to_string(), errno);
             let fd = open(join.path.as_path(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
             inherit(cookie, fd_number(&fd));
@@ -133,8 +133,8 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
     let mut stage = |stage: Stage<'_>| match stage.name {
         "setup-namespaces" => {
             let text = create::state_text(&held.record, stage.pid, "creating");
-            hooks::run("prestart", &container.hooks.prestart, &text)?;
-            hooks::run("createRuntime", &container.hooks.create_runtime, &text)
+            hooks::run("prestart", &plan.hooks.prestart, &text)?;
+            hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
         }
         "orphan-pts-master" => {
             terminal = stage.fd;
@@ -144,11 +144,11 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             let failed = |errno| Error::errno(Step::Supervise, "container", errno);
             let pid = nix::unistd::Pid::from_raw(stage.pid);
             let pidfd = process::pidfd_open(pid).map_err(failed)?;
-            if container.read_only {
+            if plan.read_only {
                 let read_only = Attributes { set: RDONLY, ..Attributes::default() };
                 change_root(pidfd.as_fd(), read_only).map_err(|errno| Error::errno(Step::ReadOnly, "/", errno))?;
             }
-            verify(stage.pid, plan, container)?;
+            verify(stage.pid, plan)?;
             held.record.pid = stage.pid;
             held.record.started = crate::cgroup::started(stage.pid.unsigned_abs())
                 .ok()
@@ -163,7 +163,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         }
         // What it may do is restored last, and is not undone by an error: then nobody may go on with it.
         PRE_RESUME => born.as_ref().map_or(Ok(()), |born| {
-            verify_credentials(runtime, born, plan, container).inspect_err(|_| {
+            verify_credentials(runtime, born, plan).inspect_err(|_| {
                 let _ = process::pidfd_send_signal(born.pidfd.as_fd(), libc::SIGKILL);
             })
         }),
@@ -190,20 +190,19 @@ fn own_cgroups(criu: &Criu, groups: Option<&Groups>) -> Vec<(String, String)> {
 }
 
 /// What lies on each mount that the images do not hold.
-fn outside(plan: &Plan, container: &Container, covers: &Path) -> Vec<(String, Vec<u8>)> {
+fn outside(plan: &ContainerPlan, covers: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for mount in &plan.mounts {
-        let MountKind::Given(given) = &mount.kind else { continue };
-        if let GivenSource::Bind { source, .. } = &given.what {
+        if let MountSource::Bind { source, .. } = &mount.source {
             found.push((mount.destination.to_string(), source.as_bytes().to_vec()));
         }
     }
-    for path in &plan.masked_paths {
+    for path in &plan.confinement.masked_paths {
         // Below /proc and /sys, which are the kernel's: what is a directory here is one there.
         let cover = if path.as_path().is_dir() { "directory" } else { "file" };
         found.push((path.to_string(), covers.join(cover).into_os_string().as_bytes().to_vec()));
     }
-    for device in container.devices.iter().filter(|_| !container.uid_map.is_empty()) {
+    for device in plan.devices.iter().filter(|_| !plan.uid_map.is_empty()) {
         found.push((device.path.to_string(), device.path.as_bytes().to_vec()));
     }
     found
@@ -250,7 +249,7 @@ fn change_root(container: BorrowedFd<'_>, change: Attributes<'_>) -> std::result
 }
 
 /// criu mounts by path: so every mount point is in the root itself, with no symlink on the way, before it does.
-fn make_mount_points(rootfs: &Path, plan: &Plan) -> Result<()> {
+fn make_mount_points(rootfs: &Path, plan: &ContainerPlan) -> Result<()> {
     let failed = |path: &Bytes, errno| {
         let error = Error::errno(Step::MountPoint, path.to_string(), errno);
         if errno == Errno::ELOOP {
@@ -267,11 +266,8 @@ fn make_mount_points(rootfs: &Path, plan: &Plan) -> Result<()> {
         if plan.mounts[..index].iter().any(|other| below(&other.destination)) {
             continue; // on another mount, not in the root
         }
-        let is_dir = match &one.kind {
-            MountKind::Given(given) => match &given.what {
-                GivenSource::Bind { source, .. } => source.as_path().is_dir(),
-                _ => true,
-            },
+        let is_dir = match &one.source {
+            MountSource::Bind { source, .. } => source.as_path().is_dir(),
             _ => true,
         };
         make_in(&root, one.destination.as_path(), is_dir).map_err(|errno| failed(&one.destination, errno))?;
@@ -306,28 +302,25 @@ fn make_in(root: &OwnedFd, path: &Path, is_dir: bool) -> std::result::Result<(),
 }
 
 /// That what must not be written can not be, and what is masked is covered, before the container goes on.
-fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
+fn verify(pid: i32, plan: &ContainerPlan) -> Result<()> {
     let path = PathBuf::from(format!("/proc/{pid}/mountinfo"));
-    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
+    let text = std::fs::read(&path).map_err(|error| io(&path, &error))?;
     // The last one at a place is the one on top.
-    let flags_at = |place: &str| {
-        let mounts = text.lines().rev().filter_map(|line| {
-            let mut words = line.split(' ').skip(4);
-            Some((words.next()?, words.next()?))
-        });
-        mounts.filter(|(at, _)| unescaped(at) == place).map(|(_, flags)| flags).next()
+    let attributes_at = |place: &str| {
+        let mut mounts = mountinfo::parse(&text).rev();
+        mounts.find(|mount| mount.point() == Path::new(place)).map(|mount| mount.attributes())
     };
-    let frozen = |place: &str| flags_at(place).is_some_and(|flags| flags.split(',').any(|flag| flag == "ro"));
+    let frozen = |place: &str| attributes_at(place).is_some_and(|attributes| attributes & RDONLY != 0);
     let lost = |place: &str, what: &str| {
         Err(Error::new(Step::Verify, place, format!("criu did not restore that it is {what}")))
     };
-    if container.read_only && !frozen("/") {
+    if plan.read_only && !frozen("/") {
         return lost("/", "read-only");
     }
     for mount in &plan.mounts {
-        let read_only = matches!(&mount.kind, MountKind::Given(given) if given.set & RDONLY != 0);
+        let read_only = mount.set & RDONLY != 0;
         let place = mount.destination.to_string();
-        if read_only && flags_at(&place).is_some() && !frozen(&place) {
+        if read_only && attributes_at(&place).is_some() && !frozen(&place) {
             return lost(&place, "read-only");
         }
     }
@@ -336,7 +329,7 @@ fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
         let path = CString::new(place.as_bytes()).unwrap_or_default();
         open_beneath(&root, &path, libc::O_PATH | libc::O_NOFOLLOW, mount::IN_ROOT | mount::NO_MAGICLINKS).is_ok()
     };
-    for (paths, what) in [(&plan.readonly_paths, "read-only"), (&plan.masked_paths, "masked")] {
+    for (paths, what) in [(&plan.confinement.readonly_paths, "read-only"), (&plan.confinement.masked_paths, "masked")] {
         for place in paths.iter().filter(|place| is_there(place)) {
             if !frozen(&place.to_string()) {
                 return lost(&place.to_string(), what);
@@ -348,30 +341,28 @@ fn verify(pid: i32, plan: &Plan, container: &Container) -> Result<()> {
 
 /// That the container may do no more than before. Some versions of criu lose no_new_privs, which nobody can set from outside:
 /// where every mount is nosuid, execve grants nothing either.
-fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &Plan, container: &Container) -> Result<()> {
+fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &ContainerPlan) -> Result<()> {
     let path = PathBuf::from(format!("/proc/{}/status", born.pid));
     let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
     let field =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap_or_default();
     let lost = |what: &str, reason: &str| Err(Error::new(Step::Verify, what, format!("criu did not restore {reason}")));
     let bounding = u64::from_str_radix(field("CapBnd"), 16).unwrap_or(u64::MAX);
-    if bounding & !Sets::of(&container.capabilities).bounding != 0 {
+    if bounding & !Sets::of(&plan.process.capabilities).bounding != 0 {
         return lost("capabilities", "that they are bounded");
     }
-    if plan.seccomp.is_some() && field("Seccomp") != "2" {
+    if plan.confinement.seccomp.is_some() && field("Seccomp") != "2" {
         return lost("seccomp", "the filter");
     }
-    if !container.no_new_privs || field("NoNewPrivs") == "1" {
+    if !plan.process.no_new_privs || field("NoNewPrivs") == "1" {
         return Ok(());
     }
     let nosuid = Attributes { set: NOSUID, recursive: true, ..Attributes::default() };
     change_root(born.pidfd.as_fd(), nosuid).map_err(|errno| Error::errno(Step::NoNewPrivs, "nosuid", errno))?;
     let path = PathBuf::from(format!("/proc/{}/mountinfo", born.pid));
-    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
-    if text
-        .lines()
-        .any(|line| !line.split(' ').nth(5).is_some_and(|flags| flags.split(',').any(|flag| flag == "nosuid")))
-    {
+    let text = std::fs::read(&path).map_err(|error| io(&path, &error))?;
+    let mut mounts = mountinfo::parse(&text).peekable();
+    if mounts.peek().is_none() || mounts.any(|mount| mount.attributes() & NOSUID == 0) {
         return lost("no_new_privs", "it, and a mount could not be made nosuid");
     }
     runtime.log.warn("this criu does not restore no_new_privs: every mount of the container is nosuid instead");

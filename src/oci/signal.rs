@@ -23,10 +23,7 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
     };
     let id = record.id.clone();
     let not_running = || Error::new(Step::State, id.clone(), "container not running");
-    let own_pids = || {
-        let plan = read_plan(&directory).ok();
-        plan.and_then(|plan| plan.container).is_some_and(|container| container.new.contains(&NamespaceKind::Pid))
-    };
+    let own_pids = || read_plan(&directory).is_ok_and(|plan| plan.makes(NamespaceKind::Pid));
     let groups = match record.needed_groups() {
         // What is frozen would not die, and of those without a pid namespace of their own only the first.
         Err(error) if signal == libc::SIGKILL && !is_absent(&error) => return Err(error),

@@ -19,7 +19,7 @@ use super::record::{DAMAGED, Record, Status, parse};
 use super::report::End;
 use crate::cgroup::container::find;
 use crate::error::{Error, Result, Step, errno_of};
-use crate::plan::Plan;
+use crate::plan::ContainerPlan;
 use crate::sys::{process, schedule};
 
 const RECORD: &str = "state.json";
@@ -105,7 +105,7 @@ impl Store {
     pub fn salvage(&self, id: &str) -> Result<Held> {
         let (directory, lock) = self.lock(id)?;
         let mut record = Record::new(id, Path::new(""), Path::new(""))?;
-        let planned = read_plan(&directory).ok().and_then(|plan| plan.container).map(|container| container.cgroup);
+        let planned = read_plan(&directory).ok().map(|plan| plan.cgroup);
         record.places = planned.filter(|cgroup| !cgroup.disabled).and_then(|cgroup| find(&cgroup, id).ok());
         Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
@@ -207,7 +207,7 @@ impl Held {
     }
 
     /// Writes the plan, for `exec` and for naming what fails at the start. Only its later hooks matter after this boot.
-    pub fn write_plan(&self, plan: &Plan) -> Result<()> {
+    pub fn write_plan(&self, plan: &ContainerPlan) -> Result<()> {
         let bytes = serde_json::to_vec(plan).unwrap_or_default();
         write_aside(&self.directory, PLAN, &bytes, self.record.later_hooks)?;
         put_in_place(&self.directory, PLAN)
@@ -220,7 +220,7 @@ impl Held {
     }
 
     /// The plan it was made by.
-    pub fn plan(&self) -> Result<Plan> {
+    pub fn plan(&self) -> Result<ContainerPlan> {
         read_plan(&self.directory)
     }
 
@@ -353,7 +353,7 @@ fn read_own(path: &Path) -> std::result::Result<Vec<u8>, Errno> {
 }
 
 /// The plan that the container of a directory was made by.
-pub fn read_plan(directory: &Path) -> Result<Plan> {
+pub fn read_plan(directory: &Path) -> Result<ContainerPlan> {
     let path = directory.join(PLAN);
     let bytes = read_own(&path).map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?;
     serde_json::from_slice(&bytes)

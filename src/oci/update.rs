@@ -44,8 +44,7 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
     };
     let mut plan = held.plan()?;
     let devices = resources.devices.as_ref().is_some_and(|rules| !rules.is_empty());
-    let container = plan.container.as_mut();
-    let planned = &mut container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?.cgroup;
+    let planned = &mut plan.cgroup;
     let before = planned.resources.clone();
     planned.resources.take(&resources);
     // Before any file: systemd would set it back when it reads its units again.

@@ -1,19 +1,24 @@
-//! What only the configuration of a container says: the part of a plan that a direct run does not have.
+//! The plan of a container: what its configuration says.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
-use super::{Bytes, Capability};
+use super::{Bytes, Capability, Command, Confinement, hex};
 
 /// The version of the runtime specification that is spoken.
 pub const OCI_VERSION: &str = "1.3.0";
 
-/// A container, beyond what every plan says.
+/// Everything a container is and does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Container {
-    /// Which namespaces are made anew, besides those that every plan names.
+pub struct ContainerPlan {
+    /// What confines it.
+    pub confinement: Confinement,
+    /// Its first process, or the one that `exec` adds.
+    pub process: Process,
+    /// Which namespaces are made anew.
     pub new: Vec<NamespaceKind>,
     /// Which namespaces are entered instead, by path.
     pub joined: Vec<Joined>,
@@ -23,27 +28,90 @@ pub struct Container {
     pub gid_map: Vec<IdRange>,
     /// Offsets of the clocks of a new time namespace, as `/proc/PID/timens_offsets` takes them.
     pub time_offsets: Vec<ClockOffset>,
+    /// The host directory that becomes `/`, as it is: mount points that it lacks are created in it. `None` leaves the root of
+    /// the mount namespace that is entered.
+    pub root: Option<Bytes>,
     /// How mount events cross between the root and the host, `MS_*`; 0 for the default.
     pub root_propagation: u64,
     /// Whether `/` refuses writes.
     pub read_only: bool,
     /// Whether the old root stays below the new one, as on a root that cannot be pivoted from.
-    #[serde(default)]
     pub no_pivot: bool,
+    /// What is mounted below the root, in this order.
+    pub mounts: Vec<ContainerMount>,
     /// Device nodes in `/dev`.
     pub devices: Vec<Device>,
-    /// Supplementary groups, exactly.
-    pub groups: Vec<u32>,
-    /// The five sets of capabilities.
-    pub capabilities: CapabilitySets,
-    /// Whether execve can no longer grant privileges.
-    pub no_new_privs: bool,
     /// `setdomainname(2)`.
     pub domainname: Option<Bytes>,
     /// Kernel parameters of the container's own namespaces: path below `/proc/sys`, and value.
     pub sysctl: Vec<Sysctl>,
     /// `personality(2)`.
     pub personality: Option<u32>,
+    /// `set_mempolicy(2)`: mode with its flags, and nodes.
+    pub memory_policy: Option<(i32, Vec<u32>)>,
+    /// SELinux label of every file system that is mounted for it.
+    pub mount_label: Option<String>,
+    /// Network devices that are moved into its network namespace.
+    pub net_devices: Vec<NetDevice>,
+    /// Its share of caches and memory bandwidth.
+    pub intel_rdt: Option<IntelRdt>,
+    /// Whether it gets a session keyring of its own.
+    pub new_keyring: bool,
+    /// Where its cgroups are, and what is in force there.
+    pub cgroup: ContainerCgroup,
+    /// Programs that run at the stages of its life.
+    pub hooks: Hooks,
+}
+
+impl ContainerPlan {
+    /// SHA-256 of the plan's JSON without id and argv, hexadecimal: equal for equal configurations, whatever they run.
+    pub fn policy_hash(&self) -> String {
+        let mut policy = self.clone();
+        policy.confinement.id.clear();
+        policy.process.command.argv.clear();
+        hex(&Sha256::digest(serde_json::to_vec(&policy).unwrap_or_default()))
+    }
+
+    /// Whether it has a new namespace of this kind.
+    pub fn makes(&self, kind: NamespaceKind) -> bool {
+        self.new.contains(&kind)
+    }
+
+    /// Whether it enters a namespace of this kind by path.
+    pub fn joins(&self, kind: NamespaceKind) -> bool {
+        self.joined.iter().any(|join| join.kind == kind)
+    }
+
+    /// Whether it is in another namespace of this kind than the runtime: a new one, or one that it enters.
+    pub fn has_own(&self, kind: NamespaceKind) -> bool {
+        self.makes(kind) || self.joins(kind)
+    }
+
+    /// The kinds of all of these.
+    pub fn namespaces(&self) -> impl Iterator<Item = NamespaceKind> + '_ {
+        self.new.iter().copied().chain(self.joined.iter().map(|join| join.kind))
+    }
+}
+
+/// A process of a container, as `config.json` and `exec --process` describe it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Process {
+    /// What it executes.
+    pub command: Command,
+    /// User id inside.
+    pub uid: u32,
+    /// Group id inside.
+    pub gid: u32,
+    /// Supplementary groups, exactly.
+    pub groups: Vec<u32>,
+    /// The five sets of capabilities.
+    pub capabilities: CapabilitySets,
+    /// Whether execve can no longer grant privileges.
+    pub no_new_privs: bool,
+    /// AppArmor profile on execve.
+    pub apparmor_profile: Option<String>,
+    /// SELinux label on execve.
+    pub selinux_label: Option<String>,
     /// `sched_setattr(2)`.
     pub scheduler: Option<Scheduler>,
     /// `ioprio_set(2)`: class and level.
@@ -51,31 +119,11 @@ pub struct Container {
     /// The CPUs that what `exec` executes may run on, `sched_setaffinity(2)`; not for the container's first process.
     pub cpu_affinity: Option<Vec<u32>>,
     /// The CPUs that `exec` itself runs on until it is in the container's cgroups.
-    #[serde(default)]
     pub initial_cpu_affinity: Option<Vec<u32>>,
-    /// `set_mempolicy(2)`: mode with its flags, and nodes.
-    pub memory_policy: Option<(i32, Vec<u32>)>,
-    /// AppArmor profile on execve.
-    pub apparmor_profile: Option<String>,
-    /// SELinux label on execve.
-    pub selinux_label: Option<String>,
-    /// SELinux label of every file system that is mounted for it.
-    #[serde(default)]
-    pub mount_label: Option<String>,
-    /// Network devices that are moved into its network namespace.
-    #[serde(default)]
-    pub net_devices: Vec<NetDevice>,
-    /// Its share of caches and memory bandwidth.
-    #[serde(default)]
-    pub intel_rdt: Option<IntelRdt>,
-    /// Size of its terminal in lines and columns, if it has one that the configuration sizes.
+    /// Whether it has a terminal.
+    pub terminal: bool,
+    /// The terminal's size in lines and columns, if the configuration gives one.
     pub console_size: Option<(u16, u16)>,
-    /// Whether it gets a session keyring of its own.
-    pub new_keyring: bool,
-    /// Where its cgroups are, and what is in force there.
-    pub cgroup: ContainerCgroup,
-    /// Programs that run at the stages of its life.
-    pub hooks: Hooks,
 }
 
 super::kernel_names! {
@@ -199,9 +247,11 @@ pub struct IntelRdt {
 
 /// A mount exactly as the configuration describes it: nothing is implied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GivenMount {
+pub struct ContainerMount {
+    /// Absolute path inside, without `.`, `..` or empty components.
+    pub destination: Bytes,
     /// What is mounted.
-    pub what: GivenSource,
+    pub source: MountSource,
     /// Attributes that are switched on, `MOUNT_ATTR_*`.
     pub set: u64,
     /// Attributes that are switched off.
@@ -224,10 +274,10 @@ pub struct GivenMount {
     pub idmap_below: bool,
 }
 
-/// What a [`GivenMount`] mounts.
+/// What a [`ContainerMount`] mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum GivenSource {
+pub enum MountSource {
     /// A host file or directory.
     Bind {
         /// Absolute host path.

@@ -12,8 +12,8 @@ use super::value::{Hostname, Limit};
 use super::view::{self, Surroundings};
 use crate::error::{Error, Result, Step};
 use crate::plan::{
-    Bytes, Capability, Command, Deadlines, Facility, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network,
-    OutputLimit, Plan, Root, ScratchLimit, Stdio,
+    Bytes, Capability, Command, Confinement, Deadlines, Facility, IdMapping, Identity, Keep, Mount, MountKind,
+    Namespaces, Network, OutputLimit, Root, RunPlan, ScratchLimit, Stdio,
 };
 
 /// What is taken from the caller.
@@ -31,7 +31,7 @@ pub struct Caller {
 #[derive(Debug)]
 pub struct Resolved {
     /// The plan.
-    pub plan: Plan,
+    pub plan: RunPlan,
     /// Sentences for the terminal.
     pub warnings: Vec<String>,
 }
@@ -91,7 +91,14 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         (None, None, _) => "/".into(),
     };
     let env = environment::build(&settings.env, &identity, &caller.env)?;
-    let command = Command { argv: argv(command)?, env, cwd, umask: settings.umask.map_or(0o022, |umask| umask.get()) };
+    let command = Command {
+        argv: argv(command)?,
+        env,
+        cwd,
+        umask: settings.umask.map_or(0o022, |umask| umask.get()),
+        rlimits,
+        oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
+    };
 
     // What is not shown needs no cover.
     let shown = |paths: &[SandboxPath]| -> Vec<Bytes> {
@@ -105,8 +112,18 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     }
     allow_degraded.sort();
     allow_degraded.dedup();
-    let plan = Plan {
+    let confinement = Confinement {
         id: caller.id.clone(),
+        masked_paths: shown(&settings.masked_paths),
+        readonly_paths: shown(&settings.readonly_paths),
+        hostname: Some(Bytes::from(&hostname)),
+        landlock,
+        seccomp,
+        guards: guards.into_iter().map(|guard| guard.name().to_owned()).collect(),
+        allow_degraded,
+    };
+    let plan = RunPlan {
+        confinement,
         command,
         namespaces: Namespaces {
             ipc: true,
@@ -123,16 +140,8 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             size_bytes: settings.scratch.size.map_or(512 << 20, |size| size.get()),
             nr_inodes: settings.scratch.inodes.map_or(65_536, |inodes| inodes.get()),
         },
-        masked_paths: shown(&settings.masked_paths),
-        readonly_paths: shown(&settings.readonly_paths),
-        hostname: Some(Bytes::from(&hostname)),
-        seccomp,
-        guards: guards.into_iter().map(|guard| guard.name().to_owned()).collect(),
-        landlock,
         capabilities: capabilities(&settings),
-        rlimits,
         budget: settings.budget.plan()?,
-        oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
         init,
         stdio: Stdio {
             stdin: settings.stdio.stdin.unwrap_or(false),
@@ -149,9 +158,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         explain_denials: settings.explain_denials.unwrap_or(false),
         hash_program: settings.audit.is_some(),
         identity,
-        allow_degraded,
         policy_sha256: String::new(),
-        container: None,
     };
     Ok(Resolved { plan, warnings })
 }

@@ -9,8 +9,8 @@ use super::file;
 use super::rules::SeccompChoice;
 use super::settings::Settings;
 use crate::error::{Error, Result, Step};
-use crate::layers::root::reach::Reach;
-use crate::plan::{MountKind, Plan, SeccompProfile, hex};
+use crate::layers::root::reach::{self, Reach};
+use crate::plan::{MountKind, RunPlan, SeccompProfile, hex};
 use crate::sys::walk::Trail;
 
 /// A file that a run is decided by or recorded in, which must lie out of its workload's reach.
@@ -58,8 +58,8 @@ impl Guarded {
 ///
 /// Places are compared by inode and mount, so that symlinks and bind mounts do not hide that they are the same. A source
 /// that does not exist is left to the mounting, which knows whether it may be missing.
-pub fn check(plan: &Plan, files: impl IntoIterator<Item = Guarded>) -> Result<()> {
-    let profile = match plan.seccomp.as_ref().map(|seccomp| &seccomp.profile) {
+pub fn check(plan: &RunPlan, files: impl IntoIterator<Item = Guarded>) -> Result<()> {
+    let profile = match plan.confinement.seccomp.as_ref().map(|seccomp| &seccomp.profile) {
         Some(SeccompProfile::File(path) | SeccompProfile::Binary(path)) => {
             let trail = file::inspect(file::SECCOMP, path.as_path())?;
             Some(Guarded::decides("the seccomp profile of this run", trail))
@@ -73,7 +73,7 @@ pub fn check(plan: &Plan, files: impl IntoIterator<Item = Guarded>) -> Result<()
         return Ok(());
     }
     let failed = |errno| Error::errno(Step::Host, "what is mounted where", errno);
-    let reach = Reach::of(plan, !unseen).map_err(failed)?;
+    let reach = Reach::of(reach::of_run(plan), !unseen).map_err(failed)?;
     for file in &files {
         let Some(tree) = reach.find(&file.trail, !file.unseen) else { continue };
         let how = if tree.writable { "writable" } else { "shown" };
@@ -83,7 +83,7 @@ pub fn check(plan: &Plan, files: impl IntoIterator<Item = Guarded>) -> Result<()
     Ok(())
 }
 
-fn refuse_writable_root(plan: &Plan) -> Result<()> {
+fn refuse_writable_root(plan: &RunPlan) -> Result<()> {
     let mut writable = plan.mounts.iter().filter_map(|mount| match &mount.kind {
         MountKind::Bind { source } if !mount.read_only => Some(source),
         _ => None,

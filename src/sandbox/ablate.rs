@@ -2,27 +2,27 @@
 
 use crate::layers::seccomp::builtin::Guard;
 use crate::plan::container::{CapabilitySets, IdRange, NamespaceKind, Resources};
-use crate::plan::{Budget, Capability, IdMapping, Plan};
+use crate::plan::{Budget, Capability, ContainerPlan, IdMapping, RunPlan};
 use crate::sys::ablate::{Layer, without};
 
 /// The plan without it.
-pub fn thinned(plan: &Plan) -> Plan {
+pub fn thinned(plan: &RunPlan) -> RunPlan {
     let mut plan = plan.clone();
     let all = without(Layer::NoNewPrivileges);
     if all || without(Layer::Seccomp) {
-        plan.seccomp = None;
-        plan.guards.retain(|name| !Guard::STANDING.iter().any(|guard| guard.name() == name)); // the profile contains them
+        plan.confinement.seccomp = None;
+        plan.confinement.guards.retain(|name| !Guard::STANDING.iter().any(|guard| guard.name() == name)); // the profile contains them
         plan.explain_denials = false;
     }
     if all || without(Layer::Guards) {
-        plan.guards.clear();
+        plan.confinement.guards.clear();
     }
     if all || without(Layer::Landlock) {
-        plan.landlock = None;
+        plan.confinement.landlock = None;
     }
     if without(Layer::Masks) {
-        plan.masked_paths.clear();
-        plan.readonly_paths.clear();
+        plan.confinement.masked_paths.clear();
+        plan.confinement.readonly_paths.clear();
     }
     if without(Layer::Capabilities) {
         plan.capabilities = Capability::ALL.to_vec();
@@ -36,13 +36,13 @@ pub fn thinned(plan: &Plan) -> Plan {
     plan.namespaces.ipc &= !without(Layer::IpcNamespace);
     plan.namespaces.cgroup &= !without(Layer::CgroupNamespace);
     if without(Layer::UtsNamespace) {
-        (plan.namespaces.uts, plan.hostname) = (false, None);
+        (plan.namespaces.uts, plan.confinement.hostname) = (false, None);
     }
     if without(Layer::Budget) {
         plan.budget = Budget::default();
     }
     if without(Layer::ResourceLimits) {
-        plan.rlimits.clear();
+        plan.command.rlimits.clear();
     }
     if without(Layer::ScratchLimit) {
         (plan.scratch.size_bytes, plan.scratch.nr_inodes) = (1 << 40, 1 << 30);
@@ -51,25 +51,24 @@ pub fn thinned(plan: &Plan) -> Plan {
 }
 
 /// The same for the plan of a container.
-pub fn thin_container(plan: &mut Plan) {
-    let Some(container) = &mut plan.container else { return };
+pub fn thin_container(plan: &mut ContainerPlan) {
     let all = without(Layer::NoNewPrivileges);
     // Without no_new_privs a filter has to be in force before privileges are given up, and this one forbids that; rules of
     // paths are put in force by the program's user, who may not do it.
     if all || without(Layer::Seccomp) {
-        plan.seccomp = None;
+        plan.confinement.seccomp = None;
     }
     if all || without(Layer::Landlock) {
-        plan.landlock = None;
+        plan.confinement.landlock = None;
     }
-    container.no_new_privs &= !all;
+    plan.process.no_new_privs &= !all;
     if without(Layer::Masks) {
-        plan.masked_paths.clear();
-        plan.readonly_paths.clear();
+        plan.confinement.masked_paths.clear();
+        plan.confinement.readonly_paths.clear();
     }
     if without(Layer::Capabilities) {
         let every = || Capability::ALL.to_vec();
-        container.capabilities = CapabilitySets {
+        plan.process.capabilities = CapabilitySets {
             bounding: every(),
             effective: every(),
             inheritable: every(),
@@ -78,8 +77,8 @@ pub fn thin_container(plan: &mut Plan) {
         };
     }
     if without(Layer::Identity) {
-        (plan.identity.uid, plan.identity.gid) = (0, 0);
-        for map in [&mut container.uid_map, &mut container.gid_map] {
+        (plan.process.uid, plan.process.gid) = (0, 0);
+        for map in [&mut plan.uid_map, &mut plan.gid_map] {
             *map = vec![IdRange { inside: 0, outside: 0, count: 65536 }];
         }
     }
@@ -91,21 +90,21 @@ pub fn thin_container(plan: &mut Plan) {
         (Layer::UtsNamespace, NamespaceKind::Uts),
         (Layer::CgroupNamespace, NamespaceKind::Cgroup),
     ];
-    container.new.retain(|kind| !namespaces.iter().any(|(layer, left_out)| left_out == kind && without(*layer)));
+    plan.new.retain(|kind| !namespaces.iter().any(|(layer, left_out)| left_out == kind && without(*layer)));
     if without(Layer::UserNamespace) {
-        container.uid_map.clear();
-        container.gid_map.clear();
+        plan.uid_map.clear();
+        plan.gid_map.clear();
     }
     if without(Layer::UtsNamespace) {
-        (plan.hostname, container.domainname) = (None, None);
+        (plan.confinement.hostname, plan.domainname) = (None, None);
     }
-    container.read_only &= !without(Layer::ReadOnly);
-    container.new_keyring &= !without(Layer::Keyring);
+    plan.read_only &= !without(Layer::ReadOnly);
+    plan.new_keyring &= !without(Layer::Keyring);
     if without(Layer::Budget) {
-        let devices = container.cgroup.resources.devices.take();
-        container.cgroup.resources = Resources { devices, ..Resources::default() };
+        let devices = plan.cgroup.resources.devices.take();
+        plan.cgroup.resources = Resources { devices, ..Resources::default() };
     }
     if without(Layer::ResourceLimits) {
-        plan.rlimits.clear();
+        plan.process.command.rlimits.clear();
     }
 }

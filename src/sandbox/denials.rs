@@ -11,7 +11,7 @@ use super::audit::{Access, Stream};
 use crate::layers::landlock;
 use crate::layers::seccomp::compiler::action::Action;
 use crate::layers::seccomp::listen::{Attempt, Judge};
-use crate::plan::{Landlock, Network, Plan};
+use crate::plan::{Landlock, Network, RunPlan};
 use crate::report::{Denial, Unheard};
 
 /// Most different denials that are listed with their targets: a workload could make them up for ever.
@@ -47,8 +47,8 @@ pub struct Denials {
 
 impl Denials {
     /// Parent half. The audit stream is listened to where it can be.
-    pub fn prepare(plan: &Plan, judge: Option<Judge>) -> Self {
-        let stream = match (&plan.landlock, landlock::is_logged()) {
+    pub fn prepare(plan: &RunPlan, judge: Option<Judge>) -> Self {
+        let stream = match (&plan.confinement.landlock, landlock::is_logged()) {
             (None, _) => Ok(None),
             (Some(_), false) => Err(Errno::EOPNOTSUPP),
             (Some(_), true) => Stream::open().map(Some),
@@ -58,7 +58,7 @@ impl Denials {
             listener: None,
             deaf: stream.as_ref().err().copied(),
             stream: stream.ok().flatten(),
-            landlock: plan.landlock.clone(),
+            landlock: plan.confinement.landlock.clone(),
             network: plan.namespaces.network,
             listed: Vec::new(),
             known: HashMap::new(),

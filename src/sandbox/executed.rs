@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::FileOnMount;
-use crate::sys::schedule;
+use crate::sys::{mountinfo, schedule};
 
 /// How long a process may show our own program; it takes the kernel some instructions, but may have no processor for them.
 const LONGEST_CHANGE: Duration = Duration::from_secs(10);
@@ -47,13 +47,9 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
     if is_shared("mnt") != Some(false) || is_shared("pid") != Some(false) {
         return Ok(());
     }
-    let failed = |error: std::io::Error| Error::new(Step::Verify, "/proc/self/mountinfo", error.to_string());
-    let mounts = std::fs::read("/proc/self/mountinfo").map_err(failed)?;
-    let is_ours = |line: &[u8]| {
-        let number = line.split(|byte| *byte == b' ').next().and_then(|word| std::str::from_utf8(word).ok());
-        number.and_then(|number| number.parse().ok()) == Some(executed.mount)
-    };
-    if !mounts.split(|byte| *byte == b'\n').any(is_ours) {
+    let failed = |error: std::io::Error| Error::new(Step::Verify, mountinfo::OWN, error.to_string());
+    let mounts = std::fs::read(mountinfo::OWN).map_err(failed)?;
+    if !mountinfo::parse(&mounts).any(|mount| mount.id == executed.mount) {
         return Ok(());
     }
     let program = std::fs::read_link(&path).unwrap_or_else(|_| path.into());

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use crate::error::Step;
-use crate::plan::{Bytes, MountKind, Plan, Root};
+use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
 /// What to do about it.
-pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String> {
+pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> {
     let doctor = "`stockade doctor` says what this host supports, and what would change it";
     let text = match (step, errno) {
         (Step::Exec, Errno::ENOENT) => return on_the_host(plan),
@@ -16,7 +16,9 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
             "the file is there, but the interpreter or loader that it names is not in the sandbox; \
              bind it with --ro, or use a --rootfs that has it"
         }
-        (Step::Exec, Errno::EACCES) if plan.landlock.as_ref().is_some_and(|rules| rules.execute.is_some()) => {
+        (Step::Exec, Errno::EACCES)
+            if plan.confinement.landlock.as_ref().is_some_and(|rules| rules.execute.is_some()) =>
+        {
             "it is not executable for the sandbox's user, or not among what may be executed: --allow-exec adds to that, \
              and with it nothing on a writable mount is executed"
         }
@@ -69,12 +71,12 @@ pub fn of(plan: &Plan, step: Step, index: usize, errno: Errno) -> Option<String>
     Some(text.to_owned())
 }
 
-fn is_proc(plan: &Plan, index: usize) -> bool {
+fn is_proc(plan: &RunPlan, index: usize) -> bool {
     plan.mounts.get(index).is_some_and(|mount| matches!(mount.kind, MountKind::Proc { .. }))
 }
 
 /// What of the host's is the working directory, as a workspace is.
-fn bound_at_cwd(plan: &Plan) -> Option<&Bytes> {
+fn bound_at_cwd(plan: &RunPlan) -> Option<&Bytes> {
     plan.mounts.iter().find_map(|mount| match &mount.kind {
         MountKind::Bind { source } if mount.destination == plan.command.cwd => Some(source),
         _ => None,
@@ -82,7 +84,7 @@ fn bound_at_cwd(plan: &Plan) -> Option<&Bytes> {
 }
 
 /// Where the command is on the host, when it is there but not where the sandbox looks.
-fn on_the_host(plan: &Plan) -> Option<String> {
+fn on_the_host(plan: &RunPlan) -> Option<String> {
     let program = plan.command.argv.first()?.as_path();
     let by_path = program.components().count() > 1;
     let found = if by_path {
@@ -117,7 +119,7 @@ fn on_the_host(plan: &Plan) -> Option<String> {
 }
 
 /// Where a bind shows a file of the host.
-fn inside(plan: &Plan, file: &Path) -> Option<PathBuf> {
+fn inside(plan: &RunPlan, file: &Path) -> Option<PathBuf> {
     plan.mounts.iter().find_map(|mount| match &mount.kind {
         MountKind::Bind { source } => Some(mount.destination.as_path().join(file.strip_prefix(source.as_path()).ok()?)),
         _ => None,

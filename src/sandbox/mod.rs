@@ -61,7 +61,7 @@ pub use self::supervise::Sampler;
 use self::supervise::{Supervisor, Watches};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Failure, Missing, schedule, user};
-use crate::plan::{Facility, Plan};
+use crate::plan::{Facility, RunPlan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
@@ -110,15 +110,15 @@ impl Blocked {
 /// files that the plan names.
 ///
 /// SIGCHLD gets its default disposition. The caller should have no other threads (`clone3(2)` copies only the calling one).
-pub fn run(plan: &Plan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
+pub fn run(plan: &RunPlan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
     let begun = Beginning::now();
     process::default_child_signal();
     let report = start(plan, sampler, begun, &signals.taken, warn);
-    report.unwrap_or_else(|error| Report::not_started(&plan.id, Some(plan), begun.time, &error))
+    report.unwrap_or_else(|error| Report::not_started(&plan.confinement.id, Some(plan.into()), begun.time, &error))
 }
 
 fn start(
-    plan: &Plan,
+    plan: &RunPlan,
     sampler: Option<Sampler<'_>>,
     begun: Beginning,
     signals: &SigSet,
@@ -161,7 +161,7 @@ fn start(
         Ok(true)
     };
     // Hashes are taken, and nothing is left to close at the end.
-    let blank = || Report::blank(&plan.id, Some(plan), begun.time);
+    let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
     let (mut early, mut stack) = (None, Some(stack));
     let mut meanwhile = || {
         early = Some(blank());
@@ -173,7 +173,7 @@ fn start(
     Ok(conclude(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
 
-fn namespace_flags(plan: &Plan) -> u64 {
+fn namespace_flags(plan: &RunPlan) -> u64 {
     let namespaces = &plan.namespaces;
     let optional = [
         (namespaces.ipc, libc::CLONE_NEWIPC),
@@ -199,7 +199,7 @@ fn clone_error(errno: Errno) -> Error {
 
 /// What the child waits for: its limits and id maps, and a look at its namespaces.
 fn admit(
-    plan: &Plan,
+    plan: &RunPlan,
     prepared: &Prepared,
     pid: Pid,
     supervisor: &Supervisor<'_>,
@@ -239,7 +239,7 @@ fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
 #[allow(clippy::too_many_arguments)]
 fn conclude(
     blank: Report,
-    plan: &Plan,
+    plan: &RunPlan,
     begun: Beginning,
     cloned_at: Instant,
     prepared: &Prepared,
@@ -296,7 +296,7 @@ fn conclude(
 }
 
 /// The child's numbers, with the plan's names and a way out.
-fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
+fn name_failure(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
     let index = usize::from(index);
     let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
     let object = match step {
@@ -305,7 +305,7 @@ fn name_failure(plan: &Plan, prepared: &Prepared, Failure { step, index, errno }
         Step::Cwd => plan.command.cwd.to_string(),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
-        Step::Hostname => plan.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
+        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
         _ => {
             prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
         }

@@ -8,7 +8,7 @@ use super::program::Program;
 use super::sync::Exited;
 use crate::error::{Error, Step};
 use crate::layers::{Failure, Missing};
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::report::{self, Enforced, NetworkRecord, Output, Report, Status, Timings, Usage};
 
 /// When a run began, by both clocks.
@@ -94,7 +94,7 @@ pub struct Findings {
 /// The report of a run that was started, from a blank one. `error` is what the outcome's failure or error amounts to.
 pub fn finished(
     mut report: Report,
-    plan: &Plan,
+    plan: &RunPlan,
     begun: Beginning,
     outcome: &Outcome,
     findings: Findings,
@@ -127,7 +127,7 @@ pub fn finished(
     report
 }
 
-fn conclude(report: &mut Report, plan: &Plan, outcome: &Outcome) {
+fn conclude(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
     let status = outcome.wait_status.unwrap_or(libc::SIGKILL);
     report.signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
     report.core_dumped = libc::WIFSIGNALED(status) && libc::WCOREDUMP(status);

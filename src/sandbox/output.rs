@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::prepare::ChildStream;
 use super::standard::{copy_of, is_file, is_same, is_terminal, kind, mode, own_pipe, unblocking};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Keep, OutputLimit, Plan, hex};
+use crate::plan::{Keep, OutputLimit, RunPlan, hex};
 use crate::report;
 use crate::sys::process::borrow_standard;
 use crate::sys::terminal::{self, Size};
@@ -45,7 +45,7 @@ pub struct Pumps {
 }
 
 /// Decides for each stream, and makes the pipes that are needed.
-pub fn prepare(plan: &Plan) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
+pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
     for number in 0..3 {
         refuse_directory(number)?;
     }

@@ -13,7 +13,7 @@ use crate::layers::root::{self, Powers, PreparedRoot};
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
 use crate::layers::{caps, landlock, process, seccomp};
-use crate::plan::Plan;
+use crate::plan::{Facility, RunPlan};
 use crate::report::Degraded;
 use crate::sys::clone::Stack;
 use crate::sys::terminal::Size;
@@ -82,7 +82,7 @@ pub struct Kept {
 
 /// Prepares everything that can fail without a new namespace. On the stack runs what shares the memory of the first process:
 /// the thread that makes its network, then the workload.
-pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
+pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     if plan.namespaces.time && !plan.init {
         // A time namespace is entered by being born into it, which pid 1 cannot do for itself.
         return Err(Error::new(Step::Plan, "time namespace", "cannot be had without init")
@@ -98,15 +98,29 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
     let mut namespaces = Vec::new();
     let mut idmap = |owner| idmap(&mut namespaces, owner, &users);
     let mut root = root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
-    let mut process = process::prepare(plan)?;
+    let rules = process::Rules {
+        cpu_us: plan.deadlines.cpu_us,
+        core_is_a_guard: true,
+        keyring_may_fail: plan.confinement.allow_degraded.contains(&Facility::Keyring),
+    };
+    let mut process = process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules)?;
     let (streams, terminal, pumps) = output::prepare(plan)?;
     let mut degraded = Vec::new();
-    let landlock = landlock::prepare(plan, &mut degraded)?;
-    let (seccomp, judge) = seccomp::install::prepare(plan)?;
+    let landlock = landlock::prepare(
+        plan.confinement.landlock.as_ref(),
+        &landlock::Implied {
+            mounts: Some(&plan.mounts),
+            network: plan.namespaces.network,
+            logs: plan.explain_denials,
+            may_be_missing: plan.confinement.allow_degraded.contains(&Facility::Landlock),
+        },
+        &mut degraded,
+    )?;
+    let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?;
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let network = net::prepare(plan)?;
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
-    let (cgroup, mut missing) = cgroup::prepare(&plan.id, &plan.budget, &plan.allow_degraded)?; // last, because it is the first thing that would have to be taken back
+    let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, &plan.confinement.allow_degraded)?; // last, because it is the first thing that would have to be taken back
     if process.stand_in(&plan.budget, &mut missing)? {
         root.prefer_for_oom(plan)?;
     }
@@ -118,7 +132,7 @@ pub fn prepare(plan: &Plan) -> Result<(Prepared, Kept, Stack)> {
         landlock,
         seccomp,
         kept_capabilities: caps::mask(&plan.capabilities),
-        title: CString::new(format!("stockade: init {}", plan.id))
+        title: CString::new(format!("stockade: init {}", plan.confinement.id))
             .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
         network,

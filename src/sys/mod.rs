@@ -18,6 +18,7 @@ pub mod image;
 pub mod inherited;
 pub mod landlock;
 pub mod mount;
+pub mod mountinfo;
 pub mod namespace;
 pub mod net;
 pub mod process;

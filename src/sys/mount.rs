@@ -1,8 +1,7 @@
 //! The fd-based mount API (`fsopen(2)`, `open_tree(2)`, `move_mount(2)`, `mount_setattr(2)`), `openat2(2)`, `pivot_root(2)`.
 
-use std::ffi::{CStr, OsString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
 
 use super::{Result, ablate, check, check_fd};
 
@@ -246,28 +245,4 @@ pub fn pivot_to_cwd() -> Result<()> {
 /// Makes a detached mount of a private procfs reachable from nowhere else: the handle for writes that must not be redirected.
 pub fn private_proc() -> Result<OwnedFd> {
     FsContext::open(c"proc")?.mount(NOSUID | NODEV | NOEXEC)
-}
-
-/// A path of `proc_pid_mountinfo(5)`, in which blanks, newlines and backslashes are written in octal.
-pub fn unescaped(text: &str) -> OsString {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| *byte == b'\\');
-        let octal = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        bytes.push(octal.unwrap_or(*byte));
-        rest = if octal.is_some() { &after[3..] } else { after };
-    }
-    OsString::from_vec(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escapes_are_octal_and_whole() {
-        assert_eq!(unescaped("a\\134b\\011"), OsString::from("a\\b\t"));
-        assert_eq!(unescaped("\\9\\04"), OsString::from("\\9\\04"));
-    }
 }

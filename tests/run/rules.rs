@@ -1,7 +1,7 @@
 //! The words and tables for system calls, paths and ports: what they mean in a plan, and what is refused.
 
 use crate::common::{Outcome, Run, TempDir, callers, text};
-use stockade::plan::{Facility, Landlock, MountKind, PathRule, Plan, Seccomp, SeccompProfile};
+use stockade::plan::{Facility, Landlock, MountKind, PathRule, RunPlan, Seccomp, SeccompProfile};
 
 fn stockade(dir: &TempDir, verb: &str, options: &[&str]) -> Outcome {
     let words = [&[verb], options, &["true"]].concat();
@@ -13,7 +13,7 @@ fn here() -> TempDir {
 }
 
 /// The plan, and what was said about it.
-fn plan(dir: &TempDir, options: &[&str]) -> (Plan, String) {
+fn plan(dir: &TempDir, options: &[&str]) -> (RunPlan, String) {
     let outcome = stockade(dir, "plan", &[&["--json"], options].concat()).expect(0);
     (serde_json::from_slice(&outcome.stdout).unwrap(), outcome.stderr)
 }
@@ -46,9 +46,9 @@ fn seccomp(name: &str, allow: &[&str], strict: bool) -> Seccomp {
 fn both_layers_are_on_by_default() {
     let (plan, said) = plan(&here(), &[]);
     let default = seccomp("default", &[], false);
-    assert_eq!(plan.seccomp, Some(default));
-    assert_eq!(plan.landlock, Some(Landlock { minimum_abi: 2, ..Landlock::default() }));
-    assert!(!plan.allow_degraded.contains(&Facility::Landlock));
+    assert_eq!(plan.confinement.seccomp, Some(default));
+    assert_eq!(plan.confinement.landlock, Some(Landlock { minimum_abi: 2, ..Landlock::default() }));
+    assert!(!plan.confinement.allow_degraded.contains(&Facility::Landlock));
     assert_eq!(said, "");
 }
 
@@ -74,7 +74,7 @@ fn flags_end_up_in_the_plan() {
             "--network=loopback",
         ],
     );
-    assert_eq!(first.seccomp, Some(seccomp("docker", &["sysv", "nested"], true)));
+    assert_eq!(first.confinement.seccomp, Some(seccomp("docker", &["sysv", "nested"], true)));
     assert_eq!(first.namespaces.nested, 64);
     let data = PathRule { path: "/data".into(), optional: true };
     let landlock = Landlock {
@@ -85,20 +85,20 @@ fn flags_end_up_in_the_plan() {
         connect_tcp: Some(vec![443, 80]),
         bind_tcp: Some(vec![0]),
     };
-    assert_eq!(first.landlock, Some(landlock));
-    assert_eq!(first.allow_degraded, [Facility::Landlock]);
+    assert_eq!(first.confinement.landlock, Some(landlock));
+    assert_eq!(first.confinement.allow_degraded, [Facility::Landlock]);
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(said.contains("warning: seccomp group nested: user namespaces"), "{said}");
     assert!(said.contains("need --landlock off too"), "{said}");
 
     let (off, said) = plan(&dir, &["--seccomp", "unconfined", "--landlock", "off"]);
-    assert!(off.seccomp.is_none() && off.landlock.is_none());
+    assert!(off.confinement.seccomp.is_none() && off.confinement.landlock.is_none());
     assert!(said.contains("no system call is filtered") && said.contains("Landlock is off"), "{said}");
     assert_ne!(first.policy_sha256, off.policy_sha256);
     let (_, said) = plan(&dir, &["--allow-connect", "80"]);
     assert!(said.contains("the network is none"), "{said}");
     let (listed, _) = plan(&dir, &["--allow-exec", "/usr", "--seccomp", "unconfined"]);
-    assert_eq!(listed.guards, ["memory-programs", "core-limit", "init"]);
+    assert_eq!(listed.confinement.guards, ["memory-programs", "core-limit", "init"]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_list_asks_for_the_abi_that_holds_to_it() {
         (&[&loopback[..], &["--allow-bind", "0", "--allow-write", "/tmp"]].concat(), 4),
     ] {
         let (planned, _) = plan(&dir, options);
-        assert_eq!(planned.landlock.unwrap().minimum_abi, abi, "{options:?}");
+        assert_eq!(planned.confinement.landlock.unwrap().minimum_abi, abi, "{options:?}");
     }
 }
 
@@ -154,33 +154,33 @@ fn layers_add_rules_and_replace_profiles() {
                   [landlock]\nmode = 'auto'\nminimum_abi = 4\nread = ['/usr']\nwrite = []\nexecute = ['/usr/bin']\nconnect = [80]\n";
     dir.file("p.toml", policy);
     let (alone, _) = plan(&dir, &["-p", "./p.toml"]);
-    let landlock = alone.landlock.unwrap();
+    let landlock = alone.confinement.landlock.unwrap();
     assert_eq!((landlock.minimum_abi, landlock.read, landlock.write), (4, rules(&["/usr"]), Some(Vec::new())));
-    assert_eq!(alone.allow_degraded, [Facility::Landlock]);
+    assert_eq!(alone.confinement.allow_degraded, [Facility::Landlock]);
     let words = ["-p", "./p.toml", "--seccomp=strict", "--seccomp-allow=aio", "--allow-read=/etc", "--allow-read=/usr"];
     let (more, _) =
         plan(&dir, &[&words[..], &["--allow-connect=443", "--landlock=require", "--landlock-abi=1"]].concat());
-    assert_eq!(more.seccomp, Some(seccomp("strict", &["sysv", "aio"], true)));
-    let landlock = more.landlock.unwrap();
+    assert_eq!(more.confinement.seccomp, Some(seccomp("strict", &["sysv", "aio"], true)));
+    let landlock = more.confinement.landlock.unwrap();
     assert_eq!((landlock.minimum_abi, landlock.read), (3, rules(&["/usr", "/etc"])), "the list of what may be written");
     assert_eq!((landlock.connect_tcp, landlock.bind_tcp), (Some(vec![80, 443]), None));
-    assert!(more.allow_degraded.is_empty());
+    assert!(more.confinement.allow_degraded.is_empty());
     // Who switches it off means the rules below too; who then gives rules contradicts himself.
     let (off, _) = plan(&dir, &["-p", "./p.toml", "--landlock", "off"]);
-    assert!(off.landlock.is_none() && off.mounts.iter().any(|mount| !mount.read_only && !mount.noexec));
+    assert!(off.confinement.landlock.is_none() && off.mounts.iter().any(|mount| !mount.read_only && !mount.noexec));
     let contradiction = ["is off, and yet there are rules for it"];
     refuses(&dir, &["-p", "./p.toml", "--landlock", "off", "--allow-read", "/etc"], &contradiction);
     dir.file("off.toml", "version = 1\n[landlock]\nmode = 'off'\n");
     refuses(&dir, &["-p", "./off.toml", "--allow-bind", "1"], &contradiction);
     let (on, _) = plan(&dir, &["-p", "./off.toml", "--allow-bind", "1", "--landlock", "require"]);
-    assert_eq!(on.landlock.unwrap().bind_tcp, Some(vec![1]));
+    assert_eq!(on.confinement.landlock.unwrap().bind_tcp, Some(vec![1]));
 }
 
 #[test]
 fn the_strict_policy_has_the_strict_profile() {
     let (strict, _) = plan(&here(), &["-p", "strict"]);
-    assert_eq!(strict.seccomp.unwrap().profile, builtin("strict"));
-    assert_eq!(strict.landlock.unwrap().minimum_abi, 2);
+    assert_eq!(strict.confinement.seccomp.unwrap().profile, builtin("strict"));
+    assert_eq!(strict.confinement.landlock.unwrap().minimum_abi, 2);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn bad_tables_are_refused_by_place_key_and_reason() {
     let strange = "version = 1\n[landlock]\nread = [{ path = { hex = '2fff' } }, { path = '/a:b' }, '/c:optional']\n";
     dir.file("p.toml", strange);
     let (plan, _) = plan(&dir, &["-p", "./p.toml"]);
-    let read = plan.landlock.unwrap().read.unwrap();
+    let read = plan.confinement.landlock.unwrap().read.unwrap();
     let shown: Vec<(String, bool)> = read.iter().map(|rule| (rule.path.to_string(), rule.optional)).collect();
     assert_eq!(shown, [("/\\xff".into(), false), ("/a:b".into(), false), ("/c".into(), true)]);
 }
@@ -277,7 +277,7 @@ fn the_policys_hash_covers_what_the_profile_says() {
     let hash = |content: &str, name: &str, flag: &str| {
         dir.file(name, content);
         let (plan, _) = plan(&dir, &[flag, &format!("./{name}")]);
-        (plan.policy_sha256, plan.seccomp.unwrap().sha256)
+        (plan.policy_sha256, plan.confinement.seccomp.unwrap().sha256)
     };
     let allow = r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#;
     let first = hash(allow, "profile.json", "--seccomp");
@@ -295,8 +295,9 @@ fn a_profile_that_changed_since_the_plan_was_made_is_refused() {
     let dir = here();
     let file = dir.file("profile.json", r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#);
     let (plan, _) = plan(&dir, &["--seccomp", "./profile.json"]);
-    assert_eq!(stockade::seccomp::install::prepare(&plan).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+    let prepare = || stockade::seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &(&plan).into());
+    assert_eq!(prepare().map(|_| ()).map_err(|error| error.to_string()), Ok(()));
     dir.file("profile.json", r#"{ "defaultAction":  "SCMP_ACT_ALLOW" }"#);
-    let error = stockade::seccomp::install::prepare(&plan).map(|_| ()).expect_err("another file").to_string();
+    let error = prepare().map(|_| ()).expect_err("another file").to_string();
     assert!(error.contains("is not what it was when the plan was made") && error.contains(text(&file)), "{error}");
 }

@@ -242,7 +242,7 @@ fn any_bytes_go_through_argv_environment_and_paths() {
         .collect();
     let output = scratch.stockade(&words);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let plan: stockade::plan::Plan = serde_json::from_slice(&output.stdout).unwrap();
+    let plan: stockade::plan::RunPlan = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(plan.command.argv[0].as_bytes(), odd.as_bytes());
     assert!(plan.command.env.iter().any(|entry| entry.as_bytes() == assignment.as_bytes()));
     assert!(plan.mounts.iter().any(|mount| mount.destination == "/x".into()));
@@ -257,17 +257,17 @@ fn any_bytes_go_through_argv_environment_and_paths() {
 #[test]
 fn a_plan_is_the_same_each_time_but_for_its_name() {
     let scratch = Scratch::new("hash");
-    let plan = |words: &[&str]| -> stockade::plan::Plan {
+    let plan = |words: &[&str]| -> stockade::plan::RunPlan {
         let output = scratch.stockade([&["plan", "--json"], words].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let (one, two) = (plan(&["true"]), plan(&["false", "-x"]));
-    assert_ne!(one.id, two.id);
+    assert_ne!(one.confinement.id, two.confinement.id);
     assert_eq!(one.policy_sha256, two.policy_sha256, "the command is not the policy");
     assert_eq!(one.policy_sha256.len(), 64);
     assert_ne!(one.policy_sha256, plan(&["--tmpfs", "/x", "true"]).policy_sha256);
-    assert_eq!(plan(&["--name", "a.b", "true"]).id, "a.b");
+    assert_eq!(plan(&["--name", "a.b", "true"]).confinement.id, "a.b");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common;
 use crate::common::schema;
 use serde_json::Value;
-use stockade::plan::{MountKind, Plan, RlimitResource};
+use stockade::plan::{MountKind, RlimitResource, RunPlan};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_stockade");
 
@@ -37,7 +37,7 @@ impl Scratch {
         command.args(words).current_dir(&self.0).stdin(Stdio::null()).env_remove("STOCKADE_SET").output().unwrap()
     }
 
-    fn plan(&self, words: &[&str]) -> Plan {
+    fn plan(&self, words: &[&str]) -> RunPlan {
         let output = self.stockade([&["plan", "--json"], words, &["true"]].concat());
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
@@ -71,8 +71,8 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-fn limit(plan: &Plan, resource: RlimitResource) -> (Option<u64>, Option<u64>, bool) {
-    let limit = plan.rlimits.iter().find(|limit| limit.resource == resource).unwrap();
+fn limit(plan: &RunPlan, resource: RlimitResource) -> (Option<u64>, Option<u64>, bool) {
+    let limit = plan.command.rlimits.iter().find(|limit| limit.resource == resource).unwrap();
     (limit.soft, limit.hard, limit.clamp)
 }
 
@@ -274,10 +274,10 @@ fn a_policy_is_a_regular_file_that_nobody_else_can_write() {
     let scratch = Scratch::new("file");
     let policy = "version = 1\nhostname = 'mine'\n";
     let path = scratch.file("p.toml", policy);
-    assert_eq!(scratch.plan(&["-p", "./p.toml"]).hostname, Some("mine".into()));
+    assert_eq!(scratch.plan(&["-p", "./p.toml"]).confinement.hostname, Some("mine".into()));
     std::os::unix::fs::symlink("p.toml", scratch.0.join("link.toml")).unwrap();
     assert_eq!(
-        scratch.plan(&["-p", "link.toml"]).hostname,
+        scratch.plan(&["-p", "link.toml"]).confinement.hostname,
         Some("mine".into()),
         "a link is somebody's way to name a file"
     );
@@ -386,12 +386,12 @@ fn later_layers_win_and_lists_add() {
          [budget]\nmemory = 'unlimited'\n",
     );
     let plan = scratch.plan(&["-p", "./over.toml", "--umask", "027", "-e", "X=3", "--cap-add", "kill"]);
-    assert_eq!(plan.hostname, Some("over".into()));
+    assert_eq!(plan.confinement.hostname, Some("over".into()));
     assert_eq!(plan.command.umask, 0o027);
     let env: Vec<String> = plan.command.env.iter().map(ToString::to_string).collect();
     assert!(env.contains(&"X=3".into()) && env.contains(&"Y=2".into()), "{env:?}");
     for path in ["/a", "/b", "/proc/kcore"] {
-        assert!(plan.masked_paths.contains(&path.into()), "{path}");
+        assert!(plan.confinement.masked_paths.contains(&path.into()), "{path}");
     }
     let kinds: Vec<_> =
         plan.mounts.iter().filter(|mount| mount.destination == "/two".into()).map(|mount| &mount.kind).collect();
@@ -402,7 +402,7 @@ fn later_layers_win_and_lists_add() {
     assert_eq!(limit(&plan, RlimitResource::Core), (Some(7), Some(7), false), "asked for: not clamped");
     assert_eq!(limit(&plan, RlimitResource::Msgqueue), (Some(0), Some(0), true), "default: clamped");
 
-    assert_eq!(scratch.plan(&["-p", "./over.toml", "-p", "./base.toml"]).hostname, Some("base".into()));
+    assert_eq!(scratch.plan(&["-p", "./over.toml", "-p", "./base.toml"]).confinement.hostname, Some("base".into()));
     let plan = scratch.plan(&["-p", "strict", "-p", "./base.toml"]);
     assert_eq!(limit(&plan, RlimitResource::Nproc).0, Some(128), "a file without extends does not undo what is below");
     assert!(scratch.plan(&["-p", "./base.toml", "--cap-drop", "ALL", "--cap-add", "CAP_KILL"]).capabilities.len() == 1);
@@ -433,7 +433,7 @@ fn relative_paths_start_where_they_were_written() {
     );
     std::fs::create_dir(scratch.0.join("work")).unwrap();
     std::fs::create_dir(scratch.0.join("policies/data")).unwrap();
-    let source = |plan: &Plan, destination: &str| {
+    let source = |plan: &RunPlan, destination: &str| {
         plan.mounts
             .iter()
             .find_map(|mount| match &mount.kind {
@@ -486,8 +486,8 @@ fn the_view_is_ordered_and_gives_way() {
 
     let plan = scratch.plan(&["-u", "root"]);
     assert_eq!((plan.identity.uid, plan.identity.home.clone()), (0, "/root".into()));
-    assert!(!plan.masked_paths.iter().any(|path| path.to_string().starts_with("/sys")));
-    assert!(scratch.plan(&["--sysfs"]).masked_paths.contains(&"/sys/firmware".into()));
+    assert!(!plan.confinement.masked_paths.iter().any(|path| path.to_string().starts_with("/sys")));
+    assert!(scratch.plan(&["--sysfs"]).confinement.masked_paths.contains(&"/sys/firmware".into()));
 }
 
 #[test]
@@ -538,7 +538,7 @@ fn defaults_leave_nothing_open() {
     let plan = Scratch::new("defaults").plan(&[]);
     assert_eq!(plan.namespaces.network, stockade::plan::Network::None);
     assert!(plan.namespaces.ipc && plan.namespaces.uts && plan.namespaces.cgroup && plan.init);
-    assert!(plan.capabilities.is_empty() && plan.allow_degraded.is_empty());
+    assert!(plan.capabilities.is_empty() && plan.confinement.allow_degraded.is_empty());
     assert_eq!((plan.budget.memory_bytes, plan.budget.pids), (Some(2 << 30), Some(512)));
     assert!(!plan.stdio.stdin && !plan.stdio.tty);
     for mount in &plan.mounts {
@@ -554,7 +554,7 @@ fn environment_files_are_lines() {
     let words = ["plan", "--json", "--env-file", "env", "-e", "A=2", "true"];
     let output =
         Command::new(BINARY).args(words).current_dir(&scratch.0).env("STOCKADE_SET", "passed").output().unwrap();
-    let plan: Plan = serde_json::from_slice(&output.stdout).unwrap();
+    let plan: RunPlan = serde_json::from_slice(&output.stdout).unwrap();
     let has = |entry: &[u8]| plan.command.env.iter().any(|other| other.as_bytes() == entry);
     assert!(has(b"A=2") && has(b"B=x=y") && has(b"STOCKADE_SET=passed") && has(b"C=\xff"));
     for (content, parts) in [

@@ -11,15 +11,16 @@ use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mkn
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
 use super::given::{self, Given, Surroundings};
-use super::mountinfo::{self, Expected, FIRST_INDEX};
 use super::place::{Shape, relative};
+use super::read_back::{self, Expected, FIRST_INDEX};
 use super::source::Source;
 use super::{BuiltRoot, proc, within};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
-use crate::plan::container::{Container, Device, GivenSource, NamespaceKind};
-use crate::plan::{MountKind, Plan, Root};
-use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, unescaped};
+use crate::plan::ContainerPlan;
+use crate::plan::container::{Device, MountSource, NamespaceKind};
+use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
+use crate::sys::mountinfo;
 
 /// Everything the child needs to build a container's root.
 #[derive(Debug)]
@@ -56,12 +57,8 @@ const LINKS: [(&CStr, &CStr); 4] = [
 ];
 
 /// Parent half; `None` where the root is that of a mount namespace that is entered.
-pub fn prepare(
-    plan: &Plan,
-    container: &Container,
-    around: &mut Surroundings<'_>,
-) -> Result<Option<PreparedContainerRoot>> {
-    let Root::Bundle(path) = &plan.root else { return Ok(None) };
+pub fn prepare(plan: &ContainerPlan, around: &mut Surroundings<'_>) -> Result<Option<PreparedContainerRoot>> {
+    let Some(path) = &plan.root else { return Ok(None) };
     let failed = |errno| Error::errno(Step::Source, path.to_string(), errno);
     let source = Source::following(path.as_path(), around.privileged, true).map_err(failed)?;
     if !source.is_dir() {
@@ -70,44 +67,36 @@ pub fn prepare(
     source.set_attributes(SLAVE).map_err(failed)?;
     let (mut mounts, mut own_dev) = (Vec::new(), true);
     for (index, planned) in plan.mounts.iter().enumerate() {
-        let MountKind::Given(given) = &planned.kind else {
-            let reason = "is no mount of a container";
-            return Err(Error::new(Step::Plan, planned.destination.to_string(), reason));
-        };
-        own_dev &= planned.destination.as_bytes() != b"/dev" || !matches!(given.what, GivenSource::Bind { .. });
-        mounts.push(given::prepare(index, planned, given, around)?);
+        own_dev &= planned.destination.as_bytes() != b"/dev" || !matches!(planned.source, MountSource::Bind { .. });
+        mounts.push(given::prepare(index, planned, around)?);
     }
-    let devices = container.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
-    let sysctl = container.sysctl.iter().map(|one| {
+    let devices = plan.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
+    let sysctl = plan.sysctl.iter().map(|one| {
         let path = CString::new(format!("sys/{}", one.path));
         let path = path.map_err(|_| Error::new(Step::Sysctl, one.path.clone(), "contains a NUL byte"))?;
         Ok((path, one.value.as_bytes().to_vec()))
     });
     Ok(Some(PreparedContainerRoot {
         source,
-        propagation: container.root_propagation,
-        read_only: container.read_only,
+        propagation: plan.root_propagation,
+        read_only: plan.read_only,
         mounts,
-        masked: proc::prepare(&plan.masked_paths)?,
-        frozen: proc::prepare(&plan.readonly_paths)?,
+        masked: proc::prepare(&plan.confinement.masked_paths)?,
+        frozen: proc::prepare(&plan.confinement.readonly_paths)?,
         devices: own_dev.then_some(devices),
         sysctl: sysctl.collect::<Result<_>>()?,
-        cwd: relative(plan.command.cwd.as_path())?,
-        joins_pid: container.joined.iter().any(|join| join.kind == NamespaceKind::Pid),
-        revealing: container.no_pivot.then(revealing_mounts).transpose()?,
+        cwd: relative(plan.process.command.cwd.as_path())?,
+        joins_pid: plan.joins(NamespaceKind::Pid),
+        revealing: plan.no_pivot.then(revealing_mounts).transpose()?,
     }))
 }
 
 /// Every procfs and sysfs of the old root. Who has one in sight may mount another that is whole, whatever is masked in ours.
 fn revealing_mounts() -> Result<Vec<CString>> {
-    let failed = |error: std::io::Error| Error::new(Step::Pivot, "/proc/self/mountinfo", error.to_string());
-    let text = std::fs::read_to_string("/proc/self/mountinfo").map_err(failed)?;
-    let of_line = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let place = unescaped(before.split(' ').nth(4)?);
-        matches!(after.split(' ').next()?, "proc" | "sysfs").then(|| CString::new(place.into_vec()).ok()).flatten()
-    };
-    Ok(text.lines().rev().filter_map(of_line).collect())
+    let failed = |error: std::io::Error| Error::new(Step::Pivot, mountinfo::OWN, error.to_string());
+    let text = std::fs::read(mountinfo::OWN).map_err(failed)?;
+    let revealing = mountinfo::parse(&text).rev().filter(|mount| matches!(mount.kind, "proc" | "sysfs"));
+    Ok(revealing.filter_map(|mount| CString::new(mount.point().into_os_string().into_vec()).ok()).collect())
 }
 
 fn node(device: &Device, privileged: bool) -> Result<Node> {
@@ -185,7 +174,7 @@ impl PreparedContainerRoot {
             let shared = propagation & libc::MS_SHARED != 0;
             expected.iter_mut().for_each(|one| one.shared = if recursive { shared } else { one.shared });
         }
-        mountinfo::verify(built.proc.as_ref().map(AsFd::as_fd), &expected)
+        read_back::verify(built.proc.as_ref().map(AsFd::as_fd), &expected)
     }
 
     /// Child half: the kernel parameters, on a procfs that nobody else can reach.
@@ -209,11 +198,11 @@ impl PreparedContainerRoot {
     }
 
     /// Names the thing that a failure was about.
-    pub fn object(&self, plan: &Plan, step: Step, index: usize) -> Option<String> {
+    pub fn object(&self, plan: &ContainerPlan, step: Step, index: usize) -> Option<String> {
         match step {
             Step::Mount | Step::MountPoint => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
-            Step::Mask => plan.masked_paths.get(index).map(ToString::to_string),
-            Step::ReadOnly => plan.readonly_paths.get(index).map(ToString::to_string),
+            Step::Mask => plan.confinement.masked_paths.get(index).map(ToString::to_string),
+            Step::ReadOnly => plan.confinement.readonly_paths.get(index).map(ToString::to_string),
             Step::Device => {
                 let nodes = self.devices.as_deref().unwrap_or_default();
                 Some(nodes.get(index).map_or("/dev".to_owned(), |node| node.device.path.to_string()))
@@ -221,7 +210,10 @@ impl PreparedContainerRoot {
             Step::Sysctl => self.sysctl.get(index).map(|(path, _)| format!("/proc/{}", path.to_string_lossy())),
             Step::Verify => {
                 let mounts = plan.mounts.iter().map(|mount| &mount.destination);
-                let mut places = mounts.chain(&plan.masked_paths).chain(&plan.readonly_paths).map(ToString::to_string);
+                let mut places = mounts
+                    .chain(&plan.confinement.masked_paths)
+                    .chain(&plan.confinement.readonly_paths)
+                    .map(ToString::to_string);
                 let index = index.checked_sub(FIRST_INDEX)?;
                 Some(format!("mount {}", places.nth(index).unwrap_or_else(|| "/".to_owned())))
             }

@@ -10,15 +10,15 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::symlinkat;
 
 use super::copy_up;
-use super::mountinfo::{self, Expected};
 use super::mounts::make_directory;
 use super::place::{Shape, relative};
+use super::read_back::{self, Expected};
 use super::source::Source;
 use super::within;
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
-use crate::plan::container::{CgroupView, GivenMount, GivenSource, IdRange};
-use crate::plan::{Bytes, Mount};
+use crate::plan::Bytes;
+use crate::plan::container::{CgroupView, ContainerMount, IdRange, MountSource};
 use crate::sys::mount::{self, Attributes, FsContext, RDONLY};
 
 /// What preparing a container's mounts takes beside the plan.
@@ -61,9 +61,9 @@ enum What {
 const BELOW: u64 = libc::MS_REC;
 
 /// Parent half.
-pub fn prepare(index: usize, planned: &Mount, given: &GivenMount, around: &mut Surroundings<'_>) -> Result<Given> {
-    let about = || planned.destination.to_string();
-    let destination = relative(planned.destination.as_path())?;
+pub fn prepare(index: usize, given: &ContainerMount, around: &mut Surroundings<'_>) -> Result<Given> {
+    let about = || given.destination.to_string();
+    let destination = relative(given.destination.as_path())?;
     let text = |bytes: &[u8]| {
         CString::new(bytes).map_err(|_| Error::new(Step::Mount, about(), "has an option with a NUL byte"))
     };
@@ -75,9 +75,9 @@ pub fn prepare(index: usize, planned: &Mount, given: &GivenMount, around: &mut S
         });
         parts.collect()
     };
-    let what = match &given.what {
-        GivenSource::Bind { source, recursive } => tree(source.as_path(), *recursive, given, around)?,
-        GivenSource::FileSystem { kind, source, options } => {
+    let what = match &given.source {
+        MountSource::Bind { source, recursive } => tree(source.as_path(), *recursive, given, around)?,
+        MountSource::FileSystem { kind, source, options } => {
             let mut all = Vec::new();
             if let Some(source) = source {
                 all.push((c"source".to_owned(), Some(text(source.as_bytes())?)));
@@ -90,10 +90,10 @@ pub fn prepare(index: usize, planned: &Mount, given: &GivenMount, around: &mut S
             let strict = matches!(kind.as_str(), "proc" | "sysfs");
             What::FileSystem { kind: text(kind.as_bytes())?, options: all, strict, copy_up: given.copy_up }
         }
-        GivenSource::Remount { options } => {
+        MountSource::Remount { options } => {
             What::Existing { clear: given.clear & !given.set_below | given.clear_below, options: parts_of(options)? }
         }
-        GivenSource::Cgroup => cgroup(given, around).map_err(|error| Error { object: about(), ..error })?,
+        MountSource::Cgroup => cgroup(given, around).map_err(|error| Error { object: about(), ..error })?,
     };
     // What is said of all mounts below is said of this one too, and last.
     let set = given.set & !given.clear_below & !(atime(given.set_below)) | given.set_below;
@@ -123,7 +123,7 @@ fn takes_label(kind: &str) -> bool {
     !matches!(kind, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2" | "securityfs" | "debugfs" | "tracefs")
 }
 
-fn tree(path: &Path, recursive: bool, given: &GivenMount, around: &mut Surroundings<'_>) -> Result<What> {
+fn tree(path: &Path, recursive: bool, given: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
     let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
     let source = Source::following(path, around.privileged, recursive).map_err(failed)?;
     // A copy gets no mount events back to the host, unless the configuration says so.
@@ -156,7 +156,7 @@ fn tree(path: &Path, recursive: bool, given: &GivenMount, around: &mut Surroundi
     Ok(What::Tree { source, changes })
 }
 
-fn cgroup(given: &GivenMount, around: &mut Surroundings<'_>) -> Result<What> {
+fn cgroup(given: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
     let v2 = |name: &str| name.is_empty();
     match around.cgroups.directories.as_slice() {
         // Engines ask for the mount also where there can be no cgroup: an empty directory is all that may be seen then.
@@ -206,7 +206,7 @@ impl Given {
         if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Existing { .. }) {
             // At once: what later mounts lie below was not said to be like this.
             let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
-            mountinfo::verify(made.proc.as_ref().map(AsFd::as_fd), &[below])?;
+            read_back::verify(made.proc.as_ref().map(AsFd::as_fd), &[below])?;
         }
         made.expected.retain(|other| other.id != expected.id);
         made.expected.push(expected);

@@ -10,11 +10,11 @@ mod copy_up;
 mod dev;
 pub mod given;
 mod host;
-mod mountinfo;
 mod mounts;
 pub mod place;
 mod proc;
 pub mod reach;
+mod read_back;
 pub mod resolved;
 mod source;
 pub mod within;
@@ -37,7 +37,7 @@ use self::place::{Places, Shape};
 use self::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During, Missing, MissingSet};
-use crate::plan::{Facility, Plan, Root};
+use crate::plan::{Facility, Root, RunPlan};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
 use crate::sys::process;
@@ -80,19 +80,18 @@ pub struct BuiltRoot {
     /// Mounts that become read-only when everything is in place.
     freeze: Vec<OwnedFd>,
     /// What a container's mounts have to be like in the end, and a procfs to read that from.
-    expected: Vec<mountinfo::Expected>,
+    expected: Vec<read_back::Expected>,
     proc: Option<OwnedFd>,
     /// Where the kernel keeps how many namespaces of each kind there may be; `None` for a container, which has no such limits.
     limits: Option<OwnedFd>,
 }
 
 /// Parent half: opens every source and makes every text.
-pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
+pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
     let mut sources = Resolver::new(plan.follow);
     let rootfs = match &plan.root {
         Root::Synthetic => None,
         Root::Directory(path) => Some(open_rootfs(path.as_path(), powers.privileged, &mut sources)?),
-        Root::Bundle(_) | Root::Joined => return Err(Error::new(Step::Plan, "root", "is that of a container")),
     };
     let mut places = Places::new(rootfs.as_ref().map(|(fd, _)| fd));
     let mut mounts = Vec::with_capacity(plan.mounts.len());
@@ -111,14 +110,14 @@ pub fn prepare(plan: &Plan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
         scratch_size: text(plan.scratch.size_bytes),
         scratch_inodes: text(plan.scratch.nr_inodes),
         mounts,
-        masked: proc::prepare(&plan.masked_paths)?,
-        read_only: proc::prepare(&plan.readonly_paths)?,
+        masked: proc::prepare(&plan.confinement.masked_paths)?,
+        read_only: proc::prepare(&plan.confinement.readonly_paths)?,
         cwd: place::relative(plan.command.cwd.as_path())?,
-        oom_score: proc::oom_score(plan.oom_score_adj, 0)?,
+        oom_score: proc::oom_score(plan.command.oom_score_adj, 0)?,
         clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         nested: text(plan.namespaces.nested.into()),
         watches: proc::share_of_watches()?,
-        limits_may_fail: plan.allow_degraded.contains(&Facility::NamespaceLimits),
+        limits_may_fail: plan.confinement.allow_degraded.contains(&Facility::NamespaceLimits),
     })
 }
 
@@ -166,8 +165,8 @@ impl Clock {
 
 impl PreparedRoot {
     /// Parent half: where no cgroup bounds memory, the kernel that runs out of it takes the workload first.
-    pub fn prefer_for_oom(&mut self, plan: &Plan) -> Result<()> {
-        self.oom_score = proc::oom_score(plan.oom_score_adj, OOM_SCORE_WITHOUT_BUDGET)?;
+    pub fn prefer_for_oom(&mut self, plan: &RunPlan) -> Result<()> {
+        self.oom_score = proc::oom_score(plan.command.oom_score_adj, OOM_SCORE_WITHOUT_BUDGET)?;
         Ok(())
     }
 
@@ -265,11 +264,11 @@ impl PreparedRoot {
     }
 
     /// Names the mount or path that a failure of [`Self::build`] was about.
-    pub fn object(&self, plan: &Plan, step: Step, index: usize) -> Option<String> {
+    pub fn object(&self, plan: &RunPlan, step: Step, index: usize) -> Option<String> {
         match step {
             Step::Mount | Step::MountPoint => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
-            Step::Mask => plan.masked_paths.get(index).map(ToString::to_string),
-            Step::ReadOnly => plan.readonly_paths.get(index).map(ToString::to_string),
+            Step::Mask => plan.confinement.masked_paths.get(index).map(ToString::to_string),
+            Step::ReadOnly => plan.confinement.readonly_paths.get(index).map(ToString::to_string),
             Step::Device => self.mounts.iter().find_map(|ready| ready.device(index)),
             Step::MountRoot => Some(["scratch tmpfs", "/", "/dev", "/"].get(index)?.to_string()),
             _ => None,

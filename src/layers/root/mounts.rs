@@ -93,9 +93,6 @@ pub fn prepare(
         MountKind::Proc { pid_only } => Some(What::Proc { pid_only: *pid_only }),
         MountKind::Sysfs => Some(What::Sysfs),
         MountKind::Dev { devices } => Some(What::Dev(dev::prepare(index, devices, powers.privileged, sources)?)),
-        MountKind::Given(_) => {
-            return Err(Error::new(Step::Plan, destination.display().to_string(), "is a mount of a container"));
-        }
         MountKind::Mqueue => Some(What::Mqueue),
         MountKind::File { content, mode } => {
             Some(What::File { content: content.as_bytes().to_vec(), mode: Mode::from_bits_truncate(*mode) })

@@ -4,17 +4,16 @@
 //! tree is the same place. What a file system shows of another (an overlay its layers, a network file system its server's
 //! disk) the kernel tells nobody.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 
-use crate::plan::container::GivenSource;
-use crate::plan::{Bytes, MountKind, Plan, Root};
+use crate::plan::container::MountSource;
+use crate::plan::{Bytes, ContainerPlan, MountKind, Root, RunPlan};
 use crate::sys::mount::{self, RDONLY};
+use crate::sys::mountinfo;
 use crate::sys::walk::{Trail, name_of};
 
 /// What of the host a plan shows.
@@ -44,7 +43,7 @@ struct Spot {
     path: PathBuf,
 }
 
-/// A line of `proc_pid_mountinfo(5)`.
+/// A mount of this process's.
 #[derive(Debug, PartialEq)]
 struct Mount {
     id: u64,
@@ -55,18 +54,24 @@ struct Mount {
     point: PathBuf,
 }
 
+impl Mount {
+    fn of(mount: mountinfo::Mount<'_>) -> Self {
+        Self { id: mount.id, device: mount.device.to_owned(), root: mount.root(), point: mount.point() }
+    }
+}
+
 impl Reach {
-    /// What the plan shows, or only what it makes writable. A source that is not there, or not to be opened, is left to the
+    /// What a plan shows of these, or only what it makes writable. A source that is not there, or not to be opened, is left to the
     /// mounting, which knows whether it may be missing.
-    pub fn of(plan: &Plan, writable_only: bool) -> Result<Self, Errno> {
+    pub fn of(sources: impl Iterator<Item = Source>, writable_only: bool) -> Result<Self, Errno> {
         let wanted = |source: &Source| source.writable || source.writable_below || !writable_only;
-        let sources: Vec<_> = sources(plan).filter(wanted).collect();
+        let sources: Vec<_> = sources.filter(wanted).collect();
         let mut reach = Self { trees: Vec::new(), mounts: Vec::new() };
         if sources.is_empty() {
             return Ok(reach);
         }
-        let text = std::fs::read("/proc/self/mountinfo").map_err(|error| crate::error::errno_of(&error))?;
-        reach.mounts = text.split(|byte| *byte == b'\n').filter_map(parse).collect();
+        let text = std::fs::read(mountinfo::OWN).map_err(|error| crate::error::errno_of(&error))?;
+        reach.mounts = mountinfo::parse(&text).map(Mount::of).collect();
         for Source { source, writable, writable_below } in sources {
             let Ok(opened) = open(source.as_path(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { continue };
             let stat = fstat(&opened)?;
@@ -110,78 +115,50 @@ impl Spot {
 }
 
 /// A host path that a plan binds.
-struct Source {
+pub struct Source {
     source: Bytes,
     writable: bool,
     /// Whether what is mounted below it is.
     writable_below: bool,
 }
 
-fn sources(plan: &Plan) -> impl Iterator<Item = Source> + '_ {
-    let same = |source: &Bytes, read_only: bool| Source {
-        source: source.clone(),
-        writable: !read_only,
-        writable_below: !read_only,
-    };
+impl Source {
+    fn new(source: &Bytes, read_only: bool) -> Self {
+        Self { source: source.clone(), writable: !read_only, writable_below: !read_only }
+    }
+}
+
+/// What a run binds.
+pub fn of_run(plan: &RunPlan) -> impl Iterator<Item = Source> + '_ {
     let root = match &plan.root {
-        Root::Directory(path) => Some(same(path, true)),
-        Root::Bundle(path) => Some(same(path, plan.container.as_ref().is_some_and(|container| container.read_only))),
-        Root::Synthetic | Root::Joined => None,
+        Root::Directory(path) => Some(Source::new(path, true)),
+        Root::Synthetic => None,
     };
-    let mounts = plan.mounts.iter().filter_map(move |mount| match &mount.kind {
-        MountKind::Bind { source } => Some(same(source, mount.read_only)),
-        MountKind::AsHost => Some(same(&mount.destination, mount.read_only)),
-        MountKind::Given(given) => match &given.what {
-            GivenSource::Bind { source, recursive } => Some(Source {
-                source: source.clone(),
-                writable: given.set & RDONLY == 0,
-                writable_below: *recursive && given.set_below & RDONLY == 0,
-            }),
-            _ => None,
-        },
+    let mounts = plan.mounts.iter().filter_map(|mount| match &mount.kind {
+        MountKind::Bind { source } => Some(Source::new(source, mount.read_only)),
+        MountKind::AsHost => Some(Source::new(&mount.destination, mount.read_only)),
         _ => None,
     });
     root.into_iter().chain(mounts)
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT PLACE …`; spaces within a field are escaped.
-fn parse(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let device = std::str::from_utf8(fields.nth(1)?).ok()?.to_owned();
-    Some(Mount { id, device, root: unescaped(fields.next()?), point: unescaped(fields.next()?) })
-}
-
-/// `\040` is a space.
-fn unescaped(mut text: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    while let [first, rest @ ..] = text {
-        let digits = rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => (bytes.push(byte), text = &rest[3..]).1,
-            None => (bytes.push(*first), text = rest).1,
-        }
-    }
-    OsString::from_vec(bytes).into()
+/// What a container binds.
+pub fn of_container(plan: &ContainerPlan) -> impl Iterator<Item = Source> + '_ {
+    let root = plan.root.as_ref().map(|path| Source::new(path, plan.read_only));
+    let mounts = plan.mounts.iter().filter_map(|mount| match &mount.source {
+        MountSource::Bind { source, recursive } => Some(Source {
+            source: source.clone(),
+            writable: mount.set & RDONLY == 0,
+            writable_below: *recursive && mount.set_below & RDONLY == 0,
+        }),
+        _ => None,
+    });
+    root.into_iter().chain(mounts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt as _;
-
-    #[test]
-    fn a_line_is_read_totally() {
-        let line = b"36 35 98:0 /mnt1\\134x /mnt\\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
-        let mount = Mount { id: 36, device: "98:0".into(), root: "/mnt1\\x".into(), point: "/mnt 2".into() };
-        assert_eq!(parse(line), Some(mount));
-        for end in 0..line.len() {
-            let _ = parse(&line[..end]);
-        }
-        assert_eq!(unescaped(b"/a\\04"), Path::new("/a\\04"));
-        assert_eq!(unescaped(b"/a\\999"), Path::new("/a\\999"));
-        assert_eq!(unescaped("/\u{fc}".as_bytes()).as_os_str().as_bytes(), "/\u{fc}".as_bytes());
-    }
 
     fn mount(id: u64, device: &str, root: &str, point: &str) -> Mount {
         Mount { id, device: device.into(), root: root.into(), point: point.into() }

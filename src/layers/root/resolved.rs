@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::host::{Fault, Found, Last, Resolver};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, MountKind, Plan, Root};
+use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
 /// A source that is not where the plan names it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -17,7 +17,7 @@ pub struct Resolved {
 
 /// Every source that leads elsewhere than its path says. Refuses what a run would refuse; what cannot be opened is left to the
 /// run, which knows more about it.
-pub fn sources(plan: &Plan) -> Result<Vec<Resolved>> {
+pub fn sources(plan: &RunPlan) -> Result<Vec<Resolved>> {
     let mut resolver = Resolver::new(plan.follow);
     let mut all = Vec::new();
     let mut resolve = |resolver: &mut Resolver, source: &Bytes, destination: &Path, last| -> Result<Option<Found>> {

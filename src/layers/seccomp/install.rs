@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
-use crate::plan::{Plan, SeccompProfile};
+use crate::plan::{Capability, ContainerPlan, Network, RunPlan, Seccomp, SeccompProfile};
 use crate::report;
 use crate::sys;
 
@@ -37,12 +37,51 @@ pub struct PreparedSeccomp {
 /// Who asks the listener can only be killed while it waits, since Linux 5.19: a signal cannot make it ask twice.
 const WAIT_KILLABLE_RECV: u32 = 1 << 5;
 
-/// Parent half: reads and compiles the plan's profile, if it has one; with who is to be asked about refused calls.
-pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
+/// What follows from the rest of a plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Implied<'a> {
+    /// Capabilities that may be had inside, on which calls of a profile may depend.
+    pub capabilities: &'a [Capability],
+    /// Decides which socket families the built-in default has.
+    pub network: Network,
+    /// Names of what is refused whatever the profile says.
+    pub guards: &'a [String],
+    /// Whether refused calls are listened to.
+    pub explain_denials: bool,
+    /// Whether a profile may hand calls to an agent that it names.
+    pub has_agent: bool,
+}
+
+impl<'a> From<&'a RunPlan> for Implied<'a> {
+    fn from(plan: &'a RunPlan) -> Self {
+        Self {
+            capabilities: &plan.capabilities,
+            network: plan.namespaces.network,
+            guards: &plan.confinement.guards,
+            explain_denials: plan.explain_denials,
+            has_agent: false,
+        }
+    }
+}
+
+impl<'a> From<&'a ContainerPlan> for Implied<'a> {
+    fn from(plan: &'a ContainerPlan) -> Self {
+        Self {
+            capabilities: &plan.process.capabilities.bounding,
+            network: Network::Host, // matters to built-in profiles alone
+            guards: &plan.confinement.guards,
+            explain_denials: false,
+            has_agent: true,
+        }
+    }
+}
+
+/// Parent half: reads and compiles the profile, if there is one; with the judge who is asked about refused calls.
+pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
     let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("there is no such {what}"));
-    let guards = plan.guards.iter().map(|name| name.parse::<Guard>().map_err(|()| unknown(name, "guard")));
+    let guards = implied.guards.iter().map(|name| name.parse::<Guard>().map_err(|()| unknown(name, "guard")));
     let guards = guards.collect::<Result<Vec<_>>>()?;
-    let Some(wanted) = &plan.seccomp else { return Ok((guards_alone(plan, &guards)?, None)) };
+    let Some(wanted) = wanted else { return Ok((guards_alone(implied.guards, &guards)?, None)) };
     let (source, name) = match &wanted.profile {
         SeccompProfile::Builtin(name) => {
             (Source::Builtin(name.parse::<Builtin>().map_err(|()| unknown(name, "built-in profile"))?), name.clone())
@@ -53,12 +92,11 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
     };
     let groups = wanted.allow.iter().map(|name| name.parse::<Group>().map_err(|()| unknown(name, "group")));
     let groups = groups.collect::<Result<Vec<_>>>()?;
-    let kept = plan.container.as_ref().map_or(&plan.capabilities, |container| &container.capabilities.bounding);
-    let capabilities: Vec<&str> = kept.iter().map(|capability| capability.name()).collect();
+    let capabilities: Vec<&str> = implied.capabilities.iter().map(|capability| capability.name()).collect();
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
     // Only what is in the listener's own program is heard of.
-    let hears_all = plan.explain_denials && !matches!(source, Source::Binary(_));
+    let hears_all = implied.explain_denials && !matches!(source, Source::Binary(_));
     // The standing guards are compiled into the built-in programs. Another filter would cost each start its installation.
     let is_within =
         |guard: &Guard| hears_all || matches!(source, Source::Builtin(_)) && Guard::STANDING.contains(guard);
@@ -66,19 +104,19 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
     let request = Request {
         source,
         sha256: &wanted.sha256,
-        network: plan.namespaces.network,
+        network: implied.network,
         groups: &groups,
         guards: &within,
         strict: wanted.strict,
     };
     let (program, warnings) = super::prepare(&request, &context)?;
-    if program.notifies && (plan.container.is_none() || program.listener.is_none()) {
+    if program.notifies && (!implied.has_agent || program.listener.is_none()) {
         return Err(Error::new(Step::SeccompProfile, name, "hands calls to a listener, and there is none")
             .hint("SCMP_ACT_NOTIFY needs a supervisor that answers; choose another action"));
     }
     let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
     let beside = guard(&beside)?;
-    let judge = match plan.explain_denials {
+    let judge = match implied.explain_denials {
         true => Some(Judge::new(program.clone(), &request, &context)?),
         false => None,
     };
@@ -89,13 +127,13 @@ pub fn prepare(plan: &Plan) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> 
         listens: judge.is_some() || program.notifies,
         listener: program.listener.clone(),
         warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
-        record: report::Seccomp { profile: name, sha256, guards: plan.guards.clone() },
+        record: report::Seccomp { profile: name, sha256, guards: implied.guards.to_vec() },
     };
     Ok((Some(prepared), judge))
 }
 
 /// The filter of a run without a profile.
-fn guards_alone(plan: &Plan, guards: &[Guard]) -> Result<Option<PreparedSeccomp>> {
+fn guards_alone(names: &[String], guards: &[Guard]) -> Result<Option<PreparedSeccomp>> {
     Ok(guard(guards)?.map(|program| PreparedSeccomp {
         guard: Some(own(&program.instructions)),
         filter: None,
@@ -106,7 +144,7 @@ fn guards_alone(plan: &Plan, guards: &[Guard]) -> Result<Option<PreparedSeccomp>
         record: report::Seccomp {
             profile: "unconfined".to_owned(),
             sha256: program.sha256.into_owned(),
-            guards: plan.guards.clone(),
+            guards: names.to_vec(),
         },
     }))
 }

@@ -6,8 +6,8 @@ use crate::error::{Error, Result, Step};
 use crate::layers::landlock::{PORTS, TRUNCATE};
 use crate::layers::seccomp::builtin::Guard;
 use crate::layers::seccomp::compiler::json::{At, parse_up_to};
-use crate::plan::container::GivenSource;
-use crate::plan::{Bytes, Facility, Landlock, MountKind, PathRule, Plan};
+use crate::plan::container::{ContainerMount, MountSource};
+use crate::plan::{Bytes, ContainerPlan, Facility, Landlock, PathRule};
 use crate::sys::mount::{NOEXEC, RDONLY};
 
 /// The annotation.
@@ -22,7 +22,7 @@ const MAX_LIST: usize = 1_000;
 const KEYS: [&str; 7] = ["mode", "minimum_abi", "read", "write", "execute", "connect", "bind"];
 
 /// Takes the rules into the plan of a container, whose mounts and process are in it already.
-pub fn apply(text: &str, plan: &mut Plan) -> Result<()> {
+pub fn apply(text: &str, plan: &mut ContainerPlan) -> Result<()> {
     let named = |error: crate::layers::seccomp::compiler::json::ProfileError| {
         let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
         Error::new(Step::Config, format!("annotation {ANNOTATION}{place}"), error.message())
@@ -31,12 +31,14 @@ pub fn apply(text: &str, plan: &mut Plan) -> Result<()> {
     let Some((rules, may_be_missing)) = read(&At::root(&tree)).map_err(named)? else { return Ok(()) };
     forbid_writable_programs(&rules, plan)?;
     if may_be_missing {
-        plan.allow_degraded.push(Facility::Landlock);
+        plan.confinement.allow_degraded.push(Facility::Landlock);
     }
     let ports = rules.connect_tcp.is_some() || rules.bind_tcp.is_some();
     let guards = [(rules.execute.is_some(), Guard::MemoryPrograms), (ports, Guard::Tcp)];
-    plan.guards.extend(guards.into_iter().filter(|(wanted, _)| *wanted).map(|(_, guard)| guard.name().to_owned()));
-    plan.landlock = Some(rules);
+    plan.confinement
+        .guards
+        .extend(guards.into_iter().filter(|(wanted, _)| *wanted).map(|(_, guard)| guard.name().to_owned()));
+    plan.confinement.landlock = Some(rules);
     Ok(())
 }
 
@@ -122,20 +124,16 @@ fn ports(root: &At, key: &str, least: u64) -> Read<Option<Vec<u16>>> {
 }
 
 /// Where what may be executed is listed, nothing that the container could write may be.
-fn forbid_writable_programs(rules: &Landlock, plan: &mut Plan) -> Result<()> {
+fn forbid_writable_programs(rules: &Landlock, plan: &mut ContainerPlan) -> Result<()> {
     let Some(list) = &rules.execute else { return Ok(()) };
-    let root_is_writable = plan.container.as_ref().is_some_and(|container| !container.read_only);
-    let writable = |kind: &MountKind| match kind {
-        MountKind::Given(given) => given.set & RDONLY == 0 && given.what != GivenSource::Cgroup,
-        _ => false,
-    };
+    let writable = |mount: &ContainerMount| mount.set & RDONLY == 0 && mount.source != MountSource::Cgroup;
     for rule in list {
         let within = |destination: &Bytes| rule.path.as_path().starts_with(destination.as_path());
         let holding = plan.mounts.iter().filter(|mount| within(&mount.destination));
         let mount = holding.max_by_key(|mount| mount.destination.as_bytes().len());
         let (place, open) = match mount {
-            Some(mount) => (mount.destination.to_string(), writable(&mount.kind)),
-            None => ("/".to_owned(), root_is_writable),
+            Some(mount) => (mount.destination.to_string(), writable(mount)),
+            None => ("/".to_owned(), !plan.read_only),
         };
         if open {
             let reason = format!("is writable through the mount at {place}, so it is never executed");
@@ -143,13 +141,9 @@ fn forbid_writable_programs(rules: &Landlock, plan: &mut Plan) -> Result<()> {
                 .hint("make it read-only, or leave the list out"));
         }
     }
-    for mount in &mut plan.mounts {
-        if writable(&mount.kind)
-            && let MountKind::Given(given) = &mut mount.kind
-        {
-            given.set |= NOEXEC;
-            given.clear &= !NOEXEC;
-        }
+    for mount in plan.mounts.iter_mut().filter(|mount| writable(mount)) {
+        mount.set |= NOEXEC;
+        mount.clear &= !NOEXEC;
     }
     Ok(())
 }

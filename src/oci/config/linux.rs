@@ -4,16 +4,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Read, absolute, id, mounts, rdt, schedule, small, text, unsigned, without_nul};
 use crate::layers::seccomp::compiler::json::At;
-use crate::plan::container::{Container, Device, NamespaceKind, NetDevice, Sysctl};
-use crate::plan::{Bytes, Seccomp, SeccompProfile, hex};
-
-/// What goes into the plan itself.
-#[derive(Debug, Default)]
-pub struct Rest {
-    pub masked_paths: Vec<Bytes>,
-    pub readonly_paths: Vec<Bytes>,
-    pub seccomp: Option<Seccomp>,
-}
+use crate::plan::container::{Device, NamespaceKind, NetDevice, Sysctl};
+use crate::plan::{Bytes, ContainerPlan, Seccomp, SeccompProfile, hex};
 
 /// Nodes that every container has, with their numbers.
 const USUAL: [(&str, u32, u32); 6] = [
@@ -29,25 +21,24 @@ const USUAL: [(&str, u32, u32); 6] = [
 const IPC: [&str; 8] = ["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"];
 
 /// Reads it.
-pub fn read(linux: &At, container: &mut Container, has_hostname: bool) -> Read<Rest> {
-    container.devices = devices(linux)?;
-    container.sysctl = sysctl(linux, container, has_hostname)?;
-    container.personality = schedule::personality(linux)?;
-    container.memory_policy = schedule::memory_policy(linux)?;
-    container.mount_label = text(linux, "mountLabel")?.filter(|label| !label.is_empty());
-    container.net_devices = net_devices(linux, container)?;
-    container.intel_rdt = linux.get("intelRdt")?.map(|at| rdt::read(&at)).transpose()?;
+pub fn read(linux: &At, plan: &mut ContainerPlan, has_hostname: bool) -> Read<()> {
+    plan.devices = devices(linux)?;
+    plan.sysctl = sysctl(linux, plan, has_hostname)?;
+    plan.personality = schedule::personality(linux)?;
+    plan.memory_policy = schedule::memory_policy(linux)?;
+    plan.mount_label = text(linux, "mountLabel")?.filter(|label| !label.is_empty());
+    plan.net_devices = net_devices(linux, plan)?;
+    plan.intel_rdt = linux.get("intelRdt")?.map(|at| rdt::read(&at)).transpose()?;
     if let Some(at) = linux.get("rootfsPropagation")?
         && !at.text()?.is_empty()
     {
         let kind = mounts::propagation(at.text()?);
-        container.root_propagation = kind.ok_or_else(|| at.wrong("is none of private, slave, shared, unbindable"))?;
+        plan.root_propagation = kind.ok_or_else(|| at.wrong("is none of private, slave, shared, unbindable"))?;
     }
-    Ok(Rest {
-        masked_paths: paths(linux, "maskedPaths")?,
-        readonly_paths: paths(linux, "readonlyPaths")?,
-        seccomp: linux.get("seccomp")?.map(|at| seccomp(&at)).transpose()?,
-    })
+    plan.confinement.masked_paths = paths(linux, "maskedPaths")?;
+    plan.confinement.readonly_paths = paths(linux, "readonlyPaths")?;
+    plan.confinement.seccomp = linux.get("seccomp")?.map(|at| seccomp(&at)).transpose()?;
+    Ok(())
 }
 
 fn paths(linux: &At, key: &str) -> Read<Vec<Bytes>> {
@@ -106,7 +97,7 @@ fn device(at: &At) -> Read<Device> {
 }
 
 /// Names are as `dev_valid_name` of the kernel has them, with one `%d` where it may choose.
-fn net_devices(linux: &At, container: &Container) -> Read<Vec<NetDevice>> {
+fn net_devices(linux: &At, plan: &ContainerPlan) -> Read<Vec<NetDevice>> {
     let Some(at) = linux.get("netDevices")? else { return Ok(Vec::new()) };
     let valid = |name: &str| {
         let odd = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
@@ -127,17 +118,13 @@ fn net_devices(linux: &At, container: &Container) -> Read<Vec<NetDevice>> {
         }
         devices.push(NetDevice { host: host.to_owned(), name });
     }
-    if !devices.is_empty() && !has_own(container, NamespaceKind::Network) {
+    if !devices.is_empty() && !plan.has_own(NamespaceKind::Network) {
         return Err(at.lacks("need an own network namespace to be moved to"));
     }
     Ok(devices)
 }
 
-fn has_own(container: &Container, kind: NamespaceKind) -> bool {
-    container.new.contains(&kind) || container.joined.iter().any(|join| join.kind == kind)
-}
-
-fn sysctl(linux: &At, container: &Container, has_hostname: bool) -> Read<Vec<Sysctl>> {
+fn sysctl(linux: &At, plan: &ContainerPlan, has_hostname: bool) -> Read<Vec<Sysctl>> {
     let Some(at) = linux.get("sysctl")? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for (name, value) in at.entries()? {
@@ -156,7 +143,7 @@ fn sysctl(linux: &At, container: &Container, has_hostname: bool) -> Read<Vec<Sys
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(value.lacks("is no name of a kernel parameter"));
         }
-        if !has_own(container, needed) {
+        if !plan.has_own(needed) {
             let reason = format!("needs an own {} namespace, or it would be the host's", needed.name());
             return Err(value.lacks(reason));
         }

@@ -18,13 +18,11 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, Step};
 use crate::layers::seccomp::compiler::json::{At, Json, ProfileError, parse_up_to};
 use crate::layers::seccomp::read_file;
-use crate::plan::container::{Container, Hook, Hooks, Resources};
-use crate::plan::{
-    Budget, Bytes, Command, Deadlines, IdMapping, Identity, Namespaces, Network, Plan, Root, ScratchLimit, Stdio,
-};
+use crate::plan::container::{self, Hook, Hooks, NamespaceKind, Resources};
+use crate::plan::{Bytes, Confinement, ContainerPlan};
 
 pub use self::mounts::options as mount_options;
-pub use self::process::{Process, apply_process, capability};
+pub use self::process::{add_home, capability};
 pub use self::schedule::memory_modes;
 
 /// The longest file that is read.
@@ -37,7 +35,7 @@ pub type Read<T> = std::result::Result<T, ProfileError>;
 #[derive(Debug)]
 pub struct Config {
     /// What it asks for.
-    pub plan: Plan,
+    pub plan: ContainerPlan,
     /// Its own version of the specification.
     pub oci_version: String,
     /// Notes of whoever wrote it.
@@ -71,7 +69,7 @@ pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
 }
 
 /// A process of `exec --process`.
-pub fn load_process(path: &Path) -> Result<(Process, Vec<String>)> {
+pub fn load_process(path: &Path) -> Result<(container::Process, Vec<String>)> {
     let bytes = text_of(path)?;
     let mut warnings = Vec::new();
     let tree = parse_up_to(&bytes, MAX_BYTES);
@@ -105,48 +103,27 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
     let process = process::read(&process, &mut warnings)?;
     let (rootfs, read_only) = rootfs(&root, bundle)?;
     let annotations = annotations(&root)?;
-    let mut container = Container { read_only, new_keyring: !flags.no_new_keyring, ..Container::default() };
+    let mut plan = ContainerPlan {
+        confinement: Confinement { id: id.to_owned(), ..Confinement::default() },
+        process,
+        root: Some(Bytes::from(&rootfs)),
+        read_only,
+        new_keyring: !flags.no_new_keyring,
+        ..ContainerPlan::default()
+    };
     let empty = Json::Object(Vec::new());
     let linux = root.get("linux")?.unwrap_or(At::root(&empty));
-    let namespaces = namespaces::read(&linux, &mut container)?;
-    container.domainname = text(&root, "domainname")?.map(|name| Bytes::from(&name));
-    container.hooks = hooks(&root)?;
-    container.cgroup = cgroup::read(&linux, &annotations, flags)?;
+    namespaces::read(&linux, &mut plan)?;
+    plan.domainname = text(&root, "domainname")?.map(|name| Bytes::from(&name));
+    plan.hooks = hooks(&root)?;
+    plan.cgroup = cgroup::read(&linux, &annotations, flags)?;
     let hostname = text(&root, "hostname")?;
-    if (hostname.is_some() || container.domainname.is_some()) && !namespaces.uts {
+    if (hostname.is_some() || plan.domainname.is_some()) && !plan.has_own(NamespaceKind::Uts) {
         return Err(root.lacks("hostname and domainname need an own uts namespace, or would be the host's"));
     }
-    let rest = linux::read(&linux, &mut container, hostname.is_some())?;
-    let mounts = mounts::read(&root, bundle)?;
-    let mut plan = Plan {
-        id: id.to_owned(),
-        command: Command { argv: Vec::new(), env: Vec::new(), cwd: "/".into(), umask: 0o022 },
-        namespaces,
-        identity: Identity { uid: 0, gid: 0, mapping: IdMapping::Single, user: String::new(), home: "/".into() },
-        root: Root::Bundle(Bytes::from(&rootfs)),
-        mounts,
-        follow: true,
-        scratch: ScratchLimit { size_bytes: 0, nr_inodes: 0 },
-        masked_paths: rest.masked_paths,
-        readonly_paths: rest.readonly_paths,
-        hostname: hostname.filter(|name| !name.is_empty()).map(|name| Bytes::from(&name)),
-        landlock: None,
-        seccomp: rest.seccomp,
-        guards: Vec::new(),
-        capabilities: Vec::new(),
-        rlimits: Vec::new(),
-        budget: Budget::default(),
-        oom_score_adj: None,
-        init: false,
-        stdio: Stdio { stdin: true, tty: false, output_limit: None, relay: false },
-        deadlines: Deadlines { wall_us: None, cpu_us: None, idle_us: None, kill_after_us: 0 },
-        explain_denials: false,
-        hash_program: false,
-        allow_degraded: Vec::new(),
-        policy_sha256: String::new(),
-        container: Some(Box::new(container)),
-    };
-    apply_process(&mut plan, process);
+    linux::read(&linux, &mut plan, hostname.is_some())?;
+    plan.confinement.hostname = hostname.filter(|name| !name.is_empty()).map(|name| Bytes::from(&name));
+    plan.mounts = mounts::read(&root, bundle)?;
     Ok(Config { plan, oci_version, annotations, rootfs, warnings })
 }
 
@@ -250,9 +227,4 @@ fn absolute(at: &At) -> Read<Bytes> {
 fn strings(at: &At, key: &str) -> Read<Vec<Bytes>> {
     let Some(list) = at.get(key)? else { return Ok(Vec::new()) };
     list.items()?.map(|item| without_nul(&item).map(Bytes::from)).collect()
-}
-
-/// No namespaces but the user's own: what the reader of namespaces starts from.
-fn no_namespaces() -> Namespaces {
-    Namespaces { ipc: false, uts: false, cgroup: false, time: false, network: Network::Host, nested: 0 }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::namespaces::ranges;
 use super::{Read, without_nul};
 use crate::layers::seccomp::compiler::json::At;
-use crate::plan::container::{GivenMount, GivenSource};
-use crate::plan::{Bytes, Mount, MountKind};
+use crate::plan::Bytes;
+use crate::plan::container::{ContainerMount, MountSource};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY};
 
 const NOATIME: u64 = libc::MOUNT_ATTR_NOATIME;
@@ -72,13 +72,12 @@ pub fn options() -> Vec<String> {
 }
 
 /// All of them, in order.
-pub fn read(root: &At, bundle: &Path) -> Read<Vec<Mount>> {
+pub fn read(root: &At, bundle: &Path) -> Read<Vec<ContainerMount>> {
     let Some(list) = root.get("mounts")? else { return Ok(Vec::new()) };
-    let mut mounts: Vec<Mount> = Vec::new();
+    let mut mounts: Vec<ContainerMount> = Vec::new();
     for item in list.items()? {
         let mount = mount(&item, bundle)?;
-        if let MountKind::Given(given) = &mount.kind
-            && let GivenSource::Remount { options } = &given.what
+        if let MountSource::Remount { options } = &mount.source
             && !options.is_empty()
             && !is_new_at(&mounts, &mount.destination)
         {
@@ -93,28 +92,23 @@ pub fn read(root: &At, bundle: &Path) -> Read<Vec<Mount>> {
 }
 
 /// Whether what is mounted there is a file system of the container's own.
-fn is_new_at(mounts: &[Mount], destination: &Bytes) -> bool {
-    let there = |mount: &&Mount| match &mount.kind {
-        MountKind::Given(given) => {
-            mount.destination == *destination && !matches!(given.what, GivenSource::Remount { .. })
-        }
-        _ => false,
+fn is_new_at(mounts: &[ContainerMount], destination: &Bytes) -> bool {
+    let there = |mount: &&ContainerMount| {
+        mount.destination == *destination && !matches!(mount.source, MountSource::Remount { .. })
     };
-    mounts.iter().rev().find(there).is_some_and(|mount| match &mount.kind {
-        MountKind::Given(given) => matches!(given.what, GivenSource::FileSystem { .. }),
-        _ => false,
-    })
+    let last = mounts.iter().rev().find(there);
+    last.is_some_and(|mount| matches!(mount.source, MountSource::FileSystem { .. }))
 }
 
-fn mount(at: &At, bundle: &Path) -> Read<Mount> {
+fn mount(at: &At, bundle: &Path) -> Read<ContainerMount> {
     let destination = at.get("destination")?.ok_or_else(|| at.lacks("destination is missing"))?;
     let path = cleaned(&destination)?;
-    let mut given = GivenMount::default();
+    let mut mount = ContainerMount { destination: path, ..ContainerMount::default() };
     let mut data: Vec<Bytes> = Vec::new();
     let (mut bind, mut recursive, mut again) = (false, false, false);
     if let Some(options) = at.get("options")? {
         for option in options.items()? {
-            match option_of(&option, &mut given)? {
+            match option_of(&option, &mut mount)? {
                 Taken::Bind { below } => (bind, recursive) = (true, recursive | below),
                 Taken::Again => again = true,
                 Taken::Done => {}
@@ -124,34 +118,33 @@ fn mount(at: &At, bundle: &Path) -> Read<Mount> {
     }
     let kind = super::text(at, "type")?.unwrap_or_default();
     let source = super::text(at, "source")?;
-    given.uid_map = ranges(at, "uidMappings")?;
-    given.gid_map = ranges(at, "gidMappings")?;
-    given.idmap |= !given.uid_map.is_empty() || !given.gid_map.is_empty();
-    given.what = match kind.as_str() {
-        _ if again && bind => GivenSource::Remount { options: Vec::new() },
-        _ if again => GivenSource::Remount { options: data },
-        "cgroup" | "cgroup2" if !bind => GivenSource::Cgroup,
+    mount.uid_map = ranges(at, "uidMappings")?;
+    mount.gid_map = ranges(at, "gidMappings")?;
+    mount.idmap |= !mount.uid_map.is_empty() || !mount.gid_map.is_empty();
+    mount.source = match kind.as_str() {
+        _ if again && bind => MountSource::Remount { options: Vec::new() },
+        _ if again => MountSource::Remount { options: data },
+        "cgroup" | "cgroup2" if !bind => MountSource::Cgroup,
         _ if bind || matches!(kind.as_str(), "bind" | "rbind") => {
             let source = source.filter(|source| !source.is_empty());
             let source = source.ok_or_else(|| at.lacks("a bind mount needs a source"))?;
             data.clear(); // options of the file system it comes from are its own
-            GivenSource::Bind { source: Bytes::from(&bundle.join(source)), recursive: recursive || kind == "rbind" }
+            MountSource::Bind { source: Bytes::from(&bundle.join(source)), recursive: recursive || kind == "rbind" }
         }
         "" | "none" => return Err(at.lacks("has neither a type nor the option bind")),
-        _ => GivenSource::FileSystem {
+        _ => MountSource::FileSystem {
             kind,
             source: source.filter(|source| !source.is_empty()).map(|source| Bytes::from(&source)),
             options: data,
         },
     };
-    if given.idmap && !matches!(given.what, GivenSource::Bind { .. }) {
+    if mount.idmap && !matches!(mount.source, MountSource::Bind { .. }) {
         return Err(at.lacks("only bind mounts that are made here can be idmapped"));
     }
-    if given.copy_up && !matches!(&given.what, GivenSource::FileSystem { kind, .. } if kind == "tmpfs") {
+    if mount.copy_up && !matches!(&mount.source, MountSource::FileSystem { kind, .. } if kind == "tmpfs") {
         return Err(at.lacks("tmpcopyup is for a tmpfs"));
     }
-    let kind = MountKind::Given(Box::new(given));
-    Ok(Mount { destination: path, kind, read_only: false, noexec: false, optional: false })
+    Ok(mount)
 }
 
 enum Taken<'a> {
@@ -165,23 +158,23 @@ enum Taken<'a> {
     Data(&'a str),
 }
 
-fn option_of<'a>(at: &At<'a>, given: &mut GivenMount) -> Read<Taken<'a>> {
+fn option_of<'a>(at: &At<'a>, mount: &mut ContainerMount) -> Read<Taken<'a>> {
     let name = without_nul(at)?;
     let find = |name: &str| ATTRIBUTES.iter().chain(&OTHER_NAMES).find(|(known, ..)| *known == name);
     if let Some((_, set, clear)) = find(name) {
-        (given.set, given.clear) = changed((given.set, given.clear), (*set, *clear));
+        (mount.set, mount.clear) = changed((mount.set, mount.clear), (*set, *clear));
     } else if let Some((_, set, clear)) = name.strip_prefix('r').and_then(find) {
-        (given.set_below, given.clear_below) = changed((given.set_below, given.clear_below), (*set, *clear));
+        (mount.set_below, mount.clear_below) = changed((mount.set_below, mount.clear_below), (*set, *clear));
     } else if let Some(kind) = propagation(name) {
-        given.propagation.push(kind);
+        mount.propagation.push(kind);
     } else {
         match name {
             "bind" => return Ok(Taken::Bind { below: false }),
             "rbind" => return Ok(Taken::Bind { below: true }),
             "remount" => return Ok(Taken::Again),
-            "idmap" => given.idmap = true,
-            "ridmap" => (given.idmap, given.idmap_below) = (true, true),
-            "tmpcopyup" => given.copy_up = true,
+            "idmap" => mount.idmap = true,
+            "ridmap" => (mount.idmap, mount.idmap_below) = (true, true),
+            "tmpcopyup" => mount.copy_up = true,
             "" => {} // buildah passes some
             _ if IGNORED.contains(&name) => {}
             _ => return Ok(Taken::Data(name)),

@@ -1,17 +1,16 @@
 //! `linux.namespaces`, the id maps and the clocks.
 
-use super::{Read, no_namespaces, small};
+use super::{Read, small};
 use crate::layers::seccomp::compiler::json::At;
-use crate::plan::container::{ClockOffset, Container, IdRange, Joined, NamespaceKind};
-use crate::plan::{Namespaces, Network};
+use crate::plan::ContainerPlan;
+use crate::plan::container::{ClockOffset, IdRange, Joined, NamespaceKind};
 
 /// Most lines that the kernel takes for a map, and their length as text: less than a page.
 const MOST_RANGES: usize = 340;
 const LONGEST_MAP: usize = 4095;
 
 /// The namespaces that are new or entered.
-pub fn read(linux: &At, container: &mut Container) -> Read<Namespaces> {
-    let mut namespaces = no_namespaces();
+pub fn read(linux: &At, plan: &mut ContainerPlan) -> Read<()> {
     let mut seen = Vec::new();
     if let Some(list) = linux.get("namespaces")? {
         for item in list.items()? {
@@ -25,40 +24,34 @@ pub fn read(linux: &At, container: &mut Container) -> Read<Namespaces> {
             seen.push(kind);
             match item.get("path")? {
                 Some(path) if !path.text()?.is_empty() => {
-                    container.joined.push(Joined { kind, path: super::absolute(&path)? });
+                    plan.joined.push(Joined { kind, path: super::absolute(&path)? });
                 }
-                _ => container.new.push(kind),
+                _ => plan.new.push(kind),
             }
         }
     }
-    let has = |kind| container.new.contains(&kind);
     let own = |kind| seen.contains(&kind);
     if !own(NamespaceKind::Mount) {
         return Err(linux.lacks("namespaces must have a mount namespace: the root cannot be changed without one"));
     }
-    namespaces.ipc = own(NamespaceKind::Ipc);
-    namespaces.uts = own(NamespaceKind::Uts);
-    namespaces.cgroup = own(NamespaceKind::Cgroup);
-    namespaces.time = own(NamespaceKind::Time);
-    namespaces.network = if own(NamespaceKind::Network) { Network::None } else { Network::Host };
-    container.uid_map = ranges(linux, "uidMappings")?;
-    container.gid_map = ranges(linux, "gidMappings")?;
-    if has(NamespaceKind::User) {
-        for (name, map) in [("uidMappings", &container.uid_map), ("gidMappings", &container.gid_map)] {
+    plan.uid_map = ranges(linux, "uidMappings")?;
+    plan.gid_map = ranges(linux, "gidMappings")?;
+    if plan.makes(NamespaceKind::User) {
+        for (name, map) in [("uidMappings", &plan.uid_map), ("gidMappings", &plan.gid_map)] {
             if !map.iter().any(|range| range.inside == 0) {
                 return Err(linux.lacks(format!("{name} must map the container's id 0 for a new user namespace")));
             }
         }
     } else if own(NamespaceKind::User) {
-        (container.uid_map, container.gid_map) = Default::default(); // as whoever made it mapped it
-    } else if !container.uid_map.is_empty() || !container.gid_map.is_empty() {
+        (plan.uid_map, plan.gid_map) = Default::default(); // as whoever made it mapped it
+    } else if !plan.uid_map.is_empty() || !plan.gid_map.is_empty() {
         return Err(linux.lacks("uidMappings and gidMappings need a user namespace"));
     }
-    container.time_offsets = offsets(linux)?;
-    if !container.time_offsets.is_empty() && !has(NamespaceKind::Time) {
+    plan.time_offsets = offsets(linux)?;
+    if !plan.time_offsets.is_empty() && !plan.makes(NamespaceKind::Time) {
         return Err(linux.lacks("timeOffsets need a new time namespace"));
     }
-    Ok(namespaces)
+    Ok(())
 }
 
 /// A list of id ranges, none of which overlap.

@@ -2,36 +2,11 @@
 
 use super::{Read, absolute, flag, id, schedule, signed, strings, text, unsigned};
 use crate::layers::seccomp::compiler::json::At;
-use crate::plan::container::{CapabilitySets, Scheduler};
-use crate::plan::{Bytes, Capability, Plan, Rlimit, RlimitResource};
+use crate::plan::container::{CapabilitySets, Process};
+use crate::plan::{Capability, Command, Rlimit, RlimitResource};
 
 /// As many words as anybody needs.
 const MAX_ARGS: usize = 1 << 20;
-
-/// A process, as `config.json` and `exec --process` have it.
-#[derive(Clone, Debug, Default)]
-#[allow(missing_docs)]
-pub struct Process {
-    pub argv: Vec<Bytes>,
-    pub env: Vec<Bytes>,
-    pub cwd: Bytes,
-    pub umask: Option<u32>,
-    pub terminal: bool,
-    pub console_size: Option<(u16, u16)>,
-    pub uid: u32,
-    pub gid: u32,
-    pub groups: Vec<u32>,
-    pub capabilities: CapabilitySets,
-    pub rlimits: Vec<Rlimit>,
-    pub no_new_privs: bool,
-    pub oom_score_adj: Option<i16>,
-    pub apparmor_profile: Option<String>,
-    pub selinux_label: Option<String>,
-    pub scheduler: Option<Scheduler>,
-    pub io_priority: Option<(u32, u32)>,
-    pub cpu_affinity: Option<Vec<u32>>,
-    pub initial_cpu_affinity: Option<Vec<u32>>,
-}
 
 /// Reads one.
 pub fn read(at: &At, warnings: &mut Vec<String>) -> Read<Process> {
@@ -67,27 +42,32 @@ pub fn read(at: &At, warnings: &mut Vec<String>) -> Read<Process> {
         score => score.map(|score| score as i16),
     };
     let (initial_cpu_affinity, cpu_affinity) = schedule::affinity(at)?;
-    Ok(Process {
+    let command = Command {
         argv,
         env: strings(at, "env")?,
         cwd: absolute(&cwd)?,
-        umask,
-        terminal: flag(at, "terminal")?,
-        console_size: console_size(at)?,
+        umask: umask.unwrap_or(0o022),
+        rlimits: rlimits(at)?,
+        oom_score_adj,
+    };
+    let mut process = Process {
+        command,
         uid: user_id("uid")?,
         gid: user_id("gid")?,
         groups,
         capabilities: capabilities(at, warnings)?,
-        rlimits: rlimits(at)?,
         no_new_privs: flag(at, "noNewPrivileges")?,
-        oom_score_adj,
         apparmor_profile: text(at, "apparmorProfile")?.filter(|text| !text.is_empty()),
         selinux_label: text(at, "selinuxLabel")?.filter(|text| !text.is_empty()),
         scheduler: schedule::scheduler(at)?,
         io_priority: schedule::io_priority(at)?,
         cpu_affinity,
         initial_cpu_affinity,
-    })
+        terminal: flag(at, "terminal")?,
+        console_size: console_size(at)?,
+    };
+    add_home(&mut process);
+    Ok(process)
 }
 
 fn console_size(at: &At) -> Read<Option<(u16, u16)>> {
@@ -158,37 +138,10 @@ fn rlimits(at: &At) -> Read<Vec<Rlimit>> {
     Ok(limits)
 }
 
-/// Puts a process into a plan: the one of the configuration, or that of `exec`.
-pub fn apply_process(plan: &mut Plan, process: Process) {
-    plan.command.argv = process.argv;
-    plan.command.env = process.env;
-    plan.command.cwd = process.cwd;
-    plan.command.umask = process.umask.unwrap_or(0o022);
-    plan.identity.uid = process.uid;
-    plan.identity.gid = process.gid;
-    plan.rlimits = process.rlimits;
-    plan.oom_score_adj = process.oom_score_adj;
-    plan.stdio.tty = process.terminal;
-    if let Some(container) = &mut plan.container {
-        container.console_size = process.console_size;
-        container.groups = process.groups;
-        container.capabilities = process.capabilities;
-        container.no_new_privs = process.no_new_privs;
-        container.apparmor_profile = process.apparmor_profile;
-        container.selinux_label = process.selinux_label;
-        container.scheduler = process.scheduler;
-        container.io_priority = process.io_priority;
-        container.cpu_affinity = process.cpu_affinity;
-        container.initial_cpu_affinity = process.initial_cpu_affinity;
-    }
-    add_home(plan);
-}
-
 /// A program without `HOME` gets one, as engines leave it to the runtime.
-fn add_home(plan: &mut Plan) {
-    let has_home = plan.command.env.iter().any(|variable| variable.as_bytes().starts_with(b"HOME="));
-    if !has_home {
-        let home = if plan.identity.uid == 0 { "HOME=/root" } else { "HOME=/" };
-        plan.command.env.push(home.into());
+pub fn add_home(process: &mut Process) {
+    let env = &mut process.command.env;
+    if !env.iter().any(|variable| variable.as_bytes().starts_with(b"HOME=")) {
+        env.push(if process.uid == 0 { "HOME=/root" } else { "HOME=/" }.into());
     }
 }

@@ -18,7 +18,8 @@ use crate::error::Step;
 use crate::layers::landlock::PreparedLandlock;
 use crate::layers::process::program::Executable;
 use crate::layers::{Applied, During, root, schedule};
-use crate::plan::container::{Container, Hook};
+use crate::plan::ContainerPlan;
+use crate::plan::container::Hook;
 use crate::sandbox::sync::{self, ChildEnds, failure_with_words};
 use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
 use crate::sys::{entry, mount, namespace, net, process, terminal};
@@ -40,7 +41,7 @@ struct Ready<'a> {
 /// Becomes the container. Never returns to the code that cloned it.
 pub fn run(
     prepared: &Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     confined: Option<Confined<'_>>,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
@@ -49,8 +50,8 @@ pub fn run(
     if ends.wait() {
         let mut said = String::new();
         let Err(failure) = match confined {
-            Some(confined) => join(prepared, container, confined, ends, state, &mut said),
-            None => start(prepared, container, ends, state, &mut said),
+            Some(confined) => join(prepared, plan, confined, ends, state, &mut said),
+            None => start(prepared, plan, ends, state, &mut said),
         };
         // Once it waited for its start, nobody but whoever started it listens.
         if let Some(gate) = &prepared.gate {
@@ -63,7 +64,7 @@ pub fn run(
 
 fn start(
     prepared: &Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
     said: &mut String,
@@ -77,19 +78,19 @@ fn start(
     if !ends.parent_lives() {
         process::exit(125);
     }
-    let terminal = take_root(prepared, container, ends, &[], state, said)?;
+    let terminal = take_root(prepared, plan, ends, &[], state, said)?;
     take_streams(prepared, terminal.as_ref())?;
     let rules = path_rules(prepared)?;
     prepared.process.settle_but(prepared.first_closed)?;
-    let ready = confine(prepared, container, ends, rules)?;
-    wait_and_execute(prepared, container, ends, state, said, ready)
+    let ready = confine(prepared, plan, ends, rules)?;
+    wait_and_execute(prepared, plan, ends, state, said, ready)
 }
 
 /// What takes privilege: namespaces that are made late, the root with its mounts and hooks, and what follows from it. Gives
 /// the process's terminal. Nothing of the host is open afterwards but `also`.
 fn take_root(
     prepared: &Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     ends: &ChildEnds,
     also: &[RawFd],
     state: &dyn Fn(i32, &str) -> String,
@@ -105,7 +106,7 @@ fn take_root(
     let Some(root) = &prepared.root else {
         close_the_host(prepared, None, ends, also)?;
         let devpts = prepared.terminal.map(|_| devpts()).transpose().during(Step::Terminal, 0)?;
-        set_up(prepared, container, || Ok(()))?;
+        set_up(prepared, plan, || Ok(()))?;
         return open_terminal(prepared, devpts.as_ref(), ends);
     };
     let built = root.build()?;
@@ -116,8 +117,8 @@ fn take_root(
     if prepared.waits_for_hooks && !ends.built() {
         process::exit(125);
     }
-    run_hooks(&container.hooks.create_container, 0, state, "creating", said)?;
-    set_up(prepared, container, || {
+    run_hooks(&plan.hooks.create_container, 0, state, "creating", said)?;
+    set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
         close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
         root.finish(built)
@@ -129,7 +130,7 @@ fn take_root(
 /// privilege. The process that then appears among the others has no more than they have. `channel` stays open.
 pub fn confine_first<'a>(
     prepared: &'a Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     ends: &ChildEnds,
     channel: RawFd,
     state: &dyn Fn(i32, &str) -> String,
@@ -137,15 +138,15 @@ pub fn confine_first<'a>(
 ) -> Applied<Confined<'a>> {
     entry::retitle(&prepared.title); // the process that is made in the end is a copy of this one
     process::ignore_broken_pipes();
-    let terminal = take_root(prepared, container, ends, &[channel], state, said)?;
-    let ready = confine(prepared, container, ends, path_rules(prepared)?)?;
+    let terminal = take_root(prepared, plan, ends, &[channel], state, said)?;
+    let ready = confine(prepared, plan, ends, path_rules(prepared)?)?;
     Ok(Confined { terminal, ready })
 }
 
 /// The rest of such a process, in the container's pid namespace.
 fn join(
     prepared: &Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     confined: Confined<'_>,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
@@ -160,13 +161,13 @@ fn join(
     close_the_host(prepared, terminal.as_ref(), ends, rules.as_slice())?;
     take_streams(prepared, terminal.as_ref())?;
     prepared.process.settle_but(prepared.first_closed)?;
-    wait_and_execute(prepared, container, ends, state, said, ready)
+    wait_and_execute(prepared, plan, ends, state, said, ready)
 }
 
 /// Confined: waits to be looked at, then for its start if it has a gate, and becomes its program.
 fn wait_and_execute(
     prepared: &Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
     said: &mut String,
@@ -181,8 +182,8 @@ fn wait_and_execute(
     }
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
-        let first = container.hooks.create_container.len();
-        run_hooks(&container.hooks.start_container, first, state, "created", said)?;
+        let first = plan.hooks.create_container.len();
+        run_hooks(&plan.hooks.start_container, first, state, "created", said)?;
     }
     // Only now: hooks inside are the administrator's.
     if let Some(rules) = rules {
@@ -236,13 +237,13 @@ fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
 }
 
 /// What takes privilege, and the old root: host name, kernel parameters, label; then the new root, keyring and scheduling.
-fn set_up(prepared: &Prepared<'_>, container: &Container, change_root: impl FnOnce() -> Applied) -> Applied {
+fn set_up(prepared: &Prepared<'_>, plan: &ContainerPlan, change_root: impl FnOnce() -> Applied) -> Applied {
     if let Some(root) = &prepared.root {
         prepared.process.set_hostname()?;
-        if let Some(name) = &container.domainname {
+        if let Some(name) = &plan.domainname {
             namespace::set_domain_name(name.as_bytes()).during(Step::Hostname, 1)?;
         }
-        if !container.sysctl.is_empty() {
+        if !plan.sysctl.is_empty() {
             root.write_sysctl(private_proc(Step::Sysctl)?.as_fd())?;
         }
         label(prepared)?;
@@ -250,16 +251,16 @@ fn set_up(prepared: &Prepared<'_>, container: &Container, change_root: impl FnOn
     } else if !prepared.confines_first {
         label(prepared)?;
     }
-    if container.new_keyring {
+    if plan.new_keyring {
         match process::join_new_session_keyring() {
             Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
             joined => joined.during(Step::Keyring, 0)?,
         }
     }
     if !prepared.confines_first && !prepared.scheduled_last {
-        schedule::set_policy(container, 0)?; // the runtime does it otherwise
+        schedule::set_policy(&plan.process, 0)?; // the runtime does it otherwise
     }
-    schedule::apply(container)
+    schedule::apply(plan)
 }
 
 /// Asks for the labels that execve gives. An intermediate process that joins a pid namespace does so while it reaches the
@@ -283,7 +284,7 @@ fn private_proc(step: Step) -> Applied<OwnedFd> {
 /// Limits, ids, capabilities, no_new_privs, working directory; each read back where that can be done.
 fn confine<'a>(
     prepared: &'a Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     ends: &ChildEnds,
     mut rules: Option<PathRules>,
 ) -> Applied<Ready<'a>> {
@@ -292,7 +293,7 @@ fn confine<'a>(
     let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
     let looked_up = prepared.process.find();
     process::ignore_broken_pipes(); // settled signals are the program's; until then a pipe may break
-    if container.no_new_privs {
+    if plan.process.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
     if prepared.filters_early
@@ -310,9 +311,9 @@ fn confine<'a>(
     prepared.capabilities.bound()?;
     process::keep_capabilities(true).during(Step::Capabilities, 0)?;
     if prepared.users.can_clear_groups() {
-        match process::set_groups(&container.groups) {
+        match process::set_groups(&plan.process.groups) {
             // Where a user namespace forbids it, nobody inside has any that could be dropped.
-            Err(Errno::EPERM) if container.groups.is_empty() && prepared.in_user_namespace => {}
+            Err(Errno::EPERM) if plan.process.groups.is_empty() && prepared.in_user_namespace => {}
             set => set.during(Step::Groups, 0)?,
         }
     }
@@ -329,7 +330,7 @@ fn confine<'a>(
     }
     prepared.users.verify()?;
     prepared.capabilities.verify()?;
-    if container.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
+    if plan.process.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
         return Err(Errno::EPERM).during(Step::Verify, 2);
     }
     // The change of ids has cleared this, and made us dumpable by them.

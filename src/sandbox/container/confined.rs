@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 use super::prepare::Prepared;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::layers::caps::Sets;
-use crate::plan::container::Container;
+use crate::plan::ContainerPlan;
 
 /// `Seccomp:` of a process with a filter.
 const SECCOMP_MODE_FILTER: u64 = 2;
@@ -36,7 +36,7 @@ struct Expected {
 }
 
 /// Fails unless the process has exactly the ids, groups and capabilities that it should, and is as restricted.
-pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>) -> Result<()> {
+pub fn verify(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>) -> Result<()> {
     let text = |name: &str| read(proc_pid, name);
     let maps = match prepared.in_user_namespace {
         true => (parse_map(&text("uid_map")?), parse_map(&text("gid_map")?)),
@@ -51,12 +51,12 @@ pub fn verify(proc_pid: &OwnedFd, container: &Container, prepared: &Prepared<'_>
     };
     let (uid, gid) = prepared.users.inside();
     let forbidden = prepared.in_user_namespace && text("setgroups").is_ok_and(|text| text.trim() == "deny");
-    let set_groups = prepared.users.can_clear_groups() && !(forbidden && container.groups.is_empty());
+    let set_groups = prepared.users.can_clear_groups() && !(forbidden && plan.process.groups.is_empty());
     let expected = Expected {
         ids: (outside(&maps.0, uid), outside(&maps.1, gid)),
-        groups: set_groups.then(|| container.groups.iter().map(|group| outside(&maps.1, *group)).collect()),
+        groups: set_groups.then(|| plan.process.groups.iter().map(|group| outside(&maps.1, *group)).collect()),
         capabilities: prepared.capabilities,
-        no_new_privs: container.no_new_privs,
+        no_new_privs: plan.process.no_new_privs,
         filters: (prepared.seccomp.is_some() && prepared.filters_early).then(filters_with_one_more),
     };
     let text = text("status")?;

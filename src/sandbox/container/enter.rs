@@ -19,8 +19,8 @@ use super::prepare::Prepared;
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During, root, schedule};
-use crate::plan::Plan;
-use crate::plan::container::{Container, NamespaceKind};
+use crate::plan::ContainerPlan;
+use crate::plan::container::NamespaceKind;
 use crate::sandbox::sync::{
     ChildEnds, FAILURE_LENGTH, MOST_SAID, Message, ParentEnds, failure_with_words, parse_failure,
 };
@@ -38,15 +38,15 @@ pub enum Side<'a> {
 
 /// Makes the process.
 pub fn clone<'a>(
-    (plan, prepared): (&Plan, &'a Prepared<'_>),
-    container: &Container,
+    plan: &ContainerPlan,
+    prepared: &'a Prepared<'_>,
     groups: Option<&Groups>,
     entered: Option<BorrowedFd<'_>>,
     (parent, ends): (&ParentEnds, &ChildEnds),
     built: &mut dyn FnMut(Pid) -> Result<()>,
     state: &dyn Fn(i32, &str) -> String,
 ) -> Result<Side<'a>> {
-    let time = container.new.contains(&NamespaceKind::Time);
+    let time = plan.new.contains(&NamespaceKind::Time);
     if prepared.joined.is_empty() && entered.is_none() && !time {
         let failed = |errno| Error::errno(Step::Clone, "", errno);
         return match clone3(prepared.flags, groups.and_then(Groups::dir)).map_err(failed)? {
@@ -62,7 +62,7 @@ pub fn clone<'a>(
         Cloned::Child => {
             drop(ours);
             let mut said = String::new();
-            return match go(prepared, container, entered, (&theirs, ends), state, &mut said) {
+            return match go(prepared, plan, entered, (&theirs, ends), state, &mut said) {
                 Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // which drops our socket
                 Ok((Cloned::Parent { pid, pidfd }, _)) => {
                     if socket::send(&theirs, &[0; 8], Some(pidfd.as_fd())).is_ok() {
@@ -101,7 +101,7 @@ pub fn clone<'a>(
 
 /// The runtime's half.
 fn follow<'a>(
-    plan: &Plan,
+    plan: &ContainerPlan,
     prepared: &'a Prepared<'_>,
     groups: Option<&Groups>,
     go_between: Pid,
@@ -162,24 +162,24 @@ fn is_readable(ours: &OwnedFd, parent: &ParentEnds) -> std::result::Result<bool,
 /// The go-between's half.
 fn go<'a>(
     prepared: &'a Prepared<'_>,
-    container: &Container,
+    plan: &ContainerPlan,
     entered: Option<BorrowedFd<'_>>,
     (theirs, ends): (&OwnedFd, &ChildEnds),
     state: &dyn Fn(i32, &str) -> String,
     said: &mut String,
 ) -> Applied<(Cloned, Option<Confined<'a>>)> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
-    let bound = if entered.is_some() { schedule::bind_initially(container) } else { Ok(()) };
+    let bound = if entered.is_some() { schedule::bind_initially(&plan.process) } else { Ok(()) };
     if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
         process::exit(125);
     }
     bound?; // now that the runtime listens
     if entered.is_some() {
-        schedule::bind_finally(container, prepared.own_affinity.as_ref())?;
+        schedule::bind_finally(&plan.process, prepared.own_affinity.as_ref())?;
     }
-    if container.new.contains(&NamespaceKind::Time) {
+    if plan.new.contains(&NamespaceKind::Time) {
         namespace::unshare(NamespaceKind::Time.number() as i32).during(Step::TimeNamespace, 0)?;
-        write_offsets(container).during(Step::TimeNamespace, 1)?;
+        write_offsets(plan).during(Step::TimeNamespace, 1)?;
     }
     // From here on a process inside could look at us: it must not be able to.
     process::set_dumpable(false).during(Step::Join, 0)?;
@@ -200,7 +200,7 @@ fn go<'a>(
     if prepared.flags != 0 {
         namespace::unshare(prepared.flags as i32).during(Step::Clone, 0)?; // or the process that is made would be seen before
     }
-    let confined = child::confine_first(prepared, container, ends, theirs.as_raw_fd(), state, said)?;
+    let confined = child::confine_first(prepared, plan, ends, theirs.as_raw_fd(), state, said)?;
     Ok((sibling().during(Step::Clone, 0)?, Some(confined)))
 }
 
@@ -244,12 +244,12 @@ fn enter_each(prepared: &Prepared<'_>) -> Applied {
     Ok(())
 }
 
-fn write_offsets(container: &Container) -> std::result::Result<(), Errno> {
-    if container.time_offsets.is_empty() {
+fn write_offsets(plan: &ContainerPlan) -> std::result::Result<(), Errno> {
+    if plan.time_offsets.is_empty() {
         return Ok(());
     }
     let proc = root::host_proc()?;
     let file = openat(&proc, c"self/timens_offsets", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    let lines = container.time_offsets.iter().map(|one| format!("{} {} {}\n", one.clock, one.secs, one.nanosecs));
+    let lines = plan.time_offsets.iter().map(|one| format!("{} {} {}\n", one.clock, one.secs, one.nanosecs));
     nix::unistd::write(file, lines.collect::<String>().as_bytes()).map(drop)
 }

@@ -51,8 +51,8 @@ use crate::cgroup::container::Groups;
 use crate::error::{Cause, Error, Result, Step};
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::{Failure, net_devices, rdt, schedule, user};
-use crate::plan::container::{Container, IdRange, OCI_VERSION};
-use crate::plan::{Plan, Root};
+use crate::plan::ContainerPlan;
+use crate::plan::container::{IdRange, OCI_VERSION};
 use crate::report::Enforced;
 use crate::sys::mount::FileOnMount;
 use crate::sys::{process, socket};
@@ -107,12 +107,9 @@ impl Launched {
 }
 
 /// Starts a container as far as it goes without `start`. Nothing is left of it if that fails.
-pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
-    let container = plan.container.as_deref();
-    let container = container.ok_or_else(|| Error::new(Step::Plan, "plan", "is not that of a container"))?;
+pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
     let Request { groups, entered, streams, preserved, gate, state, notes, cloned, built } = request;
-    let mut prepared =
-        prepare::prepare(plan, container, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
+    let mut prepared = prepare::prepare(plan, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let (ends, child_ends) = sync::channels()?;
     if let (Some(hold), None) = (&prepared.hold, &prepared.gate) {
@@ -120,27 +117,25 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
     }
     let first = entered.map(|(pidfd, _)| pidfd);
     let mut messages = Vec::new();
-    let (pid, pidfd) =
-        match enter::clone((plan, &prepared), container, groups, first, (&ends, &child_ends), &mut *built, state)? {
-            enter::Side::Child(confined) => {
-                if confined.is_some() || prepared.root.is_none() {
-                    std::mem::forget(ends); // the process that made this one has closed them
-                } else {
-                    drop(ends); // or our own copy would keep the lifeline open
-                }
-                child::run(&prepared, container, confined, &child_ends, state)
+    let (pid, pidfd) = match enter::clone(plan, &prepared, groups, first, (&ends, &child_ends), &mut *built, state)? {
+        enter::Side::Child(confined) => {
+            if confined.is_some() || prepared.root.is_none() {
+                std::mem::forget(ends); // the process that made this one has closed them
+            } else {
+                drop(ends); // or our own copy would keep the lifeline open
             }
-            enter::Side::Parent(pid, pidfd, before) => {
-                messages.extend(before);
-                (pid, pidfd)
-            }
-        };
+            child::run(&prepared, plan, confined, &child_ends, state)
+        }
+        enter::Side::Parent(pid, pidfd, before) => {
+            messages.extend(before);
+            (pid, pidfd)
+        }
+    };
     drop(child_ends);
     let gated = prepared.gate.is_some();
-    let enforced = enforced(container, &prepared, groups);
+    let enforced = enforced(plan, &prepared, groups);
     let mut launch = Launch {
         plan,
-        container,
         prepared: &prepared,
         ends,
         pid,
@@ -167,8 +162,8 @@ pub fn launch(plan: &Plan, request: Request<'_>) -> Result<Launched> {
 }
 
 /// What the child has verified, or would not be there.
-fn enforced(container: &Container, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
-    let kinds = container.new.iter().copied().chain(prepared.joined.iter().map(|join| join.kind));
+fn enforced(plan: &ContainerPlan, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
+    let kinds = plan.namespaces();
     let (uid, gid) = prepared.users.inside();
     let outside = |maps: &[IdRange], id: u32| match maps {
         [] => Some(id),
@@ -181,10 +176,10 @@ fn enforced(container: &Container, prepared: &Prepared<'_>, groups: Option<&Grou
         seccomp: prepared.seccomp.as_ref().map(PreparedSeccomp::record),
         cgroup: groups.and_then(Groups::record),
         caps: prepared.capabilities.names(),
-        no_new_privs: container.no_new_privs,
-        host_uid: outside(&container.uid_map, uid),
-        host_gid: outside(&container.gid_map, gid),
-        supplementary_groups: container.groups.clone(),
+        no_new_privs: plan.process.no_new_privs,
+        host_uid: outside(&plan.uid_map, uid),
+        host_gid: outside(&plan.gid_map, gid),
+        supplementary_groups: plan.process.groups.clone(),
         ..Enforced::default()
     };
     if let Some(landlock) = &prepared.landlock {
@@ -194,8 +189,7 @@ fn enforced(container: &Container, prepared: &Prepared<'_>, groups: Option<&Grou
 }
 
 struct Launch<'a> {
-    plan: &'a Plan,
-    container: &'a Container,
+    plan: &'a ContainerPlan,
     prepared: &'a Prepared<'a>,
     ends: ParentEnds,
     pid: Pid,
@@ -251,7 +245,7 @@ impl Launch<'_> {
                         if self.prepared.confines_first && !self.prepared.scheduled_last {
                             set_policy(self.plan, self.pid)?;
                         }
-                        confined::verify(proc_pid, self.container, self.prepared)?;
+                        confined::verify(proc_pid, self.plan, self.prepared)?;
                         if gated {
                             return Ok(());
                         }
@@ -270,13 +264,16 @@ impl Launch<'_> {
 
     /// What the host hands over to a new container: network devices, shares of caches.
     fn provide(&self, proc_pid: &OwnedFd, notes: &std::path::Path) -> Result<()> {
-        if !self.container.net_devices.is_empty() {
+        if !self.plan.net_devices.is_empty() {
             let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
             let network = nix::fcntl::openat(proc_pid, "ns/net", flags, Mode::empty())
                 .map_err(|errno| Error::errno(Step::NetDevice, "network namespace", errno))?;
-            net_devices::attach(&self.container.net_devices, network)?;
+            net_devices::attach(&self.plan.net_devices, network)?;
         }
-        self.container.intel_rdt.as_ref().map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.id, self.pid, notes))
+        self.plan
+            .intel_rdt
+            .as_ref()
+            .map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.confinement.id, self.pid, notes))
     }
 
     /// The failure pipe has something to say: that the last filter is due, a failure, or by its end that the program was
@@ -333,13 +330,13 @@ impl Launch<'_> {
     }
 
     fn set_oom_score(&self, proc_pid: &OwnedFd) -> Result<()> {
-        let Some(score) = self.plan.oom_score_adj else { return Ok(()) };
+        let Some(score) = self.plan.process.command.oom_score_adj else { return Ok(()) };
         let failed = |errno| Error::errno(Step::OomScore, score.to_string(), errno);
         let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
         let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
         match nix::unistd::write(file, score.to_string().as_bytes()) {
             // Below one's own it takes CAP_SYS_RESOURCE, which nobody without privilege has.
-            Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.container.uid_map.is_empty() => Ok(()),
+            Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.plan.uid_map.is_empty() => Ok(()),
             Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own takes CAP_SYS_RESOURCE")),
             Ok(_) => Ok(()),
         }
@@ -347,24 +344,23 @@ impl Launch<'_> {
 }
 
 /// Sets how a container's process is scheduled, from outside.
-pub fn set_policy(plan: &Plan, pid: Pid) -> Result<()> {
-    let Some(container) = plan.container.as_deref() else { return Ok(()) };
-    schedule::set_policy(container, pid.as_raw())
+pub fn set_policy(plan: &ContainerPlan, pid: Pid) -> Result<()> {
+    schedule::set_policy(&plan.process, pid.as_raw())
         .map_err(|failure| Error::errno(failure.step, schedule::NAMES[0], failure.errno))
 }
 
 /// The child's numbers, with the plan's names.
-fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error {
+fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure) -> Error {
     let index = usize::from(failure.index);
     let root = prepared.root.as_ref();
     let object = match failure.step {
         Step::Exec | Step::Interpreter => return exec_error(plan, failure),
-        Step::Cwd => Some(plan.command.cwd.to_string()),
-        Step::Hostname => plan.hostname.as_ref().map(ToString::to_string),
+        Step::Cwd => Some(plan.process.command.cwd.to_string()),
+        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
         Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
-        Step::Hook => plan.container.as_deref().and_then(|container| hooks::named(&container.hooks, index)),
+        Step::Hook => hooks::named(&plan.hooks, index),
         step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
     };
     if let (Step::Verify, Some(object)) = (failure.step, &object) {
@@ -381,8 +377,8 @@ fn name_failure(plan: &Plan, prepared: &Prepared<'_>, failure: Failure) -> Error
 }
 
 /// Why what a root has at a place is no mount point, as far as it is still there to be seen.
-fn unfit(plan: &Plan, destination: &std::path::Path, errno: Errno) -> Option<String> {
-    let Root::Bundle(root) = &plan.root else { return None };
+fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> Option<String> {
+    let root = plan.root.as_ref()?;
     let path = root.as_path().join(destination.strip_prefix("/").unwrap_or(destination));
     let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
     match errno {
@@ -412,18 +408,17 @@ pub fn filters_of(enforced: &Enforced) -> Option<u64> {
 }
 
 /// A failure at the start, after whoever created the container has gone.
-pub fn start_error(plan: &Plan, failure: Failure, words: String) -> Error {
+pub fn start_error(plan: &ContainerPlan, failure: Failure, words: String) -> Error {
     if failure.step != Step::Hook {
         return exec_error(plan, failure);
     }
-    let hooks = plan.container.as_deref().map(|container| &container.hooks);
-    let named = hooks.and_then(|all| hooks::named(all, usize::from(failure.index)));
+    let named = hooks::named(&plan.hooks, usize::from(failure.index));
     in_words(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
 }
 
 /// What engines look for when a program cannot be executed.
-pub fn exec_error(plan: &Plan, failure: Failure) -> Error {
-    let mut program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
+    let mut program = plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default();
     if let Some((end, _)) = program.char_indices().nth(MOST_SHOWN) {
         program.truncate(end);
         program.push('…');

@@ -19,8 +19,9 @@ use crate::layers::root::given::Surroundings;
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
 use crate::layers::{label, process, root, schedule, seccomp};
-use crate::plan::container::{CgroupView, Container, NamespaceKind};
-use crate::plan::{Bytes, Network, Plan};
+use crate::plan::container::{CgroupView, NamespaceKind};
+use crate::plan::{Bytes, ContainerPlan, Facility, Network};
+use crate::report::Degraded;
 use crate::sandbox::output::refuse_directory;
 use crate::sys::clone::SIBLING_FLAGS;
 use crate::sys::namespace;
@@ -96,8 +97,7 @@ pub struct Join {
 
 /// Opens, parses and compiles all.
 pub fn prepare<'a>(
-    plan: &Plan,
-    container: &Container,
+    plan: &ContainerPlan,
     groups: Option<&Groups>,
     entered: i32,
     streams: [BorrowedFd<'a>; 3],
@@ -106,52 +106,49 @@ pub fn prepare<'a>(
 ) -> Result<Prepared<'a>> {
     (0..3).try_for_each(refuse_directory)?;
     let privileged = user::is_privileged()?;
-    let users = user::prepare_container(plan, container, privileged);
-    let view = CgroupView {
-        own_namespace: container.new.contains(&NamespaceKind::Cgroup),
-        ..groups.map(Groups::view).unwrap_or_default()
-    };
-    let joined = container.joined.iter().map(|join| open_join(join.kind, &join.path)).collect::<Result<Vec<_>>>()?;
-    let label = label::prepare(container)?;
+    let users = user::prepare_container(plan, privileged);
+    let view =
+        CgroupView { own_namespace: plan.makes(NamespaceKind::Cgroup), ..groups.map(Groups::view).unwrap_or_default() };
+    let joined = plan.joined.iter().map(|join| open_join(join.kind, &join.path)).collect::<Result<Vec<_>>>()?;
+    let label = label::prepare(plan)?;
     let root = root::container::prepare(
         plan,
-        container,
         &mut Surroundings {
             privileged,
             idmap: user::idmap_namespace_of,
-            maps: (&container.uid_map, &container.gid_map),
+            maps: (&plan.uid_map, &plan.gid_map),
             users: joined.iter().find(|join| join.kind == NamespaceKind::User).map(|join| join.fd.as_fd()),
             cgroups: &view,
-            label: container.mount_label.as_deref(),
+            label: plan.mount_label.as_deref(),
         },
     )?;
-    let process = process::prepare(plan)?;
+    let process = prepare_process(plan)?;
     let mut degraded = Vec::new();
-    let landlock = landlock::prepare(plan, &mut degraded)?;
-    let (seccomp, _) = seccomp::install::prepare(plan)?;
+    let landlock = prepare_landlock(plan, &mut degraded)?;
+    let seccomp = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?.0;
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
     let listens = seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
-    let filters_early = !container.no_new_privs || listens;
+    let filters_early = !plan.process.no_new_privs || listens;
     warnings.extend(degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
-    let wanted = Sets::of(&container.capabilities);
+    let wanted = Sets::of(&plan.process.capabilities);
     // A new user namespace gives all of them.
     let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
-    let new_user = entered_user || container.new.contains(&NamespaceKind::User) || joins_user(container);
+    let new_user = entered_user || plan.has_own(NamespaceKind::User);
     let (capabilities, lost) = if new_user { (wanted, 0) } else { wanted.possible() };
     if lost != 0 {
         warnings.push(format!("capabilities {lost:#x} are left out: the runtime does not have them itself"));
     }
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
-    let made = container.new.iter().filter(|kind| !deferred.contains(kind));
+    let made = plan.new.iter().filter(|kind| !deferred.contains(kind));
     // Who is root of a user namespace of the container's own has no power over a process that comes from outside of it.
-    let joins_pid = container.joined.iter().any(|join| join.kind == NamespaceKind::Pid);
+    let joins_pid = plan.joins(NamespaceKind::Pid);
     let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0)
         && !new_user
         && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));
     let late = seccomp.is_some() && !filters_early;
     let hold = late.then(|| gate.as_ref().map_or_else(Hold::new, |gate| Hold::make(gate.directory()))).transpose()?;
-    let (rows, columns) = container.console_size.unwrap_or((24, 80));
-    let title = CString::new(format!("stockade-oci: init {}", plan.id));
+    let (rows, columns) = plan.process.console_size.unwrap_or((24, 80));
+    let title = CString::new(format!("stockade-oci: init {}", plan.confinement.id));
     Ok(Prepared {
         title: title.map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         users,
@@ -163,26 +160,38 @@ pub fn prepare<'a>(
         label,
         flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
         entered_flags: entered,
-        new_namespaces: container.new.iter().filter(|kind| !deferred.contains(kind)).map(file_name).collect(),
-        own_affinity: match container.initial_cpu_affinity {
+        new_namespaces: plan.new.iter().filter(|kind| !deferred.contains(kind)).map(file_name).collect(),
+        own_affinity: match plan.process.initial_cpu_affinity {
             Some(_) if entered != 0 => nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok(),
             _ => None,
         },
         joined,
         hides_cgroup: view.own_namespace,
-        loopback: container.new.contains(&NamespaceKind::Network) && plan.namespaces.network != Network::Host,
-        terminal: plan.stdio.tty.then_some(Size { rows, columns }),
+        loopback: plan.makes(NamespaceKind::Network),
+        terminal: plan.process.terminal.then_some(Size { rows, columns }),
         streams,
         first_closed: 3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3),
-        scheduled_last: hold.is_some() && schedule::is_real_time(container),
+        scheduled_last: hold.is_some() && schedule::is_real_time(&plan.process),
         gate,
         hold,
-        waits_for_hooks: !container.hooks.prestart.is_empty() || !container.hooks.create_runtime.is_empty(),
+        waits_for_hooks: !plan.hooks.prestart.is_empty() || !plan.hooks.create_runtime.is_empty(),
         in_user_namespace: new_user,
         filters_early,
         confines_first,
         warnings,
     })
+}
+
+/// Its limits are those of the configuration, and nothing is added to them.
+pub fn prepare_process(plan: &ContainerPlan) -> Result<PreparedProcess> {
+    process::prepare(&plan.process.command, plan.confinement.hostname.as_ref(), process::Rules::default())
+}
+
+/// Its path rules; the engine that made its network may have connected it, so no port is closed that is not listed.
+pub fn prepare_landlock(plan: &ContainerPlan, degraded: &mut Vec<Degraded>) -> Result<Option<PreparedLandlock>> {
+    let may_be_missing = plan.confinement.allow_degraded.contains(&Facility::Landlock);
+    let implied = landlock::Implied { mounts: None, network: Network::Host, logs: false, may_be_missing };
+    landlock::prepare(plan.confinement.landlock.as_ref(), &implied, degraded)
 }
 
 /// As `/proc/PID/ns` names it.
@@ -218,10 +227,6 @@ fn lets_fork(seccomp: &PreparedSeccomp) -> bool {
         libc::SYS_dup2,
     ];
     seccomp.lets_through(libc::SYS_clone, SIBLING_FLAGS) && calls.iter().all(|call| seccomp.lets_through(*call, 0))
-}
-
-fn joins_user(container: &Container) -> bool {
-    container.joined.iter().any(|join| join.kind == NamespaceKind::User)
 }
 
 /// Opens a namespace, and makes sure that it is one of this kind.

@@ -2,13 +2,13 @@
 
 use std::os::fd::AsFd;
 
-use super::prepare::open_join;
+use super::prepare::{open_join, prepare_landlock, prepare_process};
 use crate::error::Error;
 use crate::layers::caps::Sets;
 use crate::layers::root::given::Surroundings;
-use crate::layers::{label, landlock, process, root, seccomp, user};
-use crate::plan::container::{CgroupView, Container, NamespaceKind};
-use crate::plan::{Facility, Plan};
+use crate::layers::{label, root, seccomp, user};
+use crate::plan::container::{CgroupView, MountSource, NamespaceKind};
+use crate::plan::{ContainerPlan, Facility};
 
 /// A part of a configuration, by its path in `config.json`, and what is the matter with it.
 #[derive(Debug)]
@@ -22,15 +22,15 @@ pub struct Trouble {
 }
 
 /// Everything that preparing finds, not only the first.
-pub fn find(plan: &Plan, container: &Container) -> Vec<Trouble> {
+pub fn find(plan: &ContainerPlan) -> Vec<Trouble> {
     let mut found = Vec::new();
     let mut note = |field: &str, error: Error| found.push(Trouble { field: field.to_owned(), error, bearable: false });
-    for (index, join) in container.joined.iter().enumerate() {
+    for (index, join) in plan.joined.iter().enumerate() {
         if let Err(error) = open_join(join.kind, &join.path) {
             note(&format!("linux.namespaces[{index}]"), error);
         }
     }
-    let own = |kind: &NamespaceKind| container.new.contains(kind);
+    let own = |kind: &NamespaceKind| plan.new.contains(kind);
     for kind in NamespaceKind::ALL.iter().filter(|kind| own(kind)) {
         let name = match kind {
             NamespaceKind::Mount => "mnt",
@@ -44,20 +44,19 @@ pub fn find(plan: &Plan, container: &Container) -> Vec<Trouble> {
     }
     let mut rootless = plan.clone();
     let mounts = std::mem::take(&mut rootless.mounts);
-    let joined = container.joined.iter().find(|join| join.kind == NamespaceKind::User);
+    let joined = plan.joined.iter().find(|join| join.kind == NamespaceKind::User);
     let users = joined.and_then(|join| std::fs::File::open(join.path.as_path()).ok());
-    let prepare = |plan: &Plan| {
+    let prepare = |plan: &ContainerPlan| {
         let view = CgroupView { own_namespace: own(&NamespaceKind::Cgroup), ..CgroupView::default() };
         root::container::prepare(
             plan,
-            container,
             &mut Surroundings {
                 privileged: user::is_privileged().unwrap_or(false),
                 idmap: user::idmap_namespace_of,
-                maps: (&container.uid_map, &container.gid_map),
+                maps: (&plan.uid_map, &plan.gid_map),
                 users: users.as_ref().map(AsFd::as_fd),
                 cgroups: &view,
-                label: container.mount_label.as_deref(),
+                label: plan.mount_label.as_deref(),
             },
         )
         .err()
@@ -67,26 +66,25 @@ pub fn find(plan: &Plan, container: &Container) -> Vec<Trouble> {
         // Each mount by itself, so that one does not hide the others.
         None => {
             for (index, mount) in mounts.into_iter().enumerate() {
-                let is_cgroup = matches!(&mount.kind, crate::plan::MountKind::Given(given)
-                    if given.what == crate::plan::container::GivenSource::Cgroup);
-                let one = Plan { mounts: vec![mount], ..rootless.clone() };
+                let is_cgroup = mount.source == MountSource::Cgroup;
+                let one = ContainerPlan { mounts: vec![mount], ..rootless.clone() };
                 if let Some(error) = prepare(&one).filter(|_| !is_cgroup) {
                     note(&format!("mounts[{index}]"), error);
                 }
             }
         }
     }
-    if let Err(error) = process::prepare(plan) {
+    if let Err(error) = prepare_process(plan) {
         note("process", error);
     }
-    if let Err(error) = label::prepare(container) {
+    if let Err(error) = label::prepare(plan) {
         note("process", error);
     }
     let mut degraded = Vec::new();
-    if let Err(error) = landlock::prepare(plan, &mut degraded) {
+    if let Err(error) = prepare_landlock(plan, &mut degraded) {
         note("annotations.org.stockade.landlock", error);
     }
-    match seccomp::install::prepare(plan) {
+    match seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into()) {
         Err(error) => note("linux.seccomp", error),
         Ok((Some(prepared), _)) => {
             for warning in prepared.warnings.clone() {
@@ -96,8 +94,8 @@ pub fn find(plan: &Plan, container: &Container) -> Vec<Trouble> {
         }
         Ok(_) => {}
     }
-    let new_user = own(&NamespaceKind::User) || container.joined.iter().any(|join| join.kind == NamespaceKind::User);
-    let (_, lost) = Sets::of(&container.capabilities).possible();
+    let new_user = own(&NamespaceKind::User) || plan.joined.iter().any(|join| join.kind == NamespaceKind::User);
+    let (_, lost) = Sets::of(&plan.process.capabilities).possible();
     if !new_user && lost != 0 {
         let names = Sets { bounding: lost, ..Sets::of(&Default::default()) }.names().join(", ");
         let error =

@@ -57,7 +57,7 @@ impl Supervisor<'_> {
         usage.wall_us = Some(elapsed_us);
         if let Some(sampler) = &mut self.sampler {
             self.next_report = Some(now + sampler.period);
-            let (schema, id) = (SAMPLE_SCHEMA.to_owned(), self.plan.id.clone());
+            let (schema, id) = (SAMPLE_SCHEMA.to_owned(), self.plan.confinement.id.clone());
             (sampler.sink)(&Sample { schema, id, elapsed_us, usage });
         }
     }

@@ -22,14 +22,14 @@ use super::sync::{Message, ParentEnds};
 use super::terminal::{RawMode, follow_size};
 use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::report::Sample;
 use crate::sys::mount::FileOnMount;
 use crate::sys::process;
 
 /// A tree that is being watched.
 pub struct Supervisor<'a> {
-    plan: &'a Plan,
+    plan: &'a RunPlan,
     ends: ParentEnds,
     pid: Pid,
     pidfd: OwnedFd,
@@ -90,7 +90,7 @@ impl Watches {
 impl<'a> Supervisor<'a> {
     /// Takes a freshly cloned child over.
     pub fn new(
-        plan: &'a Plan,
+        plan: &'a RunPlan,
         ends: ParentEnds,
         (pid, pidfd): (Pid, OwnedFd),
         watches: Watches,

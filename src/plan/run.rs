@@ -1,32 +1,22 @@
-//! The plan: everything a run will do, as plain data.
-//!
-//! Both doors produce a [`Plan`] and execution reads nothing else. It is complete (nothing is looked up again from flags
-//! or files), serialisable, and made without a system call. What the host turns it into is [`crate::sandbox`]'s business.
-
-mod budget;
-mod bytes;
-pub mod container;
-mod names;
+//! The plan of `stockade run`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use self::budget::{Budget, CgroupFile, HugetlbMax, IoMax};
-pub use self::bytes::{Bytes, hex, unhex};
-use self::names::kernel_names;
-pub use self::names::{Capability, Facility, RlimitResource};
+use super::{Budget, Bytes, Capability, Command, Confinement, hex};
 
 /// Everything one run does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Plan {
-    /// Name of the sandbox: `[A-Za-z0-9_.+-]{1,64}`, no leading `-`, not `.` or `..`.
-    pub id: String,
-    /// What is executed, and in which surroundings.
+pub struct RunPlan {
+    /// What confines the sandbox.
+    #[serde(flatten)]
+    pub confinement: Confinement,
+    /// What is executed in it.
     pub command: Command,
     /// Which namespaces are new.
     pub namespaces: Namespaces,
-    /// Who the workload is, inside and on the host.
+    /// The workload's user, inside and on the host.
     pub identity: Identity,
     /// What `/` is.
     pub root: Root,
@@ -37,26 +27,10 @@ pub struct Plan {
     pub follow: bool,
     /// Limits of the tmpfs that all scratch directories share.
     pub scratch: ScratchLimit,
-    /// Paths below `/` that are covered by an empty read-only file or directory where they exist.
-    pub masked_paths: Vec<Bytes>,
-    /// Paths below `/` that are made read-only where they exist.
-    pub readonly_paths: Vec<Bytes>,
-    /// `sethostname(2)` in the new UTS namespace; at most 64 bytes.
-    pub hostname: Option<Bytes>,
-    /// Path and port rules on top of what the mounts allow; `None` leaves Landlock out.
-    pub landlock: Option<Landlock>,
-    /// Which system calls the workload may make; `None` filters none but what `guards` refuse.
-    pub seccomp: Option<Seccomp>,
-    /// Names of sets of calls that are refused whatever the profile says, because they lead past another layer.
-    pub guards: Vec<String>,
     /// Capabilities the workload keeps inside its user namespace; empty by default.
     pub capabilities: Vec<Capability>,
-    /// Resource limits of `setrlimit(2)`.
-    pub rlimits: Vec<Rlimit>,
     /// What the whole tree may use together, enforced by a cgroup.
     pub budget: Budget,
-    /// `/proc/PID/oom_score_adj`, -1000 to 1000; `None` leaves the caller's.
-    pub oom_score_adj: Option<i16>,
     /// Whether a pid 1 of ours reaps and forwards signals (`false`: the workload is pid 1).
     pub init: bool,
     /// Where the standard streams go.
@@ -67,40 +41,22 @@ pub struct Plan {
     pub explain_denials: bool,
     /// Whether the report has the hash of the executed file.
     pub hash_program: bool,
-    /// Facilities that may be missing on this host without the run being refused.
-    pub allow_degraded: Vec<Facility>,
     /// SHA-256 of the resolved policy, [`Self::policy_hash`]; empty in a plan that is run before it is known.
     pub policy_sha256: String,
-    /// What only the configuration of a container says; `None` for a direct run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<Box<container::Container>>,
 }
 
-impl Plan {
+impl RunPlan {
     /// SHA-256 of the plan's JSON without id, argv, hash, and how the run is recorded: equal for equal policies, whatever
     /// they run and whoever records it. Hexadecimal. A start does not wait for it: it is taken while the sandbox is built.
     pub fn policy_hash(&self) -> String {
         let mut policy = self.clone();
-        policy.id.clear();
+        policy.confinement.id.clear();
         policy.command.argv.clear();
         policy.policy_sha256.clear();
         policy.hash_program = false;
         policy.stdio.relay = false;
         hex(&Sha256::digest(serde_json::to_vec(&policy).unwrap_or_default()))
     }
-}
-
-/// The program and its surroundings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Command {
-    /// At least one word; the first is looked up in the sandbox's PATH unless it contains a slash.
-    pub argv: Vec<Bytes>,
-    /// `NAME=value` strings, complete: nothing is inherited beside them.
-    pub env: Vec<Bytes>,
-    /// Absolute path inside the sandbox.
-    pub cwd: Bytes,
-    /// File mode creation mask, `umask(2)`.
-    pub umask: u32,
 }
 
 /// Which namespaces are made anew. The user, mount and pid namespaces always are.
@@ -172,10 +128,6 @@ pub enum Root {
     Synthetic,
     /// This host directory, read-only. Mount points that it lacks are supplied without touching it.
     Directory(Bytes),
-    /// This host directory as it is, the root of a container: mount points that it lacks are created in it.
-    Bundle(Bytes),
-    /// What is `/` in the mount namespace that is entered.
-    Joined,
 }
 
 /// One thing below `/`.
@@ -239,8 +191,6 @@ pub enum MountKind {
         /// Its permission bits.
         mode: u32,
     },
-    /// As a container's configuration describes it.
-    Given(Box<container::GivenMount>),
     /// A generated symlink (only below a synthetic root).
     Symlink {
         /// What it points to.
@@ -255,74 +205,6 @@ pub struct ScratchLimit {
     pub size_bytes: u64,
     /// Upper bound of its number of files.
     pub nr_inodes: u64,
-}
-
-/// Where the seccomp filter comes from, and what is added to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Seccomp {
-    /// The profile.
-    pub profile: SeccompProfile,
-    /// SHA-256 of what that is, hexadecimal: of the file, which must still be the same when the plan is carried out; or of
-    /// everything that comes with stockade.
-    pub sha256: String,
-    /// Names of groups of calls that are allowed on top of it.
-    pub allow: Vec<String>,
-    /// Whether a profile with anything to warn about is refused.
-    pub strict: bool,
-}
-
-/// A seccomp profile, by where it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SeccompProfile {
-    /// One that comes with stockade, by name.
-    Builtin(String),
-    /// A file in OCI's or seccompiler's JSON, by host path.
-    File(Bytes),
-    /// A file of compiled BPF, by host path.
-    Binary(Bytes),
-    /// The profile itself, in OCI's JSON.
-    Inline(String),
-}
-
-/// What `landlock(7)` allows. Everything the kernel's ABI can deny is denied unless a rule here, or one derived from the
-/// plan's mounts, allows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Landlock {
-    /// The run is refused where the kernel's ABI is lower, unless `landlock` may be degraded.
-    pub minimum_abi: u32,
-    /// What may be read; `None` is everything in the sandbox. /proc and /dev always may.
-    pub read: Option<Vec<PathRule>>,
-    /// What may be written; `None` is every writable mount.
-    pub write: Option<Vec<PathRule>>,
-    /// What may be executed; `None` is everything on a mount that allows it.
-    pub execute: Option<Vec<PathRule>>,
-    /// TCP ports that may be connected to; `None` is any, unless the network is `none`.
-    pub connect_tcp: Option<Vec<u16>>,
-    /// TCP ports that may be bound; `None` is any, unless the network is `none`.
-    pub bind_tcp: Option<Vec<u16>>,
-}
-
-/// A file, or a directory with all below it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PathRule {
-    /// Absolute path inside the sandbox.
-    pub path: Bytes,
-    /// Left out when it does not exist; otherwise that is an error.
-    pub optional: bool,
-}
-
-/// A resource limit, `setrlimit(2)`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Rlimit {
-    /// Which one.
-    pub resource: RlimitResource,
-    /// What is enforced; `None` is unlimited.
-    pub soft: Option<u64>,
-    /// What the workload may raise it to; `None` is unlimited.
-    pub hard: Option<u64>,
-    /// Lowered to the caller's own hard limit where that is smaller (defaults), instead of an error (what was asked for).
-    pub clamp: bool,
 }
 
 /// Where the standard streams go.

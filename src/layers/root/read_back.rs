@@ -10,7 +10,8 @@ use nix::errno::Errno;
 use crate::error::Step;
 use crate::layers::{Applied, During};
 use crate::sys::ablate;
-use crate::sys::mount::{self, NODEV, NOEXEC, NOSUID, RDONLY};
+use crate::sys::mount;
+use crate::sys::mountinfo::{Mount, parse};
 
 /// Indexes of [`Step::Verify`] from here on are those of mounts, in the order of the plan.
 pub const FIRST_INDEX: usize = 16;
@@ -30,14 +31,6 @@ pub struct Expected {
     pub index: usize,
 }
 
-/// A line of `proc_pid_mountinfo(5)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mount {
-    parent: u64,
-    attributes: u64,
-    shared: bool,
-}
-
 /// Fails unless every mount of these is there, and as it has to be. Read by way of this procfs, which is our own, or one
 /// that nobody else can reach.
 pub fn verify(proc: Option<BorrowedFd<'_>>, expected: &[Expected]) -> Applied {
@@ -46,7 +39,8 @@ pub fn verify(proc: Option<BorrowedFd<'_>>, expected: &[Expected]) -> Applied {
         None => Some(mount::private_proc().or_else(|_| super::host_proc()).during(Step::Verify, FIRST_INDEX - 1)?),
     };
     let proc = proc.or(private.as_ref().map(AsFd::as_fd)).ok_or(Errno::ENOENT).during(Step::Verify, FIRST_INDEX - 1)?;
-    let mounts = parse(&read(proc).during(Step::Verify, FIRST_INDEX - 1)?);
+    let text = read(proc).during(Step::Verify, FIRST_INDEX - 1)?;
+    let mounts = by_id(&text);
     match expected.iter().find(|expected| !is_met(expected, &mounts)) {
         None => Ok(()),
         Some(failed) => Err(Errno::EPERM).during(Step::Verify, FIRST_INDEX + failed.index),
@@ -71,40 +65,14 @@ fn read(proc: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     Ok(text)
 }
 
-fn parse(text: &[u8]) -> HashMap<u64, Mount> {
-    text.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?)).collect()
+fn by_id(text: &[u8]) -> HashMap<u64, Mount<'_>> {
+    parse(text).map(|mount| (mount.id, mount)).collect()
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG…] - TYPE SOURCE OPTIONS`; spaces within a field are escaped.
-fn parse_line(line: &str) -> Option<(u64, Mount)> {
-    let mut fields = line.split(' ');
-    let (id, parent) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    let options = fields.nth(3)?;
-    let tags = fields.by_ref().take_while(|field| *field != "-");
-    let shared = tags.filter(|tag| tag.starts_with("shared:")).count() > 0; // all of them, to get to what follows
-    // Read-only is also what is on a read-only file system.
-    let whole = if fields.nth(2)?.split(',').any(|option| option == "ro") { RDONLY } else { 0 };
-    let attributes = options.split(',').fold(whole, |attributes, option| attributes | attribute(option));
-    Some((id, Mount { parent, attributes, shared }))
-}
-
-fn attribute(option: &str) -> u64 {
-    match option {
-        "ro" => RDONLY,
-        "nosuid" => NOSUID,
-        "nodev" => NODEV,
-        "noexec" => NOEXEC,
-        "noatime" => libc::MOUNT_ATTR_NOATIME,
-        "nodiratime" => libc::MOUNT_ATTR_NODIRATIME,
-        "nosymfollow" => libc::MOUNT_ATTR_NOSYMFOLLOW,
-        _ => 0,
-    }
-}
-
-fn is_met(expected: &Expected, mounts: &HashMap<u64, Mount>) -> bool {
+fn is_met(expected: &Expected, mounts: &HashMap<u64, Mount<'_>>) -> bool {
     // Strict access times are the absence of an option.
     let set = ablate::attributes(expected.set) & !libc::MOUNT_ATTR_STRICTATIME;
-    let as_set = |mount: &Mount| mount.attributes & set == set && (expected.shared || !mount.shared);
+    let as_set = |mount: &Mount<'_>| mount.attributes() & set == set && (expected.shared || !mount.shared);
     let is_below = |mut id: u64| {
         // A path up to the root is no longer than there are mounts.
         (0..=mounts.len()).any(|_| {
@@ -121,6 +89,7 @@ fn is_met(expected: &Expected, mounts: &HashMap<u64, Mount>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY};
 
     const TABLE: &str = "20 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n\
         21 20 0:5 / /a\\040b ro,nosuid,nodev,noexec,noatime shared:7 master:1 - tmpfs tmpfs rw,size=64k\n\
@@ -128,12 +97,12 @@ mod tests {
         23 22 0:7 / /a\\040b/c/d rw - ext4 /dev/vdb ro\njunk\n24 x y\n";
 
     fn met(id: u64, set: u64, shared: bool, below: bool) -> bool {
-        is_met(&Expected { id, set, shared, below, index: 0 }, &parse(TABLE.as_bytes()))
+        is_met(&Expected { id, set, shared, below, index: 0 }, &by_id(TABLE.as_bytes()))
     }
 
     #[test]
     fn a_mount_is_as_it_has_to_be_or_not() {
-        assert_eq!(parse(TABLE.as_bytes()).len(), 4);
+        assert_eq!(by_id(TABLE.as_bytes()).len(), 4);
         assert!(met(21, RDONLY | NOSUID | NODEV | NOEXEC | libc::MOUNT_ATTR_NOATIME, true, false));
         assert!(!met(21, RDONLY, false, false), "shared");
         assert!(!met(22, NOSUID | NODEV, true, false), "an attribute is missing");
