@@ -6,6 +6,7 @@ use nix::errno::Errno;
 
 use super::kernel_text;
 use crate::sys::mountinfo;
+use crate::sys::status::Status;
 
 /// Every setting known to forbid a namespace, a mount in one, or a capability over one. `None`: this kernel has no such setting.
 #[derive(Debug, Default)]
@@ -170,8 +171,7 @@ fn apparmor_profile() -> Option<String> {
 
 /// A field of `/proc/self/status`.
 pub(super) fn status_field(name: &str) -> Option<String> {
-    let text = kernel_text("/proc/self/status")?;
-    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+    Status::own().ok()?.field(name).map(str::to_owned)
 }
 
 /// Whether no mount is at `/`.

@@ -29,6 +29,7 @@ use crate::sandbox::container::{Launched, hooks};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath};
 use crate::sys::process::{self, borrow_standard};
+use crate::sys::status::Status;
 use crate::sys::{mountinfo, namespace};
 
 const ROOT: &str = "criu.root";
@@ -342,19 +343,17 @@ fn verify(pid: i32, plan: &ContainerPlan) -> Result<()> {
 /// That the container may do no more than before. Some versions of criu lose no_new_privs, which nobody can set from outside:
 /// where every mount is nosuid, execve grants nothing either.
 fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &ContainerPlan) -> Result<()> {
-    let path = PathBuf::from(format!("/proc/{}/status", born.pid));
-    let text = std::fs::read_to_string(&path).map_err(|error| io(&path, &error))?;
-    let field =
-        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t")).unwrap_or_default();
+    let path = format!("/proc/{}/status", born.pid);
+    let status = Status::of(born.pid.as_raw()).map_err(|errno| Error::errno(Step::Restore, path, errno))?;
     let lost = |what: &str, reason: &str| Err(Error::new(Step::Verify, what, format!("criu did not restore {reason}")));
-    let bounding = u64::from_str_radix(field("CapBnd"), 16).unwrap_or(u64::MAX);
+    let bounding = status.mask("CapBnd").unwrap_or(u64::MAX);
     if bounding & !Sets::of(&plan.process.capabilities).bounding != 0 {
         return lost("capabilities", "that they are bounded");
     }
-    if plan.confinement.seccomp.is_some() && field("Seccomp") != "2" {
+    if plan.confinement.seccomp.is_some() && !status.is_filtered() {
         return lost("seccomp", "the filter");
     }
-    if !plan.process.no_new_privs || field("NoNewPrivs") == "1" {
+    if !plan.process.no_new_privs || status.no_new_privs() == Some(true) {
         return Ok(());
     }
     let nosuid = Attributes { set: NOSUID, recursive: true, ..Attributes::default() };

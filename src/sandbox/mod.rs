@@ -66,6 +66,7 @@ use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
+use crate::sys::status::Status;
 
 /// Signals that the supervisor takes itself: most are passed on to the workload.
 const TAKEN: [Signal; 9] = [
@@ -145,14 +146,17 @@ fn start(
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
     let mut verify = |workload, looked_up| {
-        let status = verify::Status::read(workload)?;
+        let status = match Status::of(workload) {
+            Err(Errno::ENOENT | Errno::ESRCH) => return Ok(false), // it has ended
+            status => status.map_err(|errno| Error::errno(Step::Verify, format!("/proc/{workload}/status"), errno))?,
+        };
         let planned = verify::Planned {
             kept_capabilities: prepared.kept_capabilities,
             host_ids: (prepared.users.host_uid, prepared.users.host_gid),
             filtered: prepared.seccomp.is_some(),
             nested: plan.namespaces.nested > 0 && inhabited.is_some_and(|sandbox| sandbox.has_left(workload)),
         };
-        match status.record(&planned, &mut enforced) {
+        match verify::record(&status, &planned, &mut enforced) {
             Err(_) if status.is_ending() => return Ok(false), // confined in part: it was killed on its way to execve
             result => result?,
         }

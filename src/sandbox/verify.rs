@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 
-use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 
@@ -10,6 +9,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Capability, Namespaces};
 use crate::report::Enforced;
 use crate::sys::ablate::{Layer, without};
+use crate::sys::status::Status;
 
 /// All but the time namespace, which the workload's own process enters later.
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
@@ -73,28 +73,6 @@ impl Inhabited {
     }
 }
 
-/// What `/proc/PID/status` says of a process's privileges, `proc_pid_status(5)`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    uids: Vec<u32>,
-    gids: Vec<u32>,
-    groups: Vec<u32>,
-    /// Union of the five capability sets.
-    capabilities: u64,
-    no_new_privs: Option<bool>,
-    seccomp: Option<u32>,
-    /// Whether it is a zombie, or already gone.
-    dead: bool,
-    /// Whether it has memory, which exit(2) lets go of first of all, then of its files, and only then shows a zombie.
-    has_memory: bool,
-}
-
-/// `Seccomp:` of a process with a filter.
-const SECCOMP_MODE_FILTER: u32 = 2;
-
-/// `Seccomp:` of a process that its filter has killed, `kernel/seccomp.c`.
-const SECCOMP_MODE_DEAD: u32 = 3;
-
 /// What the status of the workload must show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planned {
@@ -108,74 +86,35 @@ pub struct Planned {
     pub nested: bool,
 }
 
-impl Status {
-    /// Parses the file; lines it does not know are skipped.
-    pub fn parse(text: &str) -> Self {
-        let mut status = Self::default();
-        let numbers = |value: &str| value.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
-            match key {
-                "Uid" => status.uids = numbers(value),
-                "Gid" => status.gids = numbers(value),
-                "Groups" => status.groups = numbers(value),
-                // A set that cannot be read counts as full.
-                "CapInh" | "CapPrm" | "CapEff" | "CapBnd" | "CapAmb" => {
-                    status.capabilities |= u64::from_str_radix(value.trim(), 16).unwrap_or(u64::MAX);
-                }
-                "NoNewPrivs" => status.no_new_privs = Some(value.trim() == "1"),
-                "State" => status.dead = matches!(value.trim_start().as_bytes().first(), Some(b'Z' | b'X')),
-                "VmSize" => status.has_memory = true,
-                "Seccomp" => status.seccomp = value.trim().parse().ok(),
-                _ => {}
-            }
-        }
-        status
+/// Fills in what the status of the workload shows; fails if it is weaker than planned.
+pub fn record(status: &Status, planned: &Planned, enforced: &mut Enforced) -> Result<()> {
+    let &Planned { kept_capabilities, host_ids, filtered, nested } = planned;
+    let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
+    // A set that cannot be read counts as full.
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| status.mask(name).unwrap_or(u64::MAX));
+    let capabilities = sets.into_iter().fold(0, |all, set| all | set);
+    if capabilities & !kept_capabilities != 0 && !nested {
+        return weaker("capabilities", format!("{capabilities:#x}"));
     }
-
-    /// Reads it for a process, from its `/proc` directory. One that is gone is dead and has nothing.
-    pub fn read(pid: i32) -> Result<Self> {
-        let path = format!("/proc/{pid}/status");
-        let mut buffer = [0; 8192]; // the file is about 1.5 KiB, and comes whole in one read
-        let length = open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-            .and_then(|file| nix::unistd::read(file, &mut buffer));
-        match length {
-            Ok(length) => Ok(Self::parse(&String::from_utf8_lossy(&buffer[..length]))),
-            Err(Errno::ENOENT | Errno::ESRCH) => Ok(Self { dead: true, ..Self::default() }),
-            Err(errno) => Err(Error::errno(Step::Verify, path, errno)),
+    if status.no_new_privs() != Some(true) && !without(Layer::NoNewPrivileges) {
+        return weaker("no_new_privs", format!("{:?}", status.no_new_privs()));
+    }
+    if filtered && !status.is_filtered() {
+        return weaker("seccomp", format!("mode {:?}", status.field("Seccomp")));
+    }
+    let (uids, gids) = (status.numbers("Uid").unwrap_or_default(), status.numbers("Gid").unwrap_or_default());
+    if uids != [host_ids.0; 4] || gids != [host_ids.1; 4] {
+        // With CAP_SETUID it may already have become another of its own namespace's users.
+        if kept_capabilities == 0 && !nested {
+            return weaker("user and group", format!("{uids:?} and {gids:?}"));
         }
     }
-
-    /// Whether it has ended, or is about to and runs nothing any more.
-    pub fn is_ending(&self) -> bool {
-        self.dead || !self.has_memory
-    }
-
-    /// Fills in what was read; fails if it is weaker than planned.
-    pub fn record(&self, planned: &Planned, enforced: &mut Enforced) -> Result<()> {
-        let &Planned { kept_capabilities, host_ids, filtered, nested } = planned;
-        let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
-        if self.capabilities & !kept_capabilities != 0 && !nested {
-            return weaker("capabilities", format!("{:#x}", self.capabilities));
-        }
-        if self.no_new_privs != Some(true) && !without(Layer::NoNewPrivileges) {
-            return weaker("no_new_privs", format!("{:?}", self.no_new_privs));
-        }
-        if filtered && !matches!(self.seccomp, Some(SECCOMP_MODE_FILTER | SECCOMP_MODE_DEAD)) {
-            return weaker("seccomp", format!("mode {:?}", self.seccomp));
-        }
-        if self.uids != [host_ids.0; 4] || self.gids != [host_ids.1; 4] {
-            // With CAP_SETUID it may already have become another of its own namespace's users.
-            if kept_capabilities == 0 && !nested {
-                return weaker("user and group", format!("{:?} and {:?}", self.uids, self.gids));
-            }
-        }
-        enforced.caps = names(if nested { kept_capabilities } else { self.capabilities }); // which the child has verified
-        enforced.no_new_privs = true;
-        enforced.host_uid = self.uids.first().copied();
-        enforced.host_gid = self.gids.first().copied();
-        enforced.supplementary_groups = self.groups.clone();
-        Ok(())
-    }
+    enforced.caps = names(if nested { kept_capabilities } else { capabilities }); // which the child has verified
+    enforced.no_new_privs = true;
+    enforced.host_uid = uids.first().copied();
+    enforced.host_gid = gids.first().copied();
+    enforced.supplementary_groups = status.numbers("Groups").unwrap_or_default();
+    Ok(())
 }
 
 fn names(mask: u64) -> Vec<String> {
@@ -199,27 +138,17 @@ mod tests {
 
     #[test]
     fn a_confined_process_passes() {
-        let status = Status::parse(CONFINED);
+        let status = Status::new(CONFINED);
         let mut enforced = Enforced::default();
-        status.record(&PLANNED, &mut enforced).unwrap();
+        record(&status, &PLANNED, &mut enforced).unwrap();
         assert_eq!((enforced.host_uid, enforced.no_new_privs, enforced.caps), (Some(7), true, vec![]));
         assert_eq!(enforced.supplementary_groups, [4, 5]);
     }
 
     #[test]
     fn so_does_one_that_its_filter_has_killed() {
-        let status = Status::parse(&CONFINED.replace("Seccomp:\t2", "Seccomp:\t3"));
-        status.record(&PLANNED, &mut Enforced::default()).unwrap();
-    }
-
-    #[test]
-    fn who_has_no_memory_any_more_is_ending_before_it_is_a_zombie() {
-        let alive = Status::read(std::process::id() as i32).unwrap();
-        assert!(!alive.is_ending());
-        let text = std::fs::read_to_string("/proc/self/status").unwrap();
-        let without = text.lines().filter(|line| !line.starts_with("Vm")).collect::<Vec<_>>().join("\n");
-        assert!(without.len() < text.len() && Status::parse(&without).is_ending());
-        assert!(Status::parse("State:\tZ (zombie)\nVmSize:\t1 kB\n").is_ending());
+        let status = Status::new(CONFINED.replace("Seccomp:\t2", "Seccomp:\t3"));
+        record(&status, &PLANNED, &mut Enforced::default()).unwrap();
     }
 
     #[test]
@@ -235,7 +164,7 @@ mod tests {
         ] {
             let text = CONFINED.replace(from, to);
             assert_ne!(text, CONFINED);
-            assert!(Status::parse(&text).record(&PLANNED, &mut Enforced::default()).is_err(), "{to}");
+            assert!(record(&Status::new(text), &PLANNED, &mut Enforced::default()).is_err(), "{to}");
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod seccomp;
 pub mod shared;
 pub mod socket;
+pub mod status;
 pub mod terminal;
 mod thread;
 pub mod walk;

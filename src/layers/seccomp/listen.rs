@@ -24,6 +24,7 @@ use super::program::Program;
 use super::{Request, Source, arguments, explain, interpret, rules};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Network};
+use crate::sys::status::Status;
 use crate::sys::{process, seccomp};
 
 /// Longest text that is read from a caller's memory.
@@ -196,13 +197,11 @@ impl Judge {
 /// thread or a tracer could keep from it. That the thread still waits once its process is held by a pidfd says that it is that
 /// process.
 fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<(i32, OwnedFd)> {
-    let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status); // the name in it is its own choice
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let process = field("Tgid:")?.parse().ok()?;
-    let mask = |name| field(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(!0);
-    let deaf = (mask("SigBlk:") | mask("SigIgn:") | mask("SigCgt:")) & 1 << (libc::SIGSYS - 1) != 0;
-    let helped = (field("Threads:"), field("TracerPid:")) != (Some("1"), Some("0"));
+    let status = Status::of(thread.as_raw()).ok()?;
+    let process = status.number("Tgid")?;
+    let mask = |name| status.mask(name).unwrap_or(!0);
+    let deaf = (mask("SigBlk") | mask("SigIgn") | mask("SigCgt")) & 1 << (libc::SIGSYS - 1) != 0;
+    let helped = (status.field("Threads"), status.field("TracerPid")) != (Some("1"), Some("0"));
     let pidfd = process::pidfd_open(Pid::from_raw(process)).ok()?;
     if !waits() {
         return None;

@@ -2,7 +2,6 @@
 //! of its `/proc` directory. That the child set and checked it is its word; this is the kernel's. For a filter that is
 //! put in force last, the process waits once more ([`super::hold`]).
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use nix::fcntl::{OFlag, openat};
@@ -12,12 +11,7 @@ use super::prepare::Prepared;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::layers::caps::Sets;
 use crate::plan::ContainerPlan;
-
-/// `Seccomp:` of a process with a filter.
-const SECCOMP_MODE_FILTER: u64 = 2;
-
-/// `Seccomp:` of a process that its filter has killed, `kernel/seccomp.c`.
-const SECCOMP_MODE_DEAD: u64 = 3;
+use crate::sys::status::Status;
 
 /// Most that is read of a file; a process may have 65536 groups.
 const LONGEST: usize = 1 << 20;
@@ -59,15 +53,13 @@ pub fn verify(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>)
         no_new_privs: plan.process.no_new_privs,
         filters: (prepared.seccomp.is_some() && prepared.filters_early).then(filters_with_one_more),
     };
-    let text = text("status")?;
-    let status = Status::parse(&text);
-    status.differs(&expected).map_or(Ok(()), |found| Err(status.weaker(found)))
+    let status = status_of(proc_pid)?;
+    differs(&status, &expected).map_or(Ok(()), |found| Err(weaker(&status, found)))
 }
 
 /// How many filters a process of ours has that got one, beside those that we have ourselves.
 pub fn filters_with_one_more() -> u64 {
-    let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    Status::parse(&own).number("Seccomp_filters").unwrap_or(0) + 1
+    Status::own().ok().and_then(|status| status.filters()).unwrap_or(0) + 1
 }
 
 /// The error of a container whose first process died too early.
@@ -78,9 +70,12 @@ pub fn died(when: &str) -> Error {
 
 /// Fails unless a process has at least so many filters.
 pub fn verify_filters(proc_pid: &OwnedFd, filters: u64) -> Result<()> {
-    let text = read(proc_pid, "status")?;
-    let status = Status::parse(&text);
-    status.lacks_filters(filters).map_or(Ok(()), |found| Err(status.weaker(found)))
+    let status = status_of(proc_pid)?;
+    lacks_filters(&status, filters).map_or(Ok(()), |found| Err(weaker(&status, found)))
+}
+
+fn status_of(proc_pid: &OwnedFd) -> Result<Status> {
+    Status::at(proc_pid).map_err(|errno| Error::errno(Step::Verify, "/proc/PID/status", errno))
 }
 
 fn read(proc_pid: &OwnedFd, name: &str) -> Result<String> {
@@ -101,81 +96,58 @@ fn parse_map(text: &str) -> Vec<[u32; 3]> {
     text.lines().filter_map(line).collect()
 }
 
-/// The fields of `proc_pid_status(5)`.
-struct Status<'a>(HashMap<&'a str, &'a str>);
-
-impl<'a> Status<'a> {
-    fn parse(text: &'a str) -> Self {
-        Self(text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key, value.trim())).collect())
+/// The error for what is not as expected. One that dies meanwhile has given up its memory, and maybe its filters.
+fn weaker(status: &Status, (what, is): (&'static str, String)) -> Error {
+    if status.is_ending() {
+        return died("while it was looked at");
     }
+    Error::new(Step::Verify, what, format!("the container's process has {is}"))
+}
 
-    fn text(&self, key: &str) -> &'a str {
-        self.0.get(key).copied().unwrap_or("nothing that can be read")
-    }
-
-    fn number(&self, key: &str) -> Option<u64> {
-        self.0.get(key)?.parse().ok()
-    }
-
-    fn numbers(&self, key: &str) -> Option<Vec<u32>> {
-        self.0.get(key)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
-    }
-
-    fn mask(&self, key: &str) -> Option<u64> {
-        u64::from_str_radix(self.0.get(key)?, 16).ok()
-    }
-
-    /// The error for what is not as expected. One that dies meanwhile has let go of its memory, and may of its filters.
-    fn weaker(&self, (what, is): (&'static str, String)) -> Error {
-        if self.text("State").starts_with(['Z', 'X']) || !self.0.contains_key("VmSize") {
-            return died("while it was looked at");
+/// What is not as expected, and how it is.
+fn differs(status: &Status, expected: &Expected) -> Option<(&'static str, String)> {
+    let shown = |what, name: &str| Some((what, format!("{name} {}", value(status, name))));
+    for (what, name, id) in [("user", "Uid", expected.ids.0), ("group", "Gid", expected.ids.1)] {
+        if id.is_some_and(|id| status.numbers(name) != Some(vec![id; 4])) {
+            return shown(what, name);
         }
-        Error::new(Step::Verify, what, format!("the container's process has {is}"))
     }
+    if let Some(groups) = &expected.groups {
+        let mut wanted: Vec<u32> = groups.iter().flatten().copied().collect();
+        let mut found = status.numbers("Groups").unwrap_or_else(|| vec![u32::MAX]);
+        for list in [&mut wanted, &mut found] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        if groups.iter().all(Option::is_some) && wanted != found {
+            return shown("supplementary groups", "Groups");
+        }
+    }
+    let Sets { bounding, effective, inheritable, permitted, ambient } = expected.capabilities;
+    for (name, set) in [("CapInh", inheritable), ("CapPrm", permitted), ("CapEff", effective), ("CapAmb", ambient)] {
+        if status.mask(name) != Some(set) {
+            return shown("capabilities", name);
+        }
+    }
+    // The runtime may have lacked some of these itself.
+    if status.mask("CapBnd").is_none_or(|found| found & !bounding != 0) {
+        return shown("capabilities", "CapBnd");
+    }
+    if expected.no_new_privs && status.no_new_privs() != Some(true) {
+        return shown("no_new_privs", "NoNewPrivs");
+    }
+    expected.filters.and_then(|filters| lacks_filters(status, filters))
+}
 
-    /// What is not as expected, and how it is.
-    fn differs(&self, expected: &Expected) -> Option<(&'static str, String)> {
-        let shown = |what, key: &str| Some((what, format!("{key} {}", self.text(key))));
-        for (what, key, id) in [("user", "Uid", expected.ids.0), ("group", "Gid", expected.ids.1)] {
-            if id.is_some_and(|id| self.numbers(key) != Some(vec![id; 4])) {
-                return shown(what, key);
-            }
-        }
-        if let Some(groups) = &expected.groups {
-            let mut wanted: Vec<u32> = groups.iter().flatten().copied().collect();
-            let mut found = self.numbers("Groups").unwrap_or_else(|| vec![u32::MAX]);
-            for list in [&mut wanted, &mut found] {
-                list.sort_unstable();
-                list.dedup();
-            }
-            if groups.iter().all(Option::is_some) && wanted != found {
-                return shown("supplementary groups", "Groups");
-            }
-        }
-        let Sets { bounding, effective, inheritable, permitted, ambient } = expected.capabilities;
-        for (key, set) in [("CapInh", inheritable), ("CapPrm", permitted), ("CapEff", effective), ("CapAmb", ambient)] {
-            if self.mask(key) != Some(set) {
-                return shown("capabilities", key);
-            }
-        }
-        // The runtime may have lacked some of these itself.
-        if self.mask("CapBnd").is_none_or(|found| found & !bounding != 0) {
-            return shown("capabilities", "CapBnd");
-        }
-        if expected.no_new_privs && self.number("NoNewPrivs") != Some(1) {
-            return shown("no_new_privs", "NoNewPrivs");
-        }
-        expected.filters.and_then(|filters| self.lacks_filters(filters))
-    }
+/// The same, of its filters.
+fn lacks_filters(status: &Status, filters: u64) -> Option<(&'static str, String)> {
+    let number = status.filters().unwrap_or(filters); // an older kernel does not say
+    (!status.is_filtered() || number < filters)
+        .then(|| ("seccomp filters", format!("Seccomp {}, {number} of {filters}", value(status, "Seccomp"))))
+}
 
-    /// The same, of its filters.
-    fn lacks_filters(&self, filters: u64) -> Option<(&'static str, String)> {
-        // Before Linux 5.9 their number is not to be had.
-        let number = self.number("Seccomp_filters").unwrap_or(filters);
-        let filtered = matches!(self.number("Seccomp"), Some(SECCOMP_MODE_FILTER | SECCOMP_MODE_DEAD));
-        (!filtered || number < filters)
-            .then(|| ("seccomp filters", format!("Seccomp {}, {number} of {filters}", self.text("Seccomp"))))
-    }
+fn value<'a>(status: &'a Status, name: &str) -> &'a str {
+    status.field(name).unwrap_or("nothing that can be read")
 }
 
 #[cfg(test)]
@@ -198,11 +170,11 @@ mod tests {
 
     #[test]
     fn a_process_that_is_as_it_should_be_passes() {
-        assert_eq!(Status::parse(TEXT).differs(&expected()), None);
+        assert_eq!(differs(&Status::new(TEXT), &expected()), None);
         let without = TEXT.replace("Seccomp_filters:\t2\n", "");
-        assert_eq!(Status::parse(&without).differs(&expected()), None);
+        assert_eq!(differs(&Status::new(without), &expected()), None);
         let filterless = TEXT.replace("Seccomp:\t2", "Seccomp:\t0");
-        assert_eq!(Status::parse(&filterless).differs(&Expected { filters: None, ..expected() }), None);
+        assert_eq!(differs(&Status::new(filterless), &Expected { filters: None, ..expected() }), None);
     }
 
     #[test]
@@ -226,7 +198,7 @@ mod tests {
         ] {
             let text = TEXT.replace(from, to);
             assert_ne!(text, TEXT);
-            assert!(Status::parse(&text).differs(&expected()).is_some(), "{to}");
+            assert!(differs(&Status::new(text), &expected()).is_some(), "{to}");
         }
     }
 
@@ -247,8 +219,8 @@ mod tests {
         let dead = crate::layers::user::open_proc_pid(pid).unwrap();
         assert_eq!(verify_filters(&dead, filters_with_one_more()).unwrap_err().step, Step::Supervise);
         zombie.wait().unwrap();
-        assert_eq!(Status::parse(TEXT).lacks_filters(2), None);
-        assert_eq!(Status::parse(&TEXT.replace("Seccomp:\t2", "Seccomp:\t3")).lacks_filters(2), None);
+        assert_eq!(lacks_filters(&Status::new(TEXT), 2), None);
+        assert_eq!(lacks_filters(&Status::new(TEXT.replace("Seccomp:\t2", "Seccomp:\t3")), 2), None);
     }
 
     #[test]

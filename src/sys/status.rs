@@ -1,0 +1,125 @@
+//! The one reader of `/proc/PID/status`, `proc_pid_status(5)`.
+
+use std::io::Read as _;
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+/// Most that is read of it: a process may have 65536 groups.
+const LONGEST: usize = 1 << 20;
+
+/// `Seccomp:` of a process with a filter.
+const MODE_FILTER: u32 = 2;
+
+/// `Seccomp:` of a process that its filter has killed, `kernel/seccomp.c`.
+const MODE_DEAD: u32 = 3;
+
+/// What it says of one process. A field that cannot be read is `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status(String);
+
+impl Status {
+    /// Of this process.
+    pub fn own() -> Result<Self, Errno> {
+        Self::by_path("/proc/self/status")
+    }
+
+    /// Of a process by its number.
+    pub fn of(pid: i32) -> Result<Self, Errno> {
+        Self::by_path(&format!("/proc/{pid}/status"))
+    }
+
+    /// Of a process by its directory in `/proc`, which stays that process's.
+    pub fn at(proc_pid: impl AsFd) -> Result<Self, Errno> {
+        read(std::fs::File::from(openat(proc_pid, c"status", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?))
+    }
+
+    fn by_path(path: &str) -> Result<Self, Errno> {
+        read(std::fs::File::open(path).map_err(|error| crate::error::errno_of(&error))?)
+    }
+
+    /// A text as the kernel writes it: a line a field. The name of the process, which is its own choice, has its line ends
+    /// escaped.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    }
+
+    /// A decimal number.
+    pub fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
+        self.field(name)?.parse().ok()
+    }
+
+    /// Decimal numbers, all of which can be read.
+    pub fn numbers(&self, name: &str) -> Option<Vec<u32>> {
+        self.field(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
+    }
+
+    /// A set of capabilities or signals, by number.
+    pub fn mask(&self, name: &str) -> Option<u64> {
+        u64::from_str_radix(self.field(name)?, 16).ok()
+    }
+
+    /// `PR_GET_NO_NEW_PRIVS`.
+    pub fn no_new_privs(&self) -> Option<bool> {
+        self.field("NoNewPrivs").map(|value| value == "1")
+    }
+
+    /// Whether it has a seccomp filter, or had one until that killed it.
+    pub fn is_filtered(&self) -> bool {
+        matches!(self.number("Seccomp"), Some(MODE_FILTER | MODE_DEAD))
+    }
+
+    /// How many filters it has; `None` before Linux 5.9.
+    pub fn filters(&self) -> Option<u64> {
+        self.number("Seccomp_filters")
+    }
+
+    /// Whether it has ended, or is about to and runs nothing any more: exit(2) gives up the memory first, then the files, and
+    /// only then shows a zombie.
+    pub fn is_ending(&self) -> bool {
+        self.field("State").is_some_and(|state| state.starts_with(['Z', 'X'])) || self.field("VmSize").is_none()
+    }
+}
+
+fn read(mut file: std::fs::File) -> Result<Status, Errno> {
+    let (mut bytes, mut filled) = (vec![0; 8 << 10], 0); // about 1.5 KiB, which come whole in one read
+    loop {
+        filled += file.read(&mut bytes[filled..]).map_err(|error| crate::error::errno_of(&error))?;
+        if filled < bytes.len() || filled > LONGEST {
+            return Ok(Status::new(String::from_utf8_lossy(&bytes[..filled])));
+        }
+        bytes.resize(2 * filled, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let status =
+            Status::new("Name:\ta\\nUid:\t0\nUid:\t7\t7\t7\t7\nCapEff:\t00000000000000ff\nSeccomp_filters:\t2\n");
+        assert_eq!(status.numbers("Uid"), Some(vec![7; 4]));
+        assert_eq!((status.mask("CapEff"), status.mask("CapBnd")), (Some(255), None));
+        assert_eq!((status.field("Seccomp"), status.filters(), status.is_filtered()), (None, Some(2), false));
+        assert_eq!(Status::new("Groups:\t1 x\n").numbers("Groups"), None);
+        assert_eq!(Status::new("Groups:\t\n").numbers("Groups"), Some(vec![]));
+    }
+
+    #[test]
+    fn a_process_without_memory_is_ending_before_it_is_a_zombie() {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert!(!Status::own().unwrap().is_ending());
+        let without = text.lines().filter(|line| !line.starts_with("Vm")).collect::<Vec<_>>().join("\n");
+        assert!(without.len() < text.len() && Status::new(without).is_ending());
+        assert!(Status::new("State:\tZ (zombie)\nVmSize:\t1 kB\n").is_ending());
+    }
+}
