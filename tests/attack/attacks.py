@@ -22,10 +22,10 @@ class Attack:
 
 BUDGET = ("budget", "rlimits", "scratch")
 # Kinds of sandbox, and what some of them do not claim to do.
-REPORT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "writes no report to a place of the caller's choice")
-DEADLINE = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no time limit: what does not end is ended by who started it")
-OUTPUT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "passes output on as it is: bounding it is for who reads it")
-LIMITS = {"bwrap": "sets no limits: they are the caller's"}
+REPORT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "writes no report to a place that the caller chooses")
+DEADLINE = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no time limit: the caller has to end it")
+OUTPUT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "passes output on unchanged: the reader has to limit it")
+LIMITS = {"bwrap": "sets no limits: the caller has to"}
 
 ATTACKS = {
     "D01": Attack("read files of the host by their paths"),
@@ -34,13 +34,13 @@ ATTACKS = {
     "D04": Attack("change a read-only root", control="chroot"),
     "D05": Attack("change a read-only bind: write, mode, owner, times, attributes, names"),
     "D06": Attack("remount, unmount, mount", control="mount"),
-    "D07": Attack("leave by a chroot of one's own", control="chroot"),
+    "D07": Attack("leave with an own chroot", control="chroot"),
     "D08": Attack("use descriptors that the caller left open", gift="descriptors"),
     "D09": Attack("start in a directory outside", gift="cwd", control="cwd", layers=("fds", "root", "landlock", "seccomp", "nnp")),
     "D10": Attack("links in the workspace that lead outside"),
-    "D11": Attack("a link where the report is going to be written", gift="report", control="report", absent=REPORT),
-    "D12": Attack("an image whose directories are links to the host's", ways=list(LIES), gift="hostile", control="hostile", layers=("user", "ids", "root", "readonly", "landlock", "seccomp")),
-    "D13": Attack("read what the kernel tells about the host"),
+    "D11": Attack("a link at the place of the report", gift="report", control="report", absent=REPORT),
+    "D12": Attack("an image whose directories are links to the host", ways=list(LIES), gift="hostile", control="hostile", layers=("user", "ids", "root", "readonly", "landlock", "seccomp")),
+    "D13": Attack("read kernel information about the host"),
     "D14": Attack("open the kernel's settings for writing"),
     "D15": Attack("mount and change cgroups", control="mount"),
     "D16": Attack("make device nodes and open them"),
@@ -49,12 +49,12 @@ ATTACKS = {
     "D19": Attack("link and rename between mounts"),
     "D20": Attack("open devices"),
     "D21": Attack("make namespaces: unshare, clone"),
-    "D22": Attack("make namespaces: clone3; choose a process id; be born into a cgroup"),
+    "D22": Attack("make namespaces with clone3; choose a process id; start in a cgroup"),
     "D23": Attack("enter namespaces"),
     "D24": Attack("io_uring"),
-    "D25": Attack("system calls by the door of 32-bit programs"),
-    "D26": Attack("system calls by their x32 numbers"),
-    "D27": Attack("be traced, and stop", options=["--timeout", "1", "--kill-after", "200ms"], deadline=4, absent=DEADLINE, layers=("seccomp", "guards", "landlock", "budget", "session", "dumpable", "nnp")),
+    "D25": Attack("system calls through the 32-bit entry"),
+    "D26": Attack("system calls with x32 numbers"),
+    "D27": Attack("become traced, and stop", options=["--timeout", "1", "--kill-after", "200ms"], deadline=4, absent=DEADLINE, layers=("seccomp", "guards", "landlock", "budget", "session", "dumpable", "nnp")),
     "D28": Attack("trace, read and signal other processes"),
     "D29": Attack("search the caller's keyrings"),
     "D30": Attack("privileged system calls"),
@@ -76,7 +76,7 @@ ATTACKS = {
     "D51": Attack("fill them with files", absent=LIMITS, options=["--scratch-inodes", "1000"], layers=BUDGET),
     "D52": Attack("more descriptors", absent=LIMITS, layers=BUDGET + ("caps",)),
     "D53": Attack("more CPU time", absent=LIMITS, options=["--cpus", "0.25"], limits={"cpu": {"quota": 25000, "period": 100000}}, layers=("budget", "rlimits", "caps")),
-    "D54": Attack("print more than was asked for", options=["--output-limit", "1M"], gift="printing", absent=OUTPUT, layers=("budget", "rlimits")),
+    "D54": Attack("print more than the limit", options=["--output-limit", "1M"], gift="printing", absent=OUTPUT, layers=("budget", "rlimits")),
     "D55": Attack("stay behind as a daemon", layers=("budget", "session", "seccomp", "cgroupns", "dumpable", "landlock", "nnp")),
     "D56": Attack("stop everything, at the time limit", options=["--timeout", "1", "--kill-after", "200ms"], deadline=4, absent=DEADLINE, layers=("budget", "session", "seccomp", "landlock", "nnp")),
 }
@@ -89,26 +89,26 @@ LAYERS = {
     "uts": "UTS namespace",
     "cgroupns": "cgroup namespace",
     "nslimits": "limits on further namespaces",
-    "root": "letting go of the old root",
+    "root": "detaching the old root",
     "readonly": "read-only mounts",
     "nosuid": "nosuid on mounts",
     "nodev": "nodev on mounts",
-    "masks": "masked and frozen paths in /proc",
+    "masks": "masked and read-only paths in /proc",
     "caps": "dropping capabilities",
     "nnp": "no_new_privs, and with it seccomp and Landlock",
     "seccomp": "seccomp profile",
     "guards": "guards beside the profile",
     "landlock": "Landlock",
-    "ids": "an id of nobody's",
+    "ids": "an unused host id",
     "keyring": "own session keyring",
     "fds": "closing descriptors",
     "session": "own session",
-    "dumpable": "init that cannot be looked into",
+    "dumpable": "init that is not dumpable",
     "budget": "cgroup",
     "rlimits": "resource limits",
     "scratch": "size of temporary directories",
 }
-# Those of containers of `stockade-oci`, whose configuration gives nothing away.
+# The same for containers of `stockade-oci` whose configuration gives nothing away.
 OCI_LAYERS = {
     "user": "user namespace",
     "pid": "pid namespace",
@@ -116,7 +116,7 @@ OCI_LAYERS = {
     "ipc": "IPC namespace",
     "uts": "UTS namespace",
     "cgroupns": "cgroup namespace",
-    "root": "letting go of the old root",
+    "root": "detaching the old root",
     "readonly": "read-only mounts",
     "nosuid": "nosuid on mounts",
     "nodev": "nodev on mounts",
@@ -125,7 +125,7 @@ OCI_LAYERS = {
     "nnp": "no_new_privs, and with it seccomp and Landlock",
     "seccomp": "seccomp profile",
     "landlock": "Landlock",
-    "ids": "an id of nobody's",
+    "ids": "an unused host id",
     "keyring": "own session keyring",
     "fds": "closing descriptors",
     "session": "own session",
@@ -133,47 +133,47 @@ OCI_LAYERS = {
     "budget": "limits of the cgroups",
     "rlimits": "resource limits",
 }
-# What one protection alone stops, where that is known, in plain words. Anything else that gets through when a protection is left
-# out fails the battery.
+# The attacks that one protection alone stops, and what that means. Any other attack that succeeds when a protection is removed fails the
+# battery.
 ALONE = {
-    "D04": "the made-up root is a tmpfs of the sandbox's own: without read-only mounts the workload changes its own copy of `/etc`, and nothing of the host's",
-    "D05": "to files of the caller's own in a read-only bind, when the caller is not root, their read-only mount alone stops changes of mode, times and attributes, which Landlock does not see",
-    "D08": "a socket that the caller left open is then the workload's; a directory is not to be read through, because of Landlock",
-    "D13": "`/proc/keys` and `/proc/key-users` are covered and nothing else hides them; what `/proc` has for root alone (page counts, slabs, kernel mappings) is held by the id alone, which is never root's",
-    "D17": "modes are seen by the filter alone: by the default profile, or by a guard beside any other. Without both, a workload could leave set-user-id programs of the caller's in a writable bind",
-    "D18": "a kept capability is one over the sandbox's own user namespace; that it leads nowhere is what the other attacks show",
-    "D24": "the calls of io_uring are then reached; a file outside is not",
-    "D25": "the other door is then open; what is asked for there is stopped as it is at the first",
-    "D27": "tracing is then possible; the init lets its tracees go, and the run ends on time",
-    "D29": "keys of its own can then be made, those of the caller's are still not found",
-    "D30": "where the kernel lets everybody read its log (`kernel.dmesg_restrict` 0), the filter alone stops that",
-    "D31": "the kernel's code for other socket families is then reached",
-    "D34": "how its own addresses are laid out is then the workload's choice",
-    "D35": "it can then listen to filters of its own",
-    "D36": "a kept capability is one over the sandbox's own user namespace; that it leads nowhere is what the other attacks show",
-    "D40": "the names of the host's abstract sockets are then listed; connecting is stopped by Landlock",
-    "D41-bound": "a socket in a directory that was bound is refused by Landlock alone, from ABI 9 on",
-    "D48": "without a cgroup, the limit on processes counts those of the user and is higher",
-    "D49": "without a cgroup, the limits on memory count for each process and are higher",
-    "D53": "without a cgroup, nothing limits the share of the CPUs, only the time that each process may use",
-    "D50": "without the size of the temporary directories, only the budget's memory bounds them",
-    "D51": "without the size of the temporary directories, only the budget's memory bounds them",
-    "D52": "the number of descriptors is bounded by a resource limit alone; their memory by the budget",
+    "D04": "the generated root is the sandbox's own tmpfs: without read-only mounts the workload changes its own copy of `/etc`, not the host's",
+    "D05": "if the caller is not root, only the read-only mount stops changes of mode, times and attributes of the caller's own files in a read-only bind: Landlock does not cover them",
+    "D08": "the workload can use a socket that the caller left open. Landlock still prevents reading through a directory",
+    "D13": "only the masks hide `/proc/keys` and `/proc/key-users`. Only the id, which is never root's, protects the files that root alone may read (page counts, slabs, kernel mappings)",
+    "D17": "only the filter checks modes: the default profile, or a guard beside any other. Without both, a workload could leave set-user-id programs of the caller's in a writable bind",
+    "D18": "the capability applies to the sandbox's own user namespace only; the other attacks show that it leads nowhere",
+    "D24": "the workload can make io_uring calls, but reaches no file outside",
+    "D25": "the 32-bit table is reachable; its calls are stopped as in the native one",
+    "D27": "tracing is possible; the init detaches its tracees, and the run ends on time",
+    "D29": "the workload can create keys of its own, but does not find the caller's",
+    "D30": "where every user may read the kernel log (`kernel.dmesg_restrict` 0), only the filter stops it",
+    "D31": "the kernel's code for other socket families is reachable",
+    "D34": "the workload can choose its own address layout",
+    "D35": "the workload can listen to its own filters",
+    "D36": "the capability applies to the sandbox's own user namespace only; the other attacks show that it leads nowhere",
+    "D40": "the names of the host's abstract sockets are visible; Landlock stops connections",
+    "D41-bound": "only Landlock refuses a socket in a bound directory, from ABI 9 on",
+    "D48": "without a cgroup, the limit on processes counts all processes of the user and is higher",
+    "D49": "without a cgroup, the limits on memory apply to each process and are higher",
+    "D53": "without a cgroup, only the CPU time of each process is limited, not the share of the CPUs",
+    "D50": "without a size, only the memory budget limits the temporary directories",
+    "D51": "without a size, only the memory budget limits the temporary directories",
+    "D52": "only a resource limit bounds the number of descriptors; the budget bounds their memory",
 }
-# The same of containers. What holds for both is above.
+# The same for containers. Common entries are above.
 OCI_ALONE = {name: ALONE[name] for name in ("D18", "D29", "D31", "D34", "D40", "D52")} | {
-    "D04": "where files of the root belong to the container's own user, their read-only mount alone stops changes of mode, which Landlock does not see",
-    "D05": "to files of the container's own user in a read-only bind, their read-only mount alone stops changes of mode, times and attributes, which Landlock does not see",
-    "D13": "`/proc/keys` and `/proc/key-users` are covered, as the configuration asks, and nothing else hides them",
-    "D17": "modes are seen by the filter alone: without it, a container could leave set-user-id programs of its own user in a writable bind",
-    "D21": "namespaces inside are then the container's to make, in which it has capabilities of its own: a configuration has no words for a limit on them, which `stockade run` sets as well",
+    "D04": "where files of the root belong to the container's own user, only their read-only mount stops changes of mode: Landlock does not cover them",
+    "D05": "only the read-only mount stops changes of mode, times and attributes of the container user's files in a read-only bind: Landlock does not cover them",
+    "D13": "only the configuration's masks hide `/proc/keys` and `/proc/key-users`",
+    "D17": "only the filter checks modes: without it, a container could leave set-user-id programs of its own user in a writable bind",
+    "D21": "the container can create namespaces, in which it has capabilities. `stockade run` also limits their number; a configuration cannot express this",
     "D22": "as D21",
-    "D30": "processes of the same user in the same container can then move each other's memory between nodes",
-    "D48": "what a configuration bounds of processes, memory and CPUs is bounded by cgroups alone",
+    "D30": "processes of the same user in the same container can move each other's memory between nodes",
+    "D48": "only cgroups enforce a configuration's limits on processes, memory and CPUs",
     "D49": "as D48",
     "D53": "as D48",
-    "D35": "it can then listen to filters of its own, and add some; none of them takes one away that is there",
-    "D36": "a kept capability is one over the container's own user namespace, and so are the ids that it can take; that it leads nowhere is what the other attacks show",
+    "D35": "the container can listen to its own filters and add filters; none of them removes an existing one",
+    "D36": "the capability and the ids apply to the container's own user namespace only; the other attacks show that they lead nowhere",
 }
-# Neither can be left out alone: everything else is built upon them.
+# These cannot be removed alone: everything else depends on them.
 INSEPARABLE = "mount namespace, pid namespace"
