@@ -1,4 +1,4 @@
-"""What a program sees from inside: run it with and without stockade."""
+"""Shows the view of a program. Run it with and without stockade and compare."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from multiprocessing import Pool
 def attempt(what, action):
     try:
         print(f"{what:<42} {action()}")
-    except Exception as error:  # what was refused is the point
+    except Exception as error:  # a refusal is the expected result inside
         print(f"{what:<42} refused: {error}")
 
 
