@@ -69,6 +69,8 @@ steps! {
     Lifeline = "lifeline", "tying the sandbox to its supervisor";
     MountRoot = "mount_root", "mounting the root";
     MountPoint = "mount_point", "creating a mount point";
+    MountClone = "mount_clone", "cloning a mount";
+    MountAttributes = "mount_attributes", "changing a mount's attributes";
     Mount = "mount", "mounting";
     Device = "device", "providing a device node";
     Mask = "mask", "masking a path";
@@ -110,6 +112,13 @@ steps! {
     Audit = "audit", "writing the audit log";
     AuditRead = "audit_read", "reading the audit log";
     AuditChain = "audit_chain", "verifying the audit log";
+}
+
+impl Step {
+    /// Whether it is one of those that make one of a plan's mounts, in the child.
+    pub fn is_of_mount(self) -> bool {
+        matches!(self, Self::Source | Self::MountPoint | Self::MountClone | Self::MountAttributes | Self::Mount)
+    }
 }
 
 /// The kernel's reason, as the standard library passes it on; `EIO` where there is none.

@@ -47,7 +47,7 @@ pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<Stri
         (Step::MountPoint, Errno::ENOENT) => {
             "it lies in a directory of the host, where nothing is created: make the mount point there first"
         }
-        (Step::Mount, Errno::ESTALE) => "its source changed while the sandbox was starting; try again",
+        (Step::Source, Errno::ESTALE) => "its source changed while the sandbox was starting; try again",
         (Step::Mount, Errno::EPERM) if is_proc(plan, index) => {
             "the caller's own /proc is partly covered (a container?), so a new one may not be mounted; \
              -p strict shows processes only, which is allowed"
@@ -65,7 +65,17 @@ pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<Stri
             "lower than the caller's is for CAP_SYS_RESOURCE on the host, proc_pid_oom_score_adj(5)"
         }
         (Step::Streams, Errno::ENOENT) => "the sandbox has no /dev/null",
-        (Step::Clone | Step::Mount | Step::MountRoot | Step::Pivot | Step::Capabilities | Step::SetIds, _) => doctor,
+        (
+            Step::Clone
+            | Step::MountClone
+            | Step::MountAttributes
+            | Step::Mount
+            | Step::MountRoot
+            | Step::Pivot
+            | Step::Capabilities
+            | Step::SetIds,
+            _,
+        ) => doctor,
         _ => return None,
     };
     Some(text.to_owned())

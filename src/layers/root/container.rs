@@ -10,7 +10,8 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mknodat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
-use super::given::{self, Given, Surroundings};
+use super::container_mounts::{self, Surroundings};
+use super::operation::{Made, Operation};
 use super::place::{Shape, relative};
 use super::read_back::{self, Expected, FIRST_INDEX};
 use super::source::Source;
@@ -28,7 +29,7 @@ pub struct PreparedContainerRoot {
     source: Source,
     propagation: u64,
     read_only: bool,
-    mounts: Vec<Given>,
+    mounts: Vec<Operation>,
     masked: Vec<CString>,
     frozen: Vec<CString>,
     /// `None` where `/dev` is the host's.
@@ -68,7 +69,7 @@ pub fn prepare(plan: &ContainerPlan, around: &mut Surroundings<'_>) -> Result<Op
     let (mut mounts, mut own_dev) = (Vec::new(), true);
     for (index, planned) in plan.mounts.iter().enumerate() {
         own_dev &= planned.destination.as_bytes() != b"/dev" || !matches!(planned.source, MountSource::Bind { .. });
-        mounts.push(given::prepare(index, planned, around)?);
+        mounts.push(container_mounts::prepare(index, planned, around)?);
     }
     let devices = plan.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
     let sysctl = plan.sysctl.iter().map(|one| {
@@ -119,9 +120,9 @@ impl PreparedContainerRoot {
         let mut hidden = 0;
         let scratch = mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base().during(Step::MountRoot, 1)?;
-        let mut made = given::Made::default();
-        for given in &self.mounts {
-            given.apply(root.as_fd(), &mut made)?;
+        let mut made = Made::default();
+        for operation in &self.mounts {
+            operation.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
         }
         if !self.cwd.is_empty() {
             let _ = within::create(root.as_fd(), &self.cwd, Shape::Directory); // entering it says whether it is there
@@ -132,7 +133,7 @@ impl PreparedContainerRoot {
             }
             self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
         }
-        let given::Made { freeze, devpts, proc, expected } = made;
+        let Made { freeze, devpts, proc, expected } = made;
         // Where the container has none, and none of ours can be had, the one of the old root has to do. In that of a pid
         // namespace that our children will be in there is no `self` for us.
         let other = || mount::private_proc().or_else(|_| super::host_proc());
@@ -200,7 +201,7 @@ impl PreparedContainerRoot {
     /// Names the thing that a failure was about.
     pub fn object(&self, plan: &ContainerPlan, step: Step, index: usize) -> Option<String> {
         match step {
-            Step::Mount | Step::MountPoint => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
+            step if step.is_of_mount() => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
             Step::Mask => plan.confinement.masked_paths.get(index).map(ToString::to_string),
             Step::ReadOnly => plan.confinement.readonly_paths.get(index).map(ToString::to_string),
             Step::Device => {
@@ -226,13 +227,12 @@ impl PreparedContainerRoot {
     /// the mount namespace is one in which that directory is not to be found.
     fn mount_base(&self) -> std::result::Result<OwnedFd, Errno> {
         let place = self.source.find();
-        self.source.changed(&[SLAVE], |tree| {
-            match &place {
-                Ok(place) => mount::attach(tree, place)?,
-                Err(_) => mount::attach_over_root(tree)?,
-            }
-            tree.try_clone().map_err(|_| Errno::EMFILE)
-        })
+        let tree = self.source.tree(&[SLAVE])?;
+        match &place {
+            Ok(place) => mount::attach(&tree, place)?,
+            Err(_) => mount::attach_over_root(&tree)?,
+        }
+        tree.into_owned()
     }
 
     fn link_devices(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
@@ -266,7 +266,7 @@ impl Node {
             Err(Errno::EPERM) => {
                 let host = self.host.as_ref().ok_or(Errno::EPERM)?;
                 let place = within::create(root, &self.path, Shape::File)?;
-                host.changed(&[SLAVE], |tree| mount::attach(tree, &place))
+                mount::attach(host.tree(&[SLAVE])?, &place)
             }
             Err(errno) => Err(errno),
         }

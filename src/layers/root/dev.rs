@@ -12,7 +12,8 @@ use nix::sys::stat::{Mode, makedev};
 use nix::unistd::symlinkat;
 
 use super::host::{Fault, Found, Last, Resolver};
-use super::mounts::{Made, make_directory};
+use super::operation::Made;
+use super::place::make_directory;
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
@@ -110,14 +111,14 @@ impl Dev {
             context.set(c"mode", c"755")?;
             let tmpfs = context.mount(NOSUID | NODEV | NOEXEC)?;
             mount::attach(&tmpfs, target)?;
-            Ok(tmpfs)
+            Ok::<_, Errno>(tmpfs)
         })()
         .during(Step::Mount, self.index)?;
         for (at, node) in self.nodes.iter().enumerate() {
             node.apply(tmpfs.as_fd()).during(Step::Device, at)?;
         }
         let devpts = self.furnish(tmpfs.as_fd()).during(Step::Mount, self.index)?;
-        made.dev = Some(tmpfs);
+        made.freeze.push(tmpfs);
         made.devpts = Some(devpts);
         Ok(())
     }
@@ -151,6 +152,6 @@ impl Node {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let place = openat(tmpfs, self.name.as_c_str(), flags, Mode::from_bits_truncate(0o444))?;
-        self.source.attach(NODE_ATTRIBUTES, place)
+        mount::attach(self.source.tree(&[bind_attributes(NODE_ATTRIBUTES)])?, place)
     }
 }

@@ -6,16 +6,17 @@
 //! the old root, and everything else is detached.
 
 pub mod container;
+pub mod container_mounts;
 mod copy_up;
 mod dev;
-pub mod given;
 mod host;
-mod mounts;
+mod operation;
 pub mod place;
 mod proc;
 pub mod reach;
 mod read_back;
 pub mod resolved;
+mod run_mounts;
 mod source;
 pub mod within;
 
@@ -31,13 +32,13 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::time::{ClockId, clock_gettime};
 
 use self::host::{Fault, Last, Resolver};
-pub use self::mounts::{Made, Powers};
-use self::mounts::{Ready, make_directory};
-use self::place::{Places, Shape};
+use self::operation::{Made, Operation};
+use self::place::{Places, Shape, make_directory};
+pub use self::run_mounts::Powers;
 use self::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During, Missing, MissingSet};
-use crate::plan::{Facility, Root, RunPlan};
+use crate::plan::{Facility, MountKind, Root, RunPlan};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
 use crate::sys::process;
@@ -48,7 +49,7 @@ pub struct PreparedRoot {
     base: Base,
     scratch_size: CString,
     scratch_inodes: CString,
-    mounts: Vec<Ready>,
+    mounts: Vec<Operation>,
     masked: Vec<CString>,
     read_only: Vec<CString>,
     cwd: CString,
@@ -96,7 +97,7 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
     let mut places = Places::new(rootfs.as_ref().map(|(fd, _)| fd));
     let mut mounts = Vec::with_capacity(plan.mounts.len());
     for (index, planned) in plan.mounts.iter().enumerate() {
-        mounts.extend(mounts::prepare(index, planned, &mut places, powers, &mut sources)?);
+        mounts.extend(run_mounts::prepare(index, planned, &mut places, powers, &mut sources)?);
     }
     sources.check()?;
     let skeleton = places.skeleton;
@@ -172,7 +173,7 @@ impl PreparedRoot {
 
     /// Parent half, when the child is there: lets go of the mounts that it has by now.
     pub fn let_go(&mut self) {
-        self.mounts.iter_mut().for_each(Ready::let_go);
+        self.mounts.iter_mut().for_each(Operation::let_go);
     }
 
     /// Child half: builds the root on top of the old one.
@@ -181,8 +182,8 @@ impl PreparedRoot {
         let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
         let mut made = Made::default();
-        for ready in &self.mounts {
-            ready.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
+        for operation in &self.mounts {
+            operation.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
         }
         proc::mask(root.as_fd(), scratch.as_fd(), &self.masked, &mut |_, _| Ok(()))?;
         let proc = self.open_proc(made.proc)?;
@@ -190,8 +191,8 @@ impl PreparedRoot {
         let limits = proc::open_limits(proc.as_fd())?;
         proc::freeze(root.as_fd(), &self.read_only, &mut |_, _| Ok(()))?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
-        if let Some(dev) = &made.dev {
-            mount::set_attributes(dev, read_only).during(Step::MountRoot, 2)?;
+        for mounted in &made.freeze {
+            mount::set_attributes(mounted, read_only).during(Step::MountRoot, 2)?;
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         let (expected, proc) = (Vec::new(), None);
@@ -232,16 +233,16 @@ impl PreparedRoot {
                 context.mount(NOSUID | NODEV)?
             }
             Base::Directory { source, skeleton } if skeleton.is_empty() => {
-                return source.detached(ROOTFS_ATTRIBUTES, |tree| {
-                    mount::attach_over_root(tree)?;
-                    duplicate(tree)
-                });
+                let tree = source.tree(&[bind_attributes(ROOTFS_ATTRIBUTES)])?;
+                mount::attach_over_root(&tree)?;
+                return tree.into_owned();
             }
-            Base::Directory { source, skeleton } => source.detached(ROOTFS_ATTRIBUTES, |tree| {
-                mount::attach_over_root(tree)?;
+            Base::Directory { source, skeleton } => {
+                let tree = source.tree(&[bind_attributes(ROOTFS_ATTRIBUTES)])?;
+                mount::attach_over_root(&tree)?;
                 *hidden += 1;
-                overlay(tree.as_fd(), scratch, skeleton)
-            })?,
+                overlay(tree.as_fd(), scratch, skeleton)?
+            }
         };
         mount::attach_over_root(&root)?;
         Ok(root)
@@ -266,11 +267,14 @@ impl PreparedRoot {
     /// Names the mount or path that a failure of [`Self::build`] was about.
     pub fn object(&self, plan: &RunPlan, step: Step, index: usize) -> Option<String> {
         match step {
-            Step::Mount | Step::MountPoint => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
+            step if step.is_of_mount() => plan.mounts.get(index).map(|mount| match &mount.kind {
+                MountKind::Bind { source } if step == Step::Source => source.to_string(),
+                _ => mount.destination.to_string(),
+            }),
             Step::Mask => plan.confinement.masked_paths.get(index).map(ToString::to_string),
             Step::ReadOnly => plan.confinement.readonly_paths.get(index).map(ToString::to_string),
-            Step::Device => self.mounts.iter().find_map(|ready| ready.device(index)),
-            Step::MountRoot => Some(["scratch tmpfs", "/", "/dev", "/"].get(index)?.to_string()),
+            Step::Device => self.mounts.iter().find_map(|operation| operation.device(index)),
+            Step::MountRoot => Some(["scratch tmpfs", "/", "tmpfs", "/"].get(index)?.to_string()),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
@@ -70,19 +70,46 @@ impl Entry {
     }
 }
 
-/// Who owns the file system below which a mount point lies.
+/// Whose the file system is that a mount point lies on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Ground {
-    /// We do, and nothing but our own entries is on it.
-    Ours,
-    /// The host does.
-    Theirs,
+pub enum MountOwner {
+    /// The sandbox's: nothing but our own entries is on it.
+    Sandbox,
+    /// The host's.
+    Host,
+}
+
+impl Place {
+    /// Child half: creates what is to be created, on file systems of ours.
+    pub fn create(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+        let directory =
+            |parent: BorrowedFd<'_>, name: &CStr| make_directory(parent, name, Mode::from_bits_truncate(0o755));
+        for entry in &self.directories {
+            entry.create(root, directory)?;
+        }
+        let file = |parent: BorrowedFd<'_>, name: &CStr| {
+            mknodat(parent, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)
+        };
+        match self.create {
+            Some(Shape::Directory) => self.entry.create(root, directory),
+            Some(Shape::File) => self.entry.create(root, file),
+            Some(Shape::Absent) | None => Ok(()),
+        }
+    }
+}
+
+/// Creates a directory on a file system of ours; that it is there already is fine.
+pub fn make_directory(dir: BorrowedFd<'_>, path: &CStr, mode: Mode) -> std::result::Result<(), Errno> {
+    match mkdirat(dir, path, mode) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Plans mount points one after the other, in the order in which the mounts will be made.
 pub struct Places<'a> {
     rootfs: Option<&'a OwnedFd>,
-    grounds: Vec<(PathBuf, Ground)>,
+    owners: Vec<(PathBuf, MountOwner)>,
     symlinks: HashSet<PathBuf>,
     made: HashSet<PathBuf>,
     /// Mount points that the host's root directory lacks: what the skeleton has to hold.
@@ -92,26 +119,26 @@ pub struct Places<'a> {
 impl<'a> Places<'a> {
     /// Starts with a root of our own, or with this directory of the host.
     pub fn new(rootfs: Option<&'a OwnedFd>) -> Self {
-        let ground = if rootfs.is_some() { Ground::Theirs } else { Ground::Ours };
+        let owner = if rootfs.is_some() { MountOwner::Host } else { MountOwner::Sandbox };
         Self {
             rootfs,
-            grounds: vec![(PathBuf::from("/"), ground)],
+            owners: vec![(PathBuf::from("/"), owner)],
             symlinks: HashSet::new(),
             made: HashSet::new(),
             skeleton: Vec::new(),
         }
     }
 
-    /// Plans the mount point of `shape` at this absolute path; what will be mounted there is of `ground`.
-    pub fn add(&mut self, destination: &Path, shape: Shape, ground: Ground) -> Result<Place> {
+    /// Plans the mount point of `shape` at this absolute path; what will be mounted there is `owner`'s.
+    pub fn add(&mut self, destination: &Path, shape: Shape, owner: MountOwner) -> Result<Place> {
         let unfit = |reason: String| Error::new(Step::MountPoint, destination.display().to_string(), reason);
         if let Some(link) = destination.ancestors().skip(1).find(|path| self.symlinks.contains(*path)) {
             return Err(unfit(format!("lies below {}, which is a symlink in the sandbox", link.display())));
         }
-        let (below, owner) = self.covering(destination);
+        let (below, below_owner) = self.covering(destination);
         let entry = Entry::new(destination)?;
         let mut place = Place { directories: Vec::new(), path: relative(destination)?, entry, create: None };
-        if owner == Ground::Ours {
+        if below_owner == MountOwner::Sandbox {
             let outermost_first: Vec<_> = destination.ancestors().skip(1).take_while(|path| *path != below).collect();
             for directory in outermost_first.into_iter().rev() {
                 if self.made.insert(directory.to_owned()) {
@@ -126,23 +153,23 @@ impl<'a> Places<'a> {
         } else if let (Some(rootfs), true) = (self.rootfs, below == Path::new("/")) {
             self.complete(rootfs, destination, shape)?;
         }
-        if shape == Shape::Absent && ground == Ground::Theirs {
+        if shape == Shape::Absent && owner == MountOwner::Host {
             self.symlinks.insert(destination.to_owned());
         }
-        self.grounds.push((destination.to_owned(), ground));
+        self.owners.push((destination.to_owned(), owner));
         Ok(place)
     }
 
     /// The innermost mount so far that the path lies on.
-    fn covering(&self, destination: &Path) -> (PathBuf, Ground) {
+    fn covering(&self, destination: &Path) -> (PathBuf, MountOwner) {
         let parent = destination.parent().unwrap_or(destination);
-        let (below, ground) = self
-            .grounds
+        let (below, owner) = self
+            .owners
             .iter()
             .filter(|(mounted, _)| parent.starts_with(mounted))
             .max_by_key(|(mounted, _)| mounted.as_os_str().len())
             .expect("the root covers every path");
-        (below.clone(), *ground)
+        (below.clone(), *owner)
     }
 
     /// Notes what the host's root directory lacks of this mount point.
@@ -196,24 +223,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_created_once_and_only_on_our_own_ground() {
+    fn what_is_missing_is_created_once_and_only_on_file_systems_of_ours() {
         let mut places = Places::new(None);
-        let etc = places.add(Path::new("/etc/ssl/certs"), Shape::Directory, Ground::Theirs).unwrap();
+        let etc = places.add(Path::new("/etc/ssl/certs"), Shape::Directory, MountOwner::Host).unwrap();
         assert_eq!(etc.directories, ["/etc", "/etc/ssl"].map(|path| Entry::new(Path::new(path)).unwrap()));
         assert_eq!(etc.create, Some(Shape::Directory));
-        let hosts = places.add(Path::new("/etc/hosts"), Shape::Absent, Ground::Ours).unwrap();
+        let hosts = places.add(Path::new("/etc/hosts"), Shape::Absent, MountOwner::Sandbox).unwrap();
         assert!(hosts.directories.is_empty());
-        let inner = places.add(Path::new("/etc/ssl/certs/x"), Shape::Directory, Ground::Ours).unwrap();
+        let inner = places.add(Path::new("/etc/ssl/certs/x"), Shape::Directory, MountOwner::Sandbox).unwrap();
         assert_eq!(inner.create, None, "inside a bind of the host nothing is created");
-        let deeper = places.add(Path::new("/etc/ssl/certs/x/y"), Shape::Directory, Ground::Ours).unwrap();
+        let deeper = places.add(Path::new("/etc/ssl/certs/x/y"), Shape::Directory, MountOwner::Sandbox).unwrap();
         assert_eq!(deeper.create, Some(Shape::Directory));
     }
 
     #[test]
     fn nothing_is_put_below_a_symlink() {
         let mut places = Places::new(None);
-        places.add(Path::new("/bin"), Shape::Absent, Ground::Theirs).unwrap();
-        let error = places.add(Path::new("/bin/tool"), Shape::File, Ground::Theirs).unwrap_err();
+        places.add(Path::new("/bin"), Shape::Absent, MountOwner::Host).unwrap();
+        let error = places.add(Path::new("/bin/tool"), Shape::File, MountOwner::Host).unwrap_err();
         assert!(error.to_string().contains("/bin, which is a symlink"), "{error}");
     }
 }

@@ -7,8 +7,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 
-use super::mounts::make_directory;
-use super::place::relative;
+use super::place::{make_directory, relative};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::Bytes;

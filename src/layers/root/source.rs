@@ -5,7 +5,7 @@
 //! and accepts nothing but the very file that the parent saw.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,6 +15,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use super::host::{Again, Found};
+use crate::error::Step;
+use crate::layers::{Applied, During};
 use crate::sys::mount::{self, Attributes};
 
 /// A host file or directory to bind.
@@ -92,31 +94,84 @@ impl Source {
         if same { Ok(opened) } else { Err(Errno::ESTALE) }
     }
 
-    /// Child half: attaches it at `target` with these attributes.
-    pub fn attach(&self, attributes: u64, target: impl AsFd) -> Result<(), Errno> {
-        self.detached(attributes, |tree| mount::attach(tree, target))
-    }
-
-    /// Child half: the detached mount, private, with these attributes, for `then` to attach.
-    pub fn detached<T>(&self, attributes: u64, then: impl FnOnce(&OwnedFd) -> Result<T, Errno>) -> Result<T, Errno> {
-        self.changed(&[bind_attributes(attributes)], then)
-    }
-
-    /// Child half: the detached mount with these changes, for `then` to attach.
-    pub fn changed<T>(
-        &self,
-        changes: &[Attributes<'_>],
-        then: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
+    /// Child half: the detached mount with these changes. Where the parent cloned it, it has them.
+    pub fn tree(&self, changes: &[Attributes<'_>]) -> Result<Detached<'_>, Stumble> {
         if let Some(tree) = &self.tree {
-            return then(tree); // its attributes were set by the parent
+            return Ok(Detached::Prepared(tree.as_fd()));
         }
-        let opened = self.find()?;
-        let tree = mount::clone_tree(opened.as_fd(), c"", self.recursive)?;
+        let opened = self.find().map_err(|errno| Stumble { part: Part::Open, errno })?;
+        let tree = mount::clone_tree(opened.as_fd(), c"", self.recursive);
+        let tree = tree.map_err(|errno| Stumble { part: Part::Clone, errno })?;
         for change in changes {
-            mount::set_attributes(&tree, *change)?;
+            mount::set_attributes(&tree, *change).map_err(|errno| Stumble { part: Part::Change, errno })?;
         }
-        then(&tree)
+        Ok(Detached::Own(tree))
+    }
+}
+
+/// A detached mount.
+#[derive(Debug)]
+pub enum Detached<'a> {
+    /// The parent's.
+    Prepared(BorrowedFd<'a>),
+    /// The child's own.
+    Own(OwnedFd),
+}
+
+impl Detached<'_> {
+    /// A descriptor of its own.
+    pub fn into_owned(self) -> Result<OwnedFd, Errno> {
+        match self {
+            Self::Prepared(tree) => tree.try_clone_to_owned().map_err(|_| Errno::EMFILE),
+            Self::Own(tree) => Ok(tree),
+        }
+    }
+}
+
+impl AsFd for Detached<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Prepared(tree) => *tree,
+            Self::Own(tree) => tree.as_fd(),
+        }
+    }
+}
+
+/// Which part of making a mount of a source failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Opening the source.
+    Open,
+    /// Cloning its mount.
+    Clone,
+    /// Changing the clone's attributes.
+    Change,
+}
+
+/// A failure with its part, which becomes a step of its own where it is about one of the plan's mounts.
+#[derive(Clone, Copy, Debug)]
+pub struct Stumble {
+    part: Part,
+    errno: Errno,
+}
+
+impl From<Stumble> for Errno {
+    fn from(stumble: Stumble) -> Self {
+        stumble.errno
+    }
+}
+
+impl<T> During<T> for Result<T, Stumble> {
+    fn during(self, step: Step, index: usize) -> Applied<T> {
+        self.or_else(|Stumble { part, errno }| {
+            let step = match (step, part) {
+                (Step::Mount, Part::Open) => Step::Source,
+                (Step::Mount, Part::Clone) => Step::MountClone,
+                (Step::Mount, Part::Change) => Step::MountAttributes,
+                (step, _) => step,
+            };
+            Err(errno).during(step, index)
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::layers::label::PreparedLabel;
 use crate::layers::landlock::{self, PreparedLandlock};
 use crate::layers::process::PreparedProcess;
 use crate::layers::root::container::PreparedContainerRoot;
-use crate::layers::root::given::Surroundings;
+use crate::layers::root::container_mounts::Surroundings;
 use crate::layers::seccomp::install::PreparedSeccomp;
 use crate::layers::user::{self, Users};
 use crate::layers::{label, process, root, schedule, seccomp};

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::prepare::{open_join, prepare_landlock, prepare_process};
 use crate::error::Error;
 use crate::layers::caps::Sets;
-use crate::layers::root::given::Surroundings;
+use crate::layers::root::container_mounts::Surroundings;
 use crate::layers::{label, root, seccomp, user};
 use crate::plan::container::{CgroupView, MountSource, NamespaceKind};
 use crate::plan::{ContainerPlan, Facility};

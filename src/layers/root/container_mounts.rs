@@ -1,0 +1,154 @@
+//! The mounts of a container become operations, exactly as its configuration describes them.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use super::operation::{self, MountPoint, Operation, What};
+use super::place::relative;
+use super::source::Source;
+use crate::error::{Error, Result, Step};
+use crate::plan::Bytes;
+use crate::plan::container::{CgroupView, ContainerMount, IdRange, MountSource};
+use crate::sys::mount::Attributes;
+
+/// What preparing a container's mounts takes beside the plan.
+pub struct Surroundings<'a> {
+    /// Whether mounts can be cloned before the new namespaces exist.
+    pub privileged: bool,
+    /// Makes the user namespace of an idmapped mount.
+    pub idmap: fn(&[IdRange], &[IdRange]) -> Result<OwnedFd>,
+    /// The container's own maps, which an idmapped mount without any takes.
+    pub maps: (&'a [IdRange], &'a [IdRange]),
+    /// The user namespace that the container enters, which an idmapped mount takes instead of those.
+    pub users: Option<BorrowedFd<'a>>,
+    /// The container's cgroups.
+    pub cgroups: &'a CgroupView,
+    /// SELinux label of what is mounted.
+    pub label: Option<&'a str>,
+}
+
+/// Parent half.
+pub fn prepare(index: usize, mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<Operation> {
+    let about = || mount.destination.to_string();
+    let destination = relative(mount.destination.as_path())?;
+    let text = |bytes: &[u8]| {
+        CString::new(bytes).map_err(|_| Error::new(Step::Mount, about(), "has an option with a NUL byte"))
+    };
+    let parts_of = |options: &[Bytes]| -> Result<Vec<_>> {
+        let parts = options.iter().map(|option| {
+            let mut parts = option.as_bytes().splitn(2, |byte| *byte == b'=');
+            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+            Ok((text(name)?, value.map(text).transpose()?))
+        });
+        parts.collect()
+    };
+    let what = match &mount.source {
+        MountSource::Bind { source, recursive } => tree(source.as_path(), *recursive, mount, around)?,
+        MountSource::FileSystem { kind, source, options } => {
+            let mut all = Vec::new();
+            if let Some(source) = source {
+                all.push((c"source".to_owned(), Some(text(source.as_bytes())?)));
+            }
+            all.extend(parts_of(options)?);
+            if let Some(label) = around.label.filter(|_| takes_label(kind)) {
+                all.push((c"context".to_owned(), Some(text(label.as_bytes())?)));
+            }
+            // An image must not decide where these are: nothing but a directory at that very place will do.
+            let strict = matches!(kind.as_str(), "proc" | "sysfs");
+            What::FileSystem { kind: text(kind.as_bytes())?, options: all, strict, copy_up: mount.copy_up }
+        }
+        MountSource::Remount { options } => {
+            What::Existing { clear: mount.clear & !mount.set_below | mount.clear_below, options: parts_of(options)? }
+        }
+        MountSource::Cgroup => cgroup(mount, around).map_err(|error| Error { object: about(), ..error })?,
+    };
+    // What is said of all mounts below is said of this one too, and last.
+    let set = mount.set & !mount.clear_below & !(atime(mount.set_below)) | mount.set_below;
+    if destination.as_bytes() == b"proc" && !is_proc(&what) {
+        return Err(Error::new(Step::Mount, about(), "only a procfs can be mounted there"));
+    }
+    Ok(Operation::Mount(operation::Mount {
+        index,
+        point: MountPoint::InRoot(destination),
+        what,
+        set,
+        set_below: mount.set_below,
+        propagation: mount.propagation.clone(),
+    }))
+}
+
+/// Whether it is a procfs, new or bound: everything that is written and read there later relies on that.
+fn is_proc(what: &What) -> bool {
+    match what {
+        What::FileSystem { kind, .. } => kind.as_c_str() == c"proc",
+        What::Tree { source, .. } => source.is_proc(),
+        What::Existing { .. } => true,
+        _ => false,
+    }
+}
+
+/// All bits that say which access times are kept, if one of them is set: they are one number.
+fn atime(set: u64) -> u64 {
+    if set & libc::MOUNT_ATTR__ATIME != 0 { libc::MOUNT_ATTR__ATIME } else { 0 }
+}
+
+/// File systems of the kernel's own have labels of their own.
+fn takes_label(kind: &str) -> bool {
+    !matches!(kind, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2" | "securityfs" | "debugfs" | "tracefs")
+}
+
+fn tree(path: &Path, recursive: bool, mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
+    let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
+    let source = Source::following(path, around.privileged, recursive).map_err(failed)?;
+    // A copy gets no mount events back to the host, unless the configuration says so.
+    let mut changes = Vec::new();
+    if !mount.propagation.iter().any(|kind| kind & libc::MS_SHARED != 0) {
+        changes.push(Attributes { propagation: libc::MS_SLAVE, recursive: true, ..Attributes::default() });
+    }
+    let one = Attributes { set: mount.set, clear: mount.clear, ..Attributes::default() };
+    let below = Attributes { set: mount.set_below, clear: mount.clear_below, recursive: true, ..Attributes::default() };
+    changes.extend([one, below].into_iter().filter(|change| change.set | change.clear != 0));
+    if mount.idmap {
+        if !around.privileged {
+            return Err(Error::new(Step::Source, path.display().to_string(), "only root can map the ids of a mount"));
+        }
+        let own = mount.uid_map.is_empty() && mount.gid_map.is_empty();
+        let (uids, gids) = if own { around.maps } else { (&mount.uid_map[..], &mount.gid_map[..]) };
+        let made = if own && around.users.is_some() { None } else { Some((around.idmap)(uids, gids)?) };
+        let namespace = made.as_ref().map(AsFd::as_fd).or(around.users);
+        let change = Attributes { recursive: mount.idmap_below, idmap: namespace, ..Attributes::default() };
+        source.set_attributes(change).map_err(|errno| {
+            failed(errno)
+                .hint("its file system may not support idmapped mounts; leave idmap out, or use another file system")
+        })?;
+    }
+    if around.privileged {
+        for change in &changes {
+            source.set_attributes(*change).map_err(failed)?;
+        }
+    }
+    Ok(What::Tree { source, changes })
+}
+
+fn cgroup(mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
+    let v2 = |name: &str| name.is_empty();
+    match around.cgroups.directories.as_slice() {
+        // Engines ask for the mount also where there can be no cgroup: an empty directory is all that may be seen then.
+        [] => Ok(What::CgroupV1 { hierarchies: Vec::new(), links: Vec::new() }),
+        [(name, _)] if v2(name) && around.cgroups.own_namespace => {
+            Ok(What::FileSystem { kind: c"cgroup2".to_owned(), options: Vec::new(), strict: false, copy_up: false })
+        }
+        [(name, directory)] if v2(name) => tree(directory, true, mount, around),
+        hierarchies => {
+            let text = |text: &str| CString::new(text).expect("names of controllers hold no NUL");
+            let mut bound = Vec::new();
+            for (name, directory) in hierarchies {
+                let What::Tree { source, .. } = tree(directory, true, mount, around)? else { continue };
+                bound.push((text(name), source));
+            }
+            let links = around.cgroups.links.iter().map(|(name, target)| (text(name), text(target))).collect();
+            Ok(What::CgroupV1 { hierarchies: bound, links })
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! One entry of the new root: a mount, or a generated file or symlink. The mounts of both doors become these; sources are
+//! opened and texts made in the parent, and the child makes and attaches them, fd to fd.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::unistd::symlinkat;
+
+use super::dev::Dev;
+use super::place::{Place, Shape, make_directory};
+use super::read_back::{self, Expected};
+use super::source::Source;
+use super::{copy_up, within};
+use crate::error::Step;
+use crate::layers::{Applied, During};
+use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDONLY};
+
+/// One entry, ready to be made.
+#[derive(Debug)]
+pub enum Operation {
+    /// A mount.
+    Mount(Mount),
+    /// A generated entry, on a file system of ours.
+    Entry {
+        /// Which of the plan's mounts it is.
+        index: usize,
+        /// Where it goes.
+        place: Place,
+        /// What it is.
+        content: Content,
+    },
+}
+
+/// What is generated.
+#[derive(Debug)]
+pub enum Content {
+    /// A file.
+    File(Vec<u8>, Mode),
+    /// A symlink.
+    Symlink(CString),
+}
+
+/// A mount, ready to be made.
+#[derive(Debug)]
+pub struct Mount {
+    /// Which of the plan's mounts it is.
+    pub index: usize,
+    /// How its mount point comes about.
+    pub point: MountPoint,
+    /// What is mounted.
+    pub what: What,
+    /// Its attributes in the end, `MOUNT_ATTR_*`.
+    pub set: u64,
+    /// Those of them that every mount below it has to have too.
+    pub set_below: u64,
+    /// Changes of propagation, one after the other: `MS_*`, and `MS_REC` for all mounts below too.
+    pub propagation: Vec<u64>,
+}
+
+/// How a mount point comes about.
+#[derive(Debug)]
+pub enum MountPoint {
+    /// As it was planned: something is created only on file systems of ours.
+    Planned(Place),
+    /// In a container's root: found by whatever links lead there, or created. Others may share such mounts, and hooks run
+    /// while they are made, so they are read back in the end.
+    InRoot(CString),
+}
+
+/// What is mounted.
+#[derive(Debug)]
+pub enum What {
+    /// A tree of the host, with these changes.
+    Tree { source: Source, changes: Vec<Attributes<'static>> },
+    /// A new instance of a file system.
+    FileSystem { kind: CString, options: Vec<(CString, Option<CString>)>, strict: bool, copy_up: bool },
+    /// A directory of the one scratch tmpfs.
+    Scratch { name: CString, mode: Mode },
+    /// A new `/dev`.
+    Dev(Dev),
+    /// What is mounted there already gets other attributes.
+    Existing { clear: u64, options: Vec<(CString, Option<CString>)> },
+    /// A tmpfs with a container's hierarchies of cgroup v1.
+    CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
+}
+
+/// What later steps have to do with what was made.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// File systems that become read-only when everything is in place.
+    pub freeze: Vec<OwnedFd>,
+    /// The new devpts instance at `/dev/pts`.
+    pub devpts: Option<OwnedFd>,
+    /// The new procfs at `/proc`, if it shows all of the kernel.
+    pub proc: Option<OwnedFd>,
+    /// What mounts have to be like in the end.
+    pub expected: Vec<Expected>,
+}
+
+impl Operation {
+    /// Parent half, once the child has a copy of it: closing the last one is work, and left to the child.
+    pub fn let_go(&mut self) {
+        match self {
+            Self::Mount(Mount { what: What::Tree { source, .. }, .. }) => source.let_go(),
+            Self::Mount(Mount { what: What::Dev(dev), .. }) => dev.let_go(),
+            _ => {}
+        }
+    }
+
+    /// Child half: makes the mount point if need be, and what belongs there.
+    pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, made: &mut Made) -> Applied {
+        match self {
+            Self::Mount(mount) => mount.apply(root, scratch, made),
+            Self::Entry { index, place, content } => {
+                place.create(root).during(Step::MountPoint, *index)?;
+                place.entry.create(root, |parent, name| content.create(parent, name)).during(Step::Mount, *index)
+            }
+        }
+    }
+
+    /// The path of the device node that a [`Step::Device`] failure was about.
+    pub fn device(&self, at: usize) -> Option<String> {
+        if let Self::Mount(Mount { what: What::Dev(dev), .. }) = self { dev.node_path(at) } else { None }
+    }
+}
+
+impl Content {
+    fn create(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+        let (mut content, mode) = match self {
+            Self::Symlink(target) => return symlinkat(target.as_c_str(), parent, name),
+            Self::File(content, mode) => (&content[..], *mode),
+        };
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = openat(parent, name, flags, mode)?;
+        while !content.is_empty() {
+            let written = nix::unistd::write(&file, content)?;
+            content = &content[written..];
+        }
+        Ok(())
+    }
+}
+
+impl Mount {
+    fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, made: &mut Made) -> Applied {
+        let target = self.target(root).during(Step::MountPoint, self.index)?;
+        match &self.what {
+            What::Tree { source, changes } => {
+                let tree = source.tree(changes).during(Step::Mount, self.index)?;
+                self.attach(tree.as_fd(), &target, made)
+            }
+            What::FileSystem { kind, options, copy_up, .. } => {
+                let tree = self.file_system(kind, options, &target).during(Step::Mount, self.index)?;
+                if *copy_up {
+                    let (from, to) = (within::directory(&target), within::directory(&tree));
+                    from.and_then(|from| copy_up::copy(from.as_fd(), to?.as_fd(), 0))
+                        .during(Step::Mount, self.index)?;
+                }
+                self.attach(tree.as_fd(), &target, made)?;
+                self.keep(kind, options, tree, made);
+                Ok(())
+            }
+            What::Scratch { name, mode } => {
+                mkdirat(scratch, name.as_c_str(), *mode).during(Step::MountPoint, self.index)?;
+                let tree = mount::clone_tree(scratch, name, false).during(Step::MountClone, self.index)?;
+                let change = Attributes { set: self.set, ..Attributes::default() };
+                mount::set_attributes(&tree, change).during(Step::MountAttributes, self.index)?;
+                self.attach(tree.as_fd(), &target, made)
+            }
+            What::Dev(dev) => dev.apply(target.as_fd(), made),
+            What::Existing { clear, options } => {
+                self.change(&target, *clear, options).during(Step::MountAttributes, self.index)?;
+                self.finish(target.as_fd(), made)
+            }
+            What::CgroupV1 { hierarchies, links } => {
+                let top = self.cgroup_v1(&target, hierarchies, links).during(Step::Mount, self.index)?;
+                self.finish(top.as_fd(), made)?;
+                if self.set & RDONLY != 0 || hierarchies.is_empty() {
+                    made.freeze.push(top); // a later mount may lie in it
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn target(&self, root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        let destination = match &self.point {
+            MountPoint::Planned(place) => {
+                place.create(root)?;
+                return mount::open_beneath(root, &place.path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS);
+            }
+            MountPoint::InRoot(destination) => destination,
+        };
+        let target = match &self.what {
+            What::FileSystem { strict: true, .. } => within::create_directory(root, destination),
+            What::Existing { .. } => mount::open_beneath(root, destination, libc::O_PATH, IN_ROOT | NO_MAGICLINKS),
+            What::Tree { source, .. } if !source.is_dir() => within::create(root, destination, Shape::File),
+            _ => within::create(root, destination, Shape::Directory),
+        }?;
+        let is_directory = fstat(&target)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        if self.wants_directory().is_some_and(|wanted| wanted != is_directory) {
+            return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        // By whatever links it was reached: most of what procfs says is for the kernel to say alone.
+        let covers = !matches!(self.what, What::Existing { .. }) && !may_be_covered(destination.to_bytes());
+        if covers && fstatfs(&target)?.filesystem_type() == PROC_SUPER_MAGIC {
+            return Err(Errno::EPERM);
+        }
+        Ok(target)
+    }
+
+    /// Whether only a directory will do, or only something else; `None` where what is there is what will do.
+    fn wants_directory(&self) -> Option<bool> {
+        match &self.what {
+            What::Existing { .. } => None,
+            What::Tree { source, .. } => Some(source.is_dir()),
+            _ => Some(true),
+        }
+    }
+
+    fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, made: &mut Made) -> Applied {
+        mount::attach(tree, target).during(Step::Mount, self.index)?;
+        self.finish(tree, made)
+    }
+
+    /// Sets the propagation, and notes what it has to be like in the end.
+    fn finish(&self, mounted: BorrowedFd<'_>, made: &mut Made) -> Applied {
+        for kind in &self.propagation {
+            let (propagation, recursive) = (kind & !libc::MS_REC, kind & libc::MS_REC != 0);
+            let change = Attributes { propagation, recursive, ..Attributes::default() };
+            mount::set_attributes(mounted, change).during(Step::MountAttributes, self.index)?;
+        }
+        if matches!(self.point, MountPoint::Planned(_)) {
+            return Ok(());
+        }
+        let last = self.propagation.last().copied().unwrap_or(0);
+        let id = mount::id_of(mounted).during(Step::Mount, self.index)?;
+        let before = made.expected.iter().find(|other| other.id == id).map_or(0, |other| other.set);
+        let kept = if let What::Existing { clear, .. } = &self.what { before & !clear } else { 0 };
+        let expected =
+            Expected { id, set: self.set | kept, shared: last & libc::MS_SHARED != 0, below: false, index: self.index };
+        if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Existing { .. }) {
+            // At once: what later mounts lie below was not said to be like this.
+            let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
+            read_back::verify(made.proc.as_ref().map(AsFd::as_fd), &[below])?;
+        }
+        made.expected.retain(|other| other.id != expected.id);
+        made.expected.push(expected);
+        Ok(())
+    }
+
+    /// Keeps what later steps need.
+    fn keep(&self, kind: &CStr, options: &[(CString, Option<CString>)], tree: OwnedFd, made: &mut Made) {
+        let destination = match &self.point {
+            MountPoint::Planned(place) => &place.path,
+            MountPoint::InRoot(destination) => destination,
+        };
+        let shows_all = !options.iter().any(|(name, _)| name.as_c_str() == c"subset");
+        match (kind.to_bytes(), destination.to_bytes()) {
+            (b"tmpfs", _) if self.set & RDONLY != 0 => made.freeze.push(tree),
+            (b"proc", b"proc") if shows_all => made.proc = Some(tree),
+            (b"devpts", b"dev/pts") => made.devpts = Some(tree),
+            _ => {}
+        }
+    }
+
+    fn file_system(
+        &self,
+        kind: &CStr,
+        options: &[(CString, Option<CString>)],
+        target: &OwnedFd,
+    ) -> Result<OwnedFd, Errno> {
+        let context = FsContext::open(kind)?;
+        set_options(&context, options)?;
+        let filled = kind == c"tmpfs"; // something is put into it after it is mounted
+        if filled && !options.iter().any(|(name, _)| name.as_c_str() == c"mode") {
+            // What covers a directory looks like it.
+            let mode = format!("{:o}", fstat(target)?.st_mode & 0o7777);
+            context.set(c"mode", &CString::new(mode).unwrap_or_default())?;
+        }
+        context.mount(if filled { self.set & !RDONLY } else { self.set })
+    }
+
+    fn change(&self, target: &OwnedFd, clear: u64, options: &[(CString, Option<CString>)]) -> Result<(), Errno> {
+        // Fails where nothing is mounted.
+        mount::set_attributes(target, Attributes { set: self.set, clear, ..Attributes::default() })?;
+        if self.set_below != 0 {
+            let below = Attributes { set: self.set_below, recursive: true, ..Attributes::default() };
+            mount::set_attributes(target, below)?;
+        }
+        if options.is_empty() {
+            return Ok(());
+        }
+        let context = FsContext::pick(target)?;
+        set_options(&context, options)?;
+        context.reconfigure()
+    }
+
+    fn cgroup_v1(
+        &self,
+        target: &OwnedFd,
+        hierarchies: &[(CString, Source)],
+        links: &[(CString, CString)],
+    ) -> Result<OwnedFd, Errno> {
+        let context = FsContext::open(c"tmpfs")?;
+        context.set(c"mode", c"755")?;
+        let top = context.mount(self.set & !RDONLY)?;
+        mount::attach(&top, target)?;
+        let directory = within::directory(&top)?;
+        for (name, source) in hierarchies {
+            make_directory(directory.as_fd(), name, Mode::from_bits_truncate(0o755))?;
+            let place = within::create(top.as_fd(), name, Shape::Directory)?;
+            mount::attach(source.tree(&[])?, &place)?;
+        }
+        for (name, target) in links {
+            symlinkat(target.as_c_str(), &directory, name.as_c_str())?;
+        }
+        Ok(top)
+    }
+}
+
+fn set_options(context: &FsContext, options: &[(CString, Option<CString>)]) -> Result<(), Errno> {
+    options.iter().try_for_each(|(name, value)| match value {
+        Some(value) => context.set(name, value),
+        None => context.set_flag(name),
+    })
+}
+
+/// Whether a place may be covered even in procfs: the whole of it by another, and what tools for showing a container its
+/// own size cover.
+fn may_be_covered(path: &[u8]) -> bool {
+    const SIZES: [&[u8]; 12] = [
+        b"cpuinfo",
+        b"diskstats",
+        b"loadavg",
+        b"meminfo",
+        b"net/dev",
+        b"pressure",
+        b"slabinfo",
+        b"stat",
+        b"swaps",
+        b"uptime",
+        b"sys/crypto/fips_enabled",
+        b"sys/kernel/ns_last_pid",
+    ];
+    path == b"proc" || path.strip_prefix(b"proc/").is_some_and(|path| SIZES.contains(&path))
+}

@@ -1,0 +1,158 @@
+//! The mounts of a run become operations: sources are opened, ids mapped, and mount points planned.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use nix::sys::stat::{Mode, SFlag};
+
+use super::dev;
+use super::host::{Fault, Found, Last, Resolver};
+use super::operation::{self, Content, MountPoint, Operation, What};
+use super::place::{MountOwner, Places, Shape};
+use super::source::{Source, bind_attributes};
+use crate::error::{Error, Result, Step};
+use crate::plan::{Mount, MountKind};
+use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
+
+/// What the parent knows about its own powers, and how to map the owner of a writable bind to the sandbox's user.
+pub struct Powers<'a> {
+    /// Whether mounts can be cloned and idmapped before the new namespaces exist.
+    pub privileged: bool,
+    /// Makes the user namespace of an idmapped mount for files of this host user and group.
+    pub idmap: &'a mut dyn FnMut((u32, u32)) -> Result<Rc<OwnedFd>>,
+}
+
+/// Parent half: `None` for an optional mount whose source is not there.
+pub fn prepare(
+    index: usize,
+    mount: &Mount,
+    places: &mut Places<'_>,
+    powers: &mut Powers<'_>,
+    sources: &mut Resolver,
+) -> Result<Option<Operation>> {
+    let destination = mount.destination.as_path();
+    let mut set = NOSUID | NODEV;
+    set |= if mount.read_only { RDONLY } else { 0 };
+    set |= if mount.noexec { NOEXEC } else { 0 };
+    let text = |bytes: &[u8]| c_string(bytes, destination);
+    let new = |kind: &CStr, options| What::FileSystem { kind: kind.to_owned(), options, strict: false, copy_up: false };
+    let what = match &mount.kind {
+        MountKind::Bind { source } => {
+            let path = source.as_path();
+            let found = present(sources.resolve(path, destination, Last::Followed), path, mount)?;
+            let Some(found) = found else { return Ok(None) };
+            tree(path, found, mount, set, powers, sources)?
+        }
+        MountKind::AsHost => {
+            let found = present(sources.resolve(destination, destination, Last::Itself), destination, mount)?;
+            let Some(found) = found else { return Ok(None) };
+            match found.link_target() {
+                None => tree(destination, found, mount, set, powers, sources)?,
+                Some(target) => {
+                    let failed = |errno| Error::errno(Step::Source, destination.display().to_string(), errno);
+                    let content = Content::Symlink(text(target.map_err(failed)?.as_bytes())?);
+                    return generated(index, destination, content, places).map(Some);
+                }
+            }
+        }
+        MountKind::Tmpfs { size_bytes, nr_inodes, mode } => {
+            let mode = text(format!("{mode:o}").as_bytes())?;
+            let options = [(c"size", number(*size_bytes)), (c"nr_inodes", number(*nr_inodes)), (c"mode", mode)];
+            new(c"tmpfs", options.map(|(name, value)| (name.to_owned(), Some(value))).into())
+        }
+        MountKind::Scratch { mode } => {
+            What::Scratch { name: number(index as u64), mode: Mode::from_bits_truncate(*mode) }
+        }
+        MountKind::Proc { pid_only } => {
+            set |= NOEXEC;
+            let subset = pid_only.then(|| (c"subset".to_owned(), Some(c"pid".to_owned())));
+            new(c"proc", subset.into_iter().collect())
+        }
+        MountKind::Sysfs => {
+            set |= NOEXEC | RDONLY;
+            new(c"sysfs", Vec::new())
+        }
+        MountKind::Mqueue => {
+            set |= NOEXEC;
+            new(c"mqueue", Vec::new())
+        }
+        MountKind::Dev { devices } => What::Dev(dev::prepare(index, devices, powers.privileged, sources)?),
+        MountKind::File { content, mode } => {
+            let content = Content::File(content.as_bytes().to_vec(), Mode::from_bits_truncate(*mode));
+            return generated(index, destination, content, places).map(Some);
+        }
+        MountKind::Symlink { target } => {
+            let content = Content::Symlink(text(target.as_bytes())?);
+            return generated(index, destination, content, places).map(Some);
+        }
+    };
+    let (shape, owner) = match &what {
+        What::Tree { source, .. } if !source.is_dir() => (Shape::File, MountOwner::Host),
+        What::FileSystem { kind, .. } if kind.as_c_str() == c"tmpfs" => (Shape::Directory, MountOwner::Sandbox),
+        What::Scratch { .. } | What::Dev(_) => (Shape::Directory, MountOwner::Sandbox),
+        _ => (Shape::Directory, MountOwner::Host),
+    };
+    let point = MountPoint::Planned(places.add(destination, shape, owner)?);
+    let propagation = Vec::new(); // a tree is private, as it is cloned
+    Ok(Some(Operation::Mount(operation::Mount { index, point, what, set, set_below: 0, propagation })))
+}
+
+/// A file or symlink of ours.
+fn generated(index: usize, destination: &Path, content: Content, places: &mut Places<'_>) -> Result<Operation> {
+    // Below a symlink nothing can be put.
+    let owner = if matches!(content, Content::Symlink(_)) { MountOwner::Host } else { MountOwner::Sandbox };
+    let place = places.add(destination, Shape::Absent, owner)?;
+    Ok(Operation::Entry { index, place, content })
+}
+
+/// `None` where an optional source is not there.
+fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {
+    match found {
+        Err(fault) if mount.optional && fault.is_missing() => Ok(None),
+        found => found.map(Some).map_err(|fault| fault.error(Step::Source, path.display().to_string())),
+    }
+}
+
+fn tree(
+    path: &Path,
+    found: Found,
+    mount: &Mount,
+    set: u64,
+    powers: &mut Powers<'_>,
+    sources: &mut Resolver,
+) -> Result<What> {
+    let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
+    if !mount.read_only {
+        sources.is_writable(&found).map_err(failed)?;
+    }
+    let source = Source::of(path, found, powers.privileged).map_err(failed)?;
+    if !source.is_dir() && SFlag::from_bits_truncate(source.stat().st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+        return Err(Error::new(Step::Source, path.display().to_string(), "is neither a directory nor a regular file")
+            .hint("devices are given with --device; sockets and pipes are not bound"));
+    }
+    if powers.privileged {
+        if !mount.read_only {
+            let namespace = (powers.idmap)((source.stat().st_uid, source.stat().st_gid))?;
+            let change = Attributes { idmap: Some(namespace.as_fd()), ..Attributes::default() };
+            source.set_attributes(change).map_err(|errno| {
+                failed(errno).hint(
+                    "its file system may not support idmapped mounts, which keep the owner of files that a sandbox of root \
+                     writes: bind it read-only, use another file system, or run stockade as the owner of the files",
+                )
+            })?;
+        }
+        source.set_attributes(bind_attributes(set)).map_err(failed)?;
+    }
+    Ok(What::Tree { source, changes: vec![bind_attributes(set)] })
+}
+
+fn number(value: u64) -> CString {
+    CString::new(value.to_string()).expect("digits hold no NUL")
+}
+
+fn c_string(bytes: &[u8], about: &Path) -> Result<CString> {
+    CString::new(bytes).map_err(|_| Error::new(Step::Mount, about.display().to_string(), "contains a NUL byte"))
+}
