@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 /// Every field of `config.json` for Linux, and the test that fails if it is ignored: in this file, or in the one named.
 const FIELDS: &[(&str, &str)] = &[
-    ("process.terminal", "oci.rs a_terminal_goes_to_the_console_socket"),
-    ("process.consoleSize", "oci.rs a_terminal_goes_to_the_console_socket"),
+    ("process.terminal", "lifecycle::a_terminal_goes_to_the_console_socket"),
+    ("process.consoleSize", "lifecycle::a_terminal_goes_to_the_console_socket"),
     ("process.cwd", "config::the_process_has_what_it_was_given_and_nothing_else"),
     ("process.env", "config::the_process_has_what_it_was_given_and_nothing_else"),
     ("process.args", "config::the_process_has_what_it_was_given_and_nothing_else"),
@@ -33,7 +33,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("root.readonly", "the_root_is_read_only_or_not"),
     ("hostname", "names_are_the_containers_own"),
     ("domainname", "names_are_the_containers_own"),
-    ("annotations", "oci.rs engines_read_the_other_commands_too"),
+    ("annotations", "lifecycle::engines_read_the_other_commands_too"),
     ("hooks", "config::hooks_run_at_their_stages_with_the_state"),
     ("mounts.type", "config::mounts_are_as_their_options_say"),
     ("mounts.options", "every_mount_option_does_what_it_says"),
