@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout)]
 
+#[path = "../tests/common/compiled.rs"]
+mod compiled;
 #[allow(dead_code)]
 #[path = "../tests/seccomp/oracles.rs"]
 mod oracles;

@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
 pub mod bundle;
+pub mod compiled;
 pub mod confined;
 pub mod history;
 pub mod host;
@@ -17,6 +18,7 @@ pub mod schema;
 pub mod storm;
 pub mod terminal;
 
+pub use compiled::compiled;
 pub use python::attack;
 pub use run::{Live, Outcome, Run, output, outside, python_outside};
 

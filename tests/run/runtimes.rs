@@ -3,12 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use crate::common;
 use crate::common::host::{busybox_rootfs, idmappable_dir};
 use crate::common::{
-    Caller, Outcome, PATH, Run, TempDir, for_each_caller, has_program, set_mode, skip, skip_part, text,
+    Caller, Outcome, PATH, Run, TempDir, compiled, for_each_caller, has_program, set_mode, skip, skip_part, text,
 };
 
 /// In a workspace, with a network of its own; the profile must be the default and nothing else.
@@ -18,7 +17,6 @@ fn run(caller: Caller, workspace: &TempDir, options: &[&str], script: &str) -> O
         .opts(["--workspace", text(workspace.path()), "--network", "loopback"])
         .opts(options.iter().copied())
         .cmd(["/bin/bash", "-c", script])
-        .limit(Duration::from_secs(150))
         .go()
         .expect(0);
     assert_eq!(outcome.report()["enforced"]["seccomp"]["profile"], "default", "{outcome}");
@@ -275,13 +273,10 @@ fn library_program(dir: &TempDir, compiler: &str, how: &[&str]) -> Option<PathBu
         skip_part(compiler, "it is not installed");
         return None;
     }
-    let source = dir.file("library.c", LIBRARY);
     let program = dir.join(&format!("{compiler}{}", how.concat()));
     // Neither the warnings of a C library about itself, nor those of a static glibc about getpwuid, are of interest.
-    let mut command = Command::new(compiler);
-    command.args(how).args(["-O1", "-w", "-o"]).arg(&program).arg(source).arg("-pthread");
-    let output = command.output().expect("a compiler runs");
-    assert!(output.status.success(), "{compiler} {how:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let built = compiled(compiler, &[how, &["-O1", "-w", "-pthread"]].concat(), LIBRARY);
+    std::fs::copy(built.unwrap_or_else(|error| panic!("{error}")), &program).unwrap();
     set_mode(&program, 0o755);
     Some(program)
 }

@@ -12,3 +12,5 @@ mod programs;
 mod run;
 mod runc;
 mod tools;
+
+use common::compiled;

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use crate::compiled::compiled;
 use stockade::seccomp::compiler::action::Action;
 use stockade::seccomp::compiler::bpf::Instruction;
 use stockade::seccomp::compiler::model::{Operator, Profile, Rule};
@@ -11,14 +12,7 @@ use stockade::seccomp::compiler::names::Width;
 
 /// The libseccomp program of `libseccomp.c`, compiled; or why it cannot be.
 pub(crate) fn libseccomp_tool() -> Result<PathBuf, String> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/seccomp/libseccomp.c");
-    let tool = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("libseccomp-{}", std::process::id()));
-    let compiled = Command::new("cc").args(["-O2", "-o"]).arg(&tool).args([source, "-lseccomp"]).output();
-    match compiled {
-        Ok(output) if output.status.success() => Ok(tool),
-        Ok(output) => Err(format!("libseccomp does not build here: {}", String::from_utf8_lossy(&output.stderr))),
-        Err(error) => Err(format!("cc: {error}")),
-    }
+    compiled("cc", &["-O2", "-lseccomp"], include_str!("libseccomp.c"))
 }
 
 /// The rules as `libseccomp.c` reads them. A rule with the default's action says nothing, and libseccomp refuses it.

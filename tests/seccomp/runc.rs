@@ -226,10 +226,8 @@ impl Bench {
         let root = dir.dir("rootfs");
         dir.dir("rootfs/proc");
         dir.dir("rootfs/dev");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/seccomp/probes.c");
-        let output =
-            Command::new("gcc").args(["-O1", "-static", "-o"]).arg(root.join("probes")).arg(source).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let probes = common::compiled("gcc", &["-O1", "-static"], include_str!("probes.c")).unwrap();
+        std::fs::copy(probes, root.join("probes")).unwrap();
         set_mode(&root.join("probes"), 0o755);
         Some(Self { dir })
     }
