@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::clock::{Clock, eventually};
 use super::{Caller, TempDir, host, is_root, skip, unique};
 
 /// Who runs a bundle.
@@ -178,20 +179,13 @@ impl Bundle {
 
     /// Waits until it has this status.
     pub fn wait_for(&self, status: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.state()["status"] != status {
-            assert!(Instant::now() < deadline, "is not {status}: {}\n{}", self.state(), self.printed());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let is_so = || self.state()["status"] == status;
+        assert!(eventually(is_so), "is not {status}: {}\n{}", self.state(), self.printed());
     }
 
     /// Waits until it has printed this.
     pub fn wait_for_output(&self, text: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.printed().contains(text) {
-            assert!(Instant::now() < deadline, "did not print {text:?}: {:?}", self.printed());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        assert!(eventually(|| self.printed().contains(text)), "did not print {text:?}: {:?}", self.printed());
     }
 
     /// `exec` of a script.
@@ -224,14 +218,14 @@ impl Bundle {
 
     /// Fails if there still is something of it in five seconds.
     pub fn expect_nothing_left(&self, what: &str) {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut clock = Clock::start();
         loop {
             let left = self.left();
             if left == (Vec::new(), Vec::new(), false) {
                 return;
             }
-            assert!(Instant::now() < deadline, "{what}: left behind: {left:?}");
-            std::thread::sleep(Duration::from_millis(10));
+            assert!(!clock.is_past(Duration::from_secs(5)), "{what}: left behind: {left:?}");
+            clock.sleep(Duration::from_millis(10));
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::bundle::{Bundle, Called, Runtime};
+use super::clock::eventually;
 use super::{host, inject};
 
 /// A container that tells how it is confined, by everything that a configuration can say, and stays.
@@ -92,14 +93,9 @@ pub fn prepare(bundle: &Bundle, before: Before) {
 
 /// Waits until a file holds all that a container has to say, and gives it.
 pub fn said_in(bundle: &Bundle, name: &str) -> String {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let said = std::fs::read_to_string(bundle.dir.join(name)).unwrap_or_default();
-        if said.ends_with("whole\n") || Instant::now() > deadline {
-            return said;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let said = || std::fs::read_to_string(bundle.dir.join(name)).unwrap_or_default();
+    let _ = eventually(|| said().ends_with("whole\n"));
+    said()
 }
 
 /// What the container of [`confined`] says when nothing fails.

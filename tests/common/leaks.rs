@@ -9,11 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{LazyLock, Mutex, MutexGuard};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+
+use super::clock::Clock;
 
 /// The environment variable that carries the word.
 pub const VARIABLE: &str = "STOCKADE_TEST_MARKER";
@@ -21,8 +22,9 @@ pub const VARIABLE: &str = "STOCKADE_TEST_MARKER";
 /// How long what a run left may take to go.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How much longer what was killed may be in the kernel, which takes apart namespaces one after the other.
-pub const KERNELS_GRACE: Duration = Duration::from_secs(20);
+/// How much longer what was killed may be in the kernel, which takes apart namespaces one after the other, or may wait for a
+/// processor to die on.
+pub const KERNELS_GRACE: Duration = Duration::from_secs(90);
 
 /// The test's own children, which are not orphans of a run. Held while one is made, so that none is ever seen unlisted.
 static CHILDREN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
@@ -94,7 +96,7 @@ impl Marked {
     }
 
     fn expect_no_more(&self, counts: impl Fn(&str) -> bool, adopted: Adopted) {
-        let deadline = Instant::now() + GRACE;
+        let mut clock = Clock::start();
         loop {
             let mut left = self.left(adopted);
             left.retain(|line| counts(line));
@@ -102,10 +104,10 @@ impl Marked {
                 return;
             }
             // What is dead to all but the kernel, which has not come to it yet, is the kernel's to hurry.
-            let in_the_kernel = left.iter().all(|line| line.split(' ').nth(2) == Some("D"));
-            let deadline = if in_the_kernel { deadline + KERNELS_GRACE } else { deadline };
-            assert!(Instant::now() < deadline, "left behind by the run:\n  {}", left.join("\n  "));
-            sleep(Duration::from_millis(20));
+            let in_the_kernel = left.iter().all(|line| matches!(line.split(' ').nth(2), Some("D" | "R")));
+            let limit = if in_the_kernel { GRACE + KERNELS_GRACE } else { GRACE };
+            assert!(!clock.is_past(limit), "left behind by the run:\n  {}", left.join("\n  "));
+            clock.sleep(Duration::from_millis(20));
         }
     }
 

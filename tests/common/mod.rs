@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
 pub mod bundle;
+pub mod clock;
 pub mod compiled;
 pub mod confined;
 pub mod history;

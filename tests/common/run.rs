@@ -13,8 +13,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use super::clock::{Clock, PATIENCE, eventually};
 use super::leaks::{self, Adopted, Marked};
 use super::{Caller, PATH, PYTHON, TempDir, is_root, set_mode, unique};
+
+/// When a run is one that hangs. Less than nextest gives a test.
+const HANGS: Duration = Duration::from_secs(300);
 
 /// A run of `stockade run` in the making.
 #[derive(Debug)]
@@ -28,7 +32,6 @@ pub struct Run {
     cwd: Option<PathBuf>,
     stdin: Vec<u8>,
     streams: Option<(Stdio, Stdio, Stdio)>,
-    limit: Duration,
     report: bool,
     plain: bool,
     orphans: bool,
@@ -47,7 +50,6 @@ impl Run {
             cwd: None,
             stdin: Vec::new(),
             streams: None,
-            limit: Duration::from_secs(60),
             report: true,
             plain: false,
             orphans: false,
@@ -136,12 +138,6 @@ impl Run {
         self
     }
 
-    /// How long the whole may take before the test fails; a minute unless told.
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-
     /// Asks for no report.
     pub fn without_report(mut self) -> Self {
         self.report = false;
@@ -201,7 +197,7 @@ impl Run {
         let (stdin, stdout, stderr) = self.streams.unwrap_or_else(|| (Stdio::piped(), Stdio::piped(), Stdio::piped()));
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let marked = Marked::new(&marker, [work, tmp]);
-        let started = Instant::now();
+        let clock = Clock::start();
         let mut child = leaks::spawn(&mut command);
         drop(command); // it holds the streams it was given
         if piped {
@@ -209,19 +205,7 @@ impl Run {
         }
         let stdout = Reader::start(child.stdout.take());
         let stderr = Reader::start(child.stderr.take());
-        Live {
-            child,
-            home,
-            report,
-            marked,
-            started,
-            limit: self.limit,
-            stdout,
-            stderr,
-            orphans: self.orphans,
-            collect,
-            killed: false,
-        }
+        Live { child, home, report, marked, clock, stdout, stderr, orphans: self.orphans, collect, killed: false }
     }
 
     /// Starts it and waits for its end.
@@ -281,10 +265,10 @@ impl Reader {
     /// All of it; a stream that somebody still holds open two seconds after the end is a leak.
     fn end(self, name: &str) -> Vec<u8> {
         if let Some(thread) = self.thread {
-            let deadline = Instant::now() + leaks::GRACE;
+            let mut clock = Clock::start();
             while !thread.is_finished() {
-                assert!(Instant::now() < deadline, "{name} is still held open by somebody");
-                sleep(Duration::from_millis(5));
+                assert!(!clock.is_past(leaks::GRACE), "{name} is still held open by somebody");
+                clock.sleep(Duration::from_millis(5));
             }
             thread.join().unwrap();
         }
@@ -299,8 +283,7 @@ pub struct Live {
     home: TempDir,
     report: PathBuf,
     marked: Marked,
-    started: Instant,
-    limit: Duration,
+    clock: Clock,
     stdout: Reader,
     stderr: Reader,
     orphans: bool,
@@ -332,16 +315,12 @@ impl Live {
 
     /// Waits until the standard output holds the text.
     pub fn wait_for(&self, text: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.stdout_so_far().contains(text) {
-            assert!(
-                Instant::now() < deadline,
-                "no {text:?} in {:?}; standard error: {}",
-                self.stdout_so_far(),
-                String::from_utf8_lossy(&self.stderr.so_far())
-            );
-            sleep(Duration::from_millis(5));
-        }
+        assert!(
+            eventually(|| self.stdout_so_far().contains(text)),
+            "no {text:?} in {:?}; standard error: {}",
+            self.stdout_so_far(),
+            String::from_utf8_lossy(&self.stderr.so_far())
+        );
     }
 
     /// Sends the supervisor a signal.
@@ -367,39 +346,35 @@ impl Live {
 
     /// Waits for the end, without the search for leaks and with the kernel's accounting left out.
     fn wait(&mut self) -> ExitStatus {
-        let deadline = self.started + self.limit;
         loop {
             if let Some(status) = self.child.try_wait().expect("the supervisor can be waited for") {
                 leaks::forget(&self.child);
                 return status;
             }
-            if Instant::now() >= deadline {
+            if self.clock.elapsed() > HANGS {
                 let tree = leaks::describe(&self.processes());
                 self.signal(Signal::SIGKILL);
                 let _ = self.child.wait();
                 leaks::forget(&self.child);
                 let stderr = String::from_utf8_lossy(&self.stderr.so_far()).into_owned();
-                panic!("still running after {:?}: {tree}\nstandard error: {stderr}", self.limit);
+                panic!("still running after {HANGS:?}: {tree}\nstandard error: {stderr}");
             }
             // Finer than any time a test looks at, coarse enough to leave the processor to the run.
-            sleep(Duration::from_millis(2));
+            self.clock.sleep(Duration::from_millis(2));
         }
     }
 
     /// Waits for the end, and fails if anything of the run is left two seconds later.
     pub fn finish(mut self) -> Outcome {
         let status = self.wait();
-        let wall = self.started.elapsed();
+        let (wall, allowance) = (self.clock.elapsed(), self.clock.allowance());
         let adopted = if self.killed || self.orphans { Adopted::Expected } else { Adopted::Leak };
         if self.killed {
             self.marked.expect_at_most_a_cgroup(adopted);
             // It also finds what others left, some of whose processes the kernel has not taken apart yet.
-            let deadline = Instant::now() + leaks::KERNELS_GRACE;
             self.collect.stdout(Stdio::null());
-            while !self.collect.status().is_ok_and(|status| status.success()) {
-                assert!(Instant::now() < deadline, "`stockade gc` removes what it left");
-                sleep(Duration::from_millis(100));
-            }
+            let mut collects = || self.collect.status().is_ok_and(|status| status.success());
+            assert!(eventually(&mut collects), "`stockade gc` removes what it left");
         }
         self.marked.expect_nothing_left(adopted);
         let stdout = self.stdout.end("standard output");
@@ -408,7 +383,7 @@ impl Live {
             serde_json::from_slice(&bytes)
                 .unwrap_or_else(|error| panic!("the report is JSON: {error}: {}", String::from_utf8_lossy(&bytes)))
         });
-        Outcome { status, stdout, stderr, report, wall, home: self.home }
+        Outcome { status, stdout, stderr, report, wall, allowance, home: self.home }
     }
 }
 
@@ -425,6 +400,8 @@ pub struct Outcome {
     pub report: Option<Value>,
     /// From its start to its end, seen from outside.
     pub wall: Duration,
+    /// How much longer than promised it may have taken, on a machine as busy as this.
+    pub allowance: Duration,
     /// The caller's directories, alive as long as this.
     pub home: TempDir,
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::clock::eventually;
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::tcgetattr;
 
@@ -59,11 +60,7 @@ impl Terminal {
 
     /// Waits until the text was shown.
     pub fn wait_for(&self, text: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.shown().contains(text) {
-            assert!(Instant::now() < deadline, "no {text:?} in {:?}", self.shown());
-            sleep(Duration::from_millis(5));
-        }
+        assert!(eventually(|| self.shown().contains(text)), "no {text:?} in {:?}", self.shown());
     }
 
     /// Changes the size; whoever is in front of it gets SIGWINCH.

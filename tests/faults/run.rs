@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::common;
+use crate::common::clock::{PATIENCE, eventually};
 use crate::common::host::is_uml;
 use crate::common::{Caller, Outcome, Run, TempDir, callers, for_each_caller, has_program, inject, is_root, skip};
 use nix::sys::signal::Signal;
@@ -358,11 +359,7 @@ fn many_runs_one_after_the_other_end_right_and_nothing_grows() {
             Run::new(caller).sh(script).go().expect(code).expect_status(status);
         }
         // The kernel collects keyrings when it comes to it.
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while keys() > before + many / 3 {
-            assert!(std::time::Instant::now() < deadline, "{before} keys have become {}", keys());
-            sleep(Duration::from_millis(100));
-        }
+        assert!(eventually(|| keys() <= before + many / 3), "{before} keys have become {}", keys());
     });
 }
 
@@ -372,7 +369,7 @@ fn a_hundred_at_once_end_on_time() {
     for_each_caller(|caller| {
         let start = |index| {
             let script = format!("sleep 1; exit {}", index % 100);
-            Run::new(caller).sh(&script).limit(Duration::from_secs(150)).spawn()
+            Run::new(caller).sh(&script).spawn()
         };
         let runs: Vec<_> = (0..many).map(start).collect();
         for (index, run) in runs.into_iter().enumerate() {
@@ -528,7 +525,7 @@ fn a_stopped_supervisor_ends_what_is_overdue_when_it_goes_on() {
         sleep(Duration::from_millis(600));
         run.signal(Signal::SIGCONT);
         let outcome = run.finish().expect(124).expect_status("timeout_wall");
-        assert!(outcome.wall < Duration::from_secs(3), "{outcome}");
+        assert!(outcome.wall < PATIENCE, "{outcome}");
     });
 }
 
@@ -550,7 +547,7 @@ fn a_deadline_holds_though_every_processor_is_busy_on_time() {
     for_each_caller(|caller| {
         let busy = "echo on; for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait";
         let outcome = Run::new(caller).opts(["--timeout", "500ms"]).via(["nice", "-n", "19"]).sh(busy).go();
-        assert!(outcome.wall < Duration::from_secs(4), "{outcome}");
+        assert!(outcome.wall < Duration::from_secs(4) + outcome.allowance, "{outcome}");
         outcome.expect(124).expect_status("timeout_wall");
     });
 }
@@ -577,9 +574,9 @@ fn a_clock_that_jumps_changes_no_deadline_and_no_duration() {
         let (overdue, ends) = (overdue.finish(), ends.finish());
         shift(-seconds);
         let overdue = overdue.expect(124).expect_status("timeout_wall");
-        assert!(overdue.wall < Duration::from_secs(8), "{seconds}: {overdue}");
+        assert!(overdue.wall < PATIENCE, "{seconds}: {overdue}");
         let ends = ends.expect(0);
         let wall = ends.report()["usage"]["wall_us"].as_u64().unwrap();
-        assert!((900_000..15_000_000).contains(&wall), "{seconds}: {wall} µs: {ends}");
+        assert!((900_000..PATIENCE.as_micros() as u64).contains(&wall), "{seconds}: {wall} µs: {ends}");
     }
 }

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::common;
 use crate::common::bundle::{Bundle, Runtime, ours};
+use crate::common::clock::{PATIENCE, eventually};
 use crate::common::{leaks, skip, text};
 use serde_json::json;
 
@@ -183,11 +183,8 @@ fn whatever_a_crash_left_of_the_state_can_be_deleted() {
 }
 
 fn remove_below(group: &Path) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(5);
-    while std::fs::remove_dir(group).is_err() && group.exists() {
-        assert!(std::time::Instant::now() < deadline, "{} cannot be removed", group.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let is_gone = eventually(|| std::fs::remove_dir(group).is_ok() || !group.exists());
+    assert!(is_gone, "{} cannot be removed", group.display());
 }
 
 #[test]
@@ -240,7 +237,7 @@ fn a_process_that_does_not_die_is_said_to_and_can_be_deleted_later() {
         let state = bundle.state();
         std::fs::write(above.join("freezer.state"), "THAWED").unwrap();
         deleted.expect_error("does not die");
-        assert!(took < Duration::from_secs(30), "{took:?}");
+        assert!(took < PATIENCE, "{took:?}");
         assert_eq!(state["id"], json!(bundle.id), "it is not forgotten");
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
         for group in bundle.cgroups() {

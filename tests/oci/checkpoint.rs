@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common;
 use crate::common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
+use crate::common::clock::eventually;
 use crate::common::{inject, leaks, skip, text};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
@@ -58,11 +59,7 @@ fn last_number(bundle: &Bundle, file: &str) -> u32 {
 }
 
 fn wait_past(bundle: &Bundle, file: &str, number: u32) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while last_number(bundle, file) <= number {
-        assert!(Instant::now() < deadline, "does not count past {number}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    assert!(eventually(|| last_number(bundle, file) > number), "does not count past {number}");
 }
 
 #[test]
@@ -226,12 +223,8 @@ fn a_restored_terminal_goes_to_the_console_socket() {
         quiet(&words.into_iter().chain([bundle.id.as_str()]).collect::<Vec<_>>());
         // What the first engine typed last may be read first.
         wait_past(&bundle, "second", reached);
-        let deadline = Instant::now() + Duration::from_secs(60);
         let told = || std::fs::read_to_string(bundle.dir.join("second")).unwrap();
-        while !told().contains("second /dev/pts/0 33 77") {
-            assert!(Instant::now() < deadline, "{}", told());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        assert!(eventually(|| told().contains("second /dev/pts/0 33 77")), "{}", told());
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         bundle.wait_for("stopped");
         bundle.about("delete").expect(0);

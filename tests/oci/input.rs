@@ -2,10 +2,11 @@
 //! code 1, in little memory and time, and leaves nothing behind. What is odd and still right is beside them.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common;
 use crate::common::bundle::{Bundle, Called, Runtime, ours};
+use crate::common::clock::used_by_children;
 use serde_json::{Value, json};
 
 /// Most memory that refusing a configuration may take, KiB.
@@ -50,15 +51,15 @@ impl Trial {
 
     /// Fails unless it is refused, at this place, and nothing is left.
     fn refuse(&mut self, what: &str, said: &str) {
-        let begun = Instant::now();
+        let before = used_by_children();
         let called = self.run();
-        let (elapsed, err) = (begun.elapsed(), called.err());
+        let (used, err) = (used_by_children() - before, called.err());
         assert!(called.out().is_empty(), "{what}: it ran");
         assert_eq!(called.0.status.code(), Some(1), "{what}: {err}");
         assert!(err.contains(said), "{what}: {said:?} is not in {err:?}");
         assert_eq!(err.trim_end().lines().filter(|line| !line.starts_with("warning")).count(), 1, "{what}: {err}");
         assert!(err.len() < 8192, "{what}: {} bytes", err.len());
-        assert!(elapsed < Duration::from_secs(5), "{what}: {elapsed:?}");
+        assert!(used < Duration::from_secs(5), "{what}: {used:?}");
         let log = std::fs::read_to_string(self.bundle.dir.join("log.json")).unwrap();
         let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
         assert_eq!(last["level"], "error", "{what}");

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common;
 use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
+use crate::common::clock::eventually;
 use crate::common::{PYTHON, leaks, text};
 use serde_json::{Value, json};
 
@@ -155,22 +156,16 @@ fn memory_that_runs_out_is_told_at_once() {
         } else {
             std::thread::sleep(Duration::from_millis(1500));
         }
-        let began = Instant::now();
         std::fs::write(bundle.rootfs().join("go"), "go\n").unwrap();
         let told: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert_eq!((&told["type"], &told["id"]), (&json!("oom"), &json!(bundle.id)), "{told}");
-        assert!(began.elapsed() < Duration::from_secs(20));
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         if runtime == Runtime::Runc {
             child.kill().unwrap(); // it goes on until somebody has waited for the container
             child.wait().unwrap();
             return;
         }
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "it ends with the container");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        assert!(eventually(|| child.try_wait().unwrap().is_some()), "it ends with the container");
     });
 }
 

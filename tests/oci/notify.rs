@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
+use crate::common::clock::PATIENCE;
 use crate::common::{leaks, text};
 use serde_json::json;
 
@@ -37,7 +38,7 @@ time.sleep(30)
 fn manager(bundle: &Bundle) -> (UnixDatagram, String) {
     let path = text(&bundle.dir.join("manager.sock")).to_owned();
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     (socket, path)
 }
 
@@ -107,7 +108,7 @@ fn a_container_that_dies_before_it_is_ready_is_not_waited_for() {
         let began = std::time::Instant::now();
         let mut command = bundle.command(["start", &bundle.id]);
         command.env("NOTIFY_SOCKET", &path).stdout(null().0).stderr(null().1).status().unwrap();
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < PATIENCE);
         bundle.wait_for("stopped");
     });
     ours(|runtime| {

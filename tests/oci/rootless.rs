@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::common::bundle::{Called, Runtime};
+use crate::common::clock::eventually;
 use crate::common::{Caller, TempDir, host, leaks, skip, text, unique};
 use serde_json::{Value, json};
 
@@ -143,11 +143,10 @@ impl Drop for Delegated {
             let _ = std::fs::remove_dir(path);
         }
         let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while self.0.exists() && Instant::now() < deadline {
+        let _ = eventually(|| {
             remove(&self.0);
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            !self.0.exists()
+        });
     }
 }
 
@@ -216,11 +215,8 @@ impl Manager {
         manager.env_clear().env("PATH", common::PATH).env("HOME", &home).env("XDG_RUNTIME_DIR", runtime.path());
         manager.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = leaks::spawn(&mut manager);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !runtime.join("systemd/private").exists() {
-            assert!(Instant::now() < deadline, "systemd has no socket: {:?}", process.try_wait());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let has_socket = eventually(|| runtime.join("systemd/private").exists());
+        assert!(has_socket, "systemd has no socket: {:?}", process.try_wait());
         Some(Self { process, runtime, cgroup, _outer: outer })
     }
 }
@@ -288,11 +284,8 @@ fn a_managers_scope_has_the_place_the_limits_and_the_properties_that_were_asked_
     assert!(!again.0.status.success());
     assert_eq!(read("pids.max"), "19");
     Called(call(&own, &["delete", "--force", &id]).output().unwrap()).expect(0);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while cgroup.exists() || properties(&unit).contains("ActiveState=active") {
-        assert!(Instant::now() < deadline, "the scope is left");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_gone = || !cgroup.exists() && !properties(&unit).contains("ActiveState=active");
+    assert!(eventually(is_gone), "the scope is left");
     // Names that no unit has, and properties that are none.
     for (path, property) in [("a:b", "'x'"), ("nonsense:stkt:x", "'x'"), ("app.slice:stkt:x", "['x']")] {
         own.config["linux"]["cgroupsPath"] = json!(path);

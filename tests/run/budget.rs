@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common;
+use crate::common::clock::{PATIENCE, eventually};
 use crate::common::{Caller, Live, Outcome, Run, TempDir, is_root, skip, unique};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -132,9 +133,9 @@ fn what_fits_the_budget_runs_and_its_peak_is_told() {
 fn a_child_that_takes_all_memory_takes_the_tree_with_it() {
     let Some(()) = host_v2() else { return };
     let script = "import subprocess, sys, time\n\
-        subprocess.Popen([sys.executable, '-I', '-S', '-c', 'x = bytearray(1 << 30)'])\ntime.sleep(30)";
+        subprocess.Popen([sys.executable, '-I', '-S', '-c', 'x = bytearray(1 << 30)'])\ntime.sleep(1000)";
     let outcome = root().opts(["-m", "64M"]).python(script).go().expect(128 + libc::SIGKILL).expect_status("oom");
-    assert!(outcome.wall < Duration::from_secs(20), "{outcome}");
+    assert!(outcome.wall < PATIENCE, "{outcome}");
 }
 
 /// An exit code of 137 alone is no proof.
@@ -299,6 +300,8 @@ fn a_neighbour_of_a_fork_bomb_goes_on_on_time() {
     let beside = median();
     bomb.signal(Signal::SIGTERM);
     bomb.finish().expect(143);
+    // Others may have begun to use the machine in between.
+    let alone = alone.max(median());
     assert!(beside < alone * 3 + Duration::from_millis(100), "{alone:?} alone, {beside:?} beside it");
 }
 
@@ -324,8 +327,11 @@ fn a_tenth_of_a_cpu_is_a_tenth_of_a_cpu_on_time() {
     let (used, wall) = (number(&outcome, "/usage/cpu/total_us"), number(&outcome, "/usage/wall_us"));
     // A little more: quota of the first and the last period, and what a guest's kernel takes for use while it waits itself.
     assert!(used <= wall / 5, "{used} of {wall} µs");
-    assert!(number(&outcome, "/usage/cpu/throttled_periods") > 1, "it wanted more: {outcome}");
-    assert!(number(&outcome, "/usage/cpu/throttled_us") > 0);
+    // Where others are busy it gets less than its tenth, and is never held back.
+    if used > wall / 12 {
+        assert!(number(&outcome, "/usage/cpu/throttled_periods") > 1, "it wanted more: {outcome}");
+        assert!(number(&outcome, "/usage/cpu/throttled_us") > 0);
+    }
 }
 
 #[test]
@@ -577,10 +583,7 @@ impl Subtree {
 impl Drop for Subtree {
     fn drop(&mut self) {
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while remove_cgroups(&self.0).is_err() && Instant::now() < deadline {
-            sleep(Duration::from_millis(10));
-        }
+        let _ = eventually(|| remove_cgroups(&self.0).is_ok());
     }
 }
 
@@ -632,11 +635,8 @@ fn the_users_systemd_gives_budgets() {
     manager.env_clear().env("PATH", common::PATH).env("HOME", &home).env("XDG_RUNTIME_DIR", runtime.path());
     manager.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut manager = common::leaks::spawn(&mut manager);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !runtime.join("systemd/private").exists() {
-        assert!(Instant::now() < deadline, "systemd has no socket: {:?}", manager.try_wait());
-        sleep(Duration::from_millis(20));
-    }
+    let has_socket = eventually(|| runtime.join("systemd/private").exists());
+    assert!(has_socket, "systemd has no socket: {:?}", manager.try_wait());
     // Where a terminal would be: beside the manager.
     let (uid, gid) = caller.ids();
     let terminal = subtree.0.join("terminal.scope");

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::common;
 use crate::common::host::{busybox_rootfs, idmappable_dir};
@@ -210,7 +209,6 @@ fn cargo_build_offline() {
             .opts(["-p", "build", "--workspace", text(workspace.path()), "-v", &format!("{}:/opt/rust:ro", text(&toolchain))])
             .opts(["-e", "PATH=/opt/rust/bin:/usr/bin:/bin", "-e", "LD_LIBRARY_PATH=/opt/rust/lib", "-e", "CARGO_HOME=/tmp/cargo"])
             .sh("cargo build --offline -q && ./target/debug/small && cargo test --offline -q 2>&1 | grep -c 'test result: ok'")
-            .limit(Duration::from_secs(150))
             .go()
             .expect(0);
         assert_eq!(outcome.text(), "42\n1\n");

@@ -1,7 +1,6 @@
 //! Nothing of the caller's passes to the workload, and the workload's pid 1 is out of its reach.
 
 use std::fs;
-use std::time::Duration;
 
 use crate::common::{Caller, Run, TempDir, attack, for_each_caller, has_program, is_root, skip, skip_part, text};
 
@@ -67,7 +66,7 @@ fn a_limit_on_init_and_many_orphans_end_no_run() {
          sys.exit(7)",
     );
     for_each_caller(|caller| {
-        let outcome = Run::new(caller).python(&program).limit(Duration::from_secs(30)).go().expect(7);
+        let outcome = Run::new(caller).python(&program).go().expect(7);
         outcome.expect_status("nonzero");
     });
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
+use crate::common::clock::eventually;
 use crate::common::{Caller, Run, TempDir, callers, for_each_caller, host, is_root, python_outside, skip, text};
 
 const EVERYTHING: &str = r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#;
@@ -72,10 +72,7 @@ fn a_crash_inside_starts_no_helper_of_the_host() {
     assert!(degraded.contains("core-limit") && degraded.contains("helper"), "{lowered}");
     // Outside a limit of 0 does not keep it from being started.
     python_outside(Caller::Root, &format!("{TO_ZERO}open('/proc/self/comm', 'w').write('outside')\nos.abort()"));
-    let until = Instant::now() + Duration::from_secs(10);
-    while !fs::read_to_string(&log).is_ok_and(|log| log.contains("outside")) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let _ = eventually(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("outside")));
     fs::write(PATTERN, before).unwrap();
     assert_eq!(fs::read_to_string(&log).unwrap(), "outside\n");
 }
