@@ -18,14 +18,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use stockade::plan::Network;
-use stockade::seccomp::builtin::{Builtin, Guard};
-use stockade::seccomp::compiler::action::Action;
-use stockade::seccomp::compiler::bpf::Instruction;
-use stockade::seccomp::compiler::model::Profile;
-use stockade::seccomp::compiler::names::{Arch, Width};
-use stockade::seccomp::compiler::oci::Context;
-use stockade::seccomp::load;
-use stockade::seccomp::program::Program;
+use stockade::seccomp::compiled;
+use stockade_seccomp::builtin::{Builtin, Guard};
+use stockade_seccomp::{Action, Arch, Context, Instruction, Profile, Program, Width, load};
 
 const CONTEXT: Context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &[], strict: false };
 const ROUNDS: usize = 400;
@@ -120,8 +115,7 @@ fn ready() {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             time(|| {
-                Builtin::Default
-                    .program(black_box(Network::None), &[], Guard::STANDING, &CONTEXT)
+                compiled::program(Builtin::Default, black_box(Network::None), &[], Guard::STANDING, &CONTEXT)
                     .map(|program| program.instructions)
             })
         })
@@ -133,7 +127,7 @@ fn ready() {
 /// that allows everything in one instruction, because any filter takes the kernel's slower entry.
 fn calls() {
     println!();
-    let program = Builtin::Default.program(Network::None, &[], Guard::STANDING, &CONTEXT);
+    let program = compiled::program(Builtin::Default, Network::None, &[], Guard::STANDING, &CONTEXT);
     let program = program.unwrap_or_else(|error| panic!("{error}")).instructions.into_owned();
     let allow = [Instruction { code: 0x06, jt: 0, jf: 0, k: Action::Allow.encode() }];
     let bad = u64::from(u32::MAX);

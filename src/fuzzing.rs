@@ -16,6 +16,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use stockade_seccomp::compare::difference;
+use stockade_seccomp::{Arch, Context, Program, load, validate};
 
 use crate::audit::Line;
 use crate::cgroup::find;
@@ -23,10 +25,6 @@ use crate::cli::denials;
 use crate::error::{Error, is_deceptive, printable, printable_json};
 use crate::layers::root::place::Shape;
 use crate::layers::root::within;
-use crate::layers::seccomp::compare::difference;
-use crate::layers::seccomp::compiler::names::Arch;
-use crate::layers::seccomp::compiler::oci::Context;
-use crate::layers::seccomp::program::{Program, validate};
 use crate::oci::config;
 use crate::oci::record;
 use crate::plan::Bytes;
@@ -206,7 +204,7 @@ fn resolver(bytes: &[u8]) {
 /// A profile is refused, or its program does what the profile means, for every call that could tell.
 fn seccomp_profile(bytes: &[u8]) {
     let context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &["CAP_SYS_PTRACE"], strict: false };
-    let Ok((profile, _)) = crate::seccomp::load(bytes, None, &context) else { return };
+    let Ok((profile, _)) = load(bytes, None, &context) else { return };
     let Ok(program) = Program::compile(&profile) else { return };
     assert_eq!(validate(&program.instructions), Ok(()));
     assert_eq!(difference(&profile, &program.instructions), None);

@@ -13,12 +13,16 @@
 //! - `fuzzing`: what holds whatever each parser is given; not in a shipped program.
 //! - [`plan`], [`report`], [`error`]: plain data.
 //! - `sys`: system calls, and the only `unsafe`.
+//!
+//! Two crates of the workspace are below all of these and make no system calls: `stockade_json` reads JSON, `stockade_seccomp`
+//! turns seccomp profiles into programs.
 
 pub mod audit;
 mod cgroup;
 pub mod cli;
 pub mod doctor;
 pub mod error;
+mod file;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod layers;

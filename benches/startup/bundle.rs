@@ -8,9 +8,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 use stockade::plan::Network;
-use stockade::seccomp::builtin::Builtin;
-use stockade::seccomp::compiler::names::Arch;
-use stockade::seccomp::compiler::oci::Context;
+use stockade::seccomp::compiled;
+use stockade_seccomp::builtin::Builtin;
+use stockade_seccomp::{Arch, Context};
 
 /// A temporary directory with everything in it.
 pub struct Work {
@@ -119,7 +119,7 @@ fn is_static(path: &Path) -> bool {
 fn floor(dir: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/floor.c");
     let context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &[], strict: false };
-    let filter = Builtin::Default.program(Network::None, &[], &[], &context).ok()?;
+    let filter = compiled::program(Builtin::Default, Network::None, &[], &[], &context).ok()?;
     let bytes: Vec<u8> = filter.instructions.iter().flat_map(|one| one.to_bytes()).collect();
     std::fs::write(dir.join("filter"), bytes).ok()?;
     let program = dir.join("floor");

@@ -5,20 +5,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
+use stockade_seccomp::builtin::{Builtin, Group, allow};
+use stockade_seccomp::check::{check, check_program};
+use stockade_seccomp::disasm::disassemble;
+use stockade_seccomp::explain::explain;
+use stockade_seccomp::{Arch, Context, Instruction, MAX_BYTES, Profile, Program, Warning, load};
 
 use crate::error::{Error, Result, Step};
-use crate::layers::seccomp::builtin::{Builtin, Group, allow};
-use crate::layers::seccomp::check::{check, check_program};
-use crate::layers::seccomp::compiler::bpf::Instruction;
-use crate::layers::seccomp::compiler::json::MAX_BYTES;
-use crate::layers::seccomp::compiler::model::Profile;
-use crate::layers::seccomp::compiler::names::Arch;
-use crate::layers::seccomp::compiler::oci::{Context, Warning};
-use crate::layers::seccomp::disasm::disassemble;
-use crate::layers::seccomp::explain::explain;
-use crate::layers::seccomp::program::Program;
-use crate::layers::seccomp::{in_file, load, read_file, running_kernel};
-use crate::plan::{Bytes, Capability, Network};
+use crate::file;
+use crate::layers::seccomp::{in_file, running_kernel};
+use crate::plan::{Bytes, Capability};
 use crate::policy;
 
 /// The verb's grammar. It is not on the way of a run, so clap may take its time.
@@ -129,10 +125,10 @@ impl Subject {
         let capabilities: Vec<&str> = capabilities.iter().map(|capability| capability.name()).collect();
         let context =
             Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: false };
-        let network = if matches.get_flag("network") { Network::Host } else { Network::None };
         let name = text(matches, "profile").unwrap_or_default().to_owned();
         if let Ok(builtin) = name.parse::<Builtin>() {
-            let profile = builtin.profile(network, &groups, &context).map_err(in_file(Path::new(&name)))?;
+            let profile =
+                builtin.profile(matches.get_flag("network"), &groups, &context).map_err(in_file(Path::new(&name)))?;
             return Ok(Self::Profile { name, profile: Box::new(profile), warnings: Vec::new() });
         }
         if !name.contains('/') && !name.contains('.') {
@@ -145,7 +141,7 @@ impl Subject {
             });
         }
         let path = PathBuf::from(&name);
-        let bytes = read_file(&path, MAX_BYTES)?;
+        let bytes = file::read(Step::SeccompProfile, &path, MAX_BYTES)?;
         if !bytes.trim_ascii_start().starts_with(b"{") && bytes.len().is_multiple_of(8) && !bytes.is_empty() {
             let program = Program::load_binary(&bytes).map_err(in_file(&path))?;
             return Ok(Self::Program { name, program });
@@ -209,7 +205,7 @@ impl Subject {
         let name = text(matches, "syscall").unwrap_or_default();
         let number = name.parse().ok().or_else(|| profile.arch.number(name)).ok_or_else(|| {
             let error = Error::new(Step::Usage, name, "is no system call of this architecture");
-            let known = crate::layers::seccomp::compiler::names::all(profile.arch).map(|one| one.0);
+            let known = profile.arch.all().map(|one| one.0);
             match policy::nearest(name, known) {
                 Some(near) => error.hint(format!("did you mean {near}?")),
                 None => error,

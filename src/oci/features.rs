@@ -1,10 +1,10 @@
 //! `features`: what this runtime can do, as engines read it.
 
 use serde_json::json;
+use stockade_seccomp::Flags;
 
 use super::{Runtime, config, print};
 use crate::error::Result;
-use crate::layers::seccomp::compiler::model::Flags;
 use crate::plan::Capability;
 use crate::plan::container::{NamespaceKind, OCI_VERSION};
 
@@ -29,7 +29,7 @@ pub fn features(runtime: &Runtime) -> Result<u8> {
                     "SCMP_ACT_KILL_THREAD", "SCMP_ACT_LOG", "SCMP_ACT_NOTIFY", "SCMP_ACT_TRACE", "SCMP_ACT_TRAP"],
                 "operators": ["SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_LE", "SCMP_CMP_LT",
                     "SCMP_CMP_MASKED_EQ", "SCMP_CMP_NE"],
-                "archs": [crate::layers::seccomp::compiler::names::Arch::NATIVE.oci_name()],
+                "archs": [stockade_seccomp::Arch::NATIVE.oci_name()],
                 "knownFlags": Flags::NAMES,
                 "supportedFlags": Flags::NAMES,
             },

@@ -1,12 +1,14 @@
 //! From settings to what the plan says of seccomp and Landlock.
 
+use stockade_seccomp::builtin::{Builtin, Group, Guard};
+
 use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use super::ulimit;
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::{PORTS, TRUNCATE};
-use crate::layers::seccomp::builtin::{self, Builtin, Group, Guard};
+use crate::layers::seccomp::compiled;
 use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Rlimit, RlimitResource, Seccomp, SeccompProfile};
 
 /// Which system calls are filtered; what is given up by it is added to the warnings. `sha256` is that of the profile's file.
@@ -26,7 +28,7 @@ pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut 
     warnings.extend(given_up.map(|(name, text)| format!("seccomp group {name}: {text}")));
     Some(Seccomp {
         profile,
-        sha256: sha256.unwrap_or(builtin::SHA256).to_owned(),
+        sha256: sha256.unwrap_or(compiled::SHA256).to_owned(),
         allow: groups.map(|group| group.name().to_owned()).collect(),
         strict: settings.strict.unwrap_or(false),
     })

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use stockade_seccomp::builtin::Builtin;
+
 use super::budget::BudgetSettings;
 use super::path::SandboxPath;
 use super::rules::{LandlockAbi, LandlockMode, SeccompChoice};
@@ -15,7 +17,6 @@ use super::ulimit::Ulimit;
 use super::value::{
     Amount, Count, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, Pids, Umask, UserMap, UserName,
 };
-use crate::layers::seccomp::builtin::Builtin;
 use crate::plan::{Bytes, Facility, IdMapping, Network, RlimitResource};
 
 const MASKED: &[&str] = &[

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+use stockade_seccomp::builtin::{Builtin, Group};
 
 use super::diagnose::nearest;
 use super::path::{HostPath, SandboxPath};
 use super::units;
 use super::value::{Value, text, written};
-use crate::layers::seccomp::builtin::{Builtin, Group};
 use crate::plan::{Bytes, PathRule};
 
 /// Which profile filters the system calls, if any.

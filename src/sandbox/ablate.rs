@@ -1,6 +1,7 @@
 //! A plan without the protection that is left out: only in a build that is made for that.
 
-use crate::layers::seccomp::builtin::Guard;
+use stockade_seccomp::builtin::Guard;
+
 use crate::plan::container::{CapabilitySets, IdRange, NamespaceKind, Resources};
 use crate::plan::{Budget, Capability, ContainerPlan, IdMapping, RunPlan};
 use crate::sys::ablate::{Layer, without};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use stockade_seccomp::Action;
 
 use super::audit::{Access, Stream};
 use crate::layers::landlock;
-use crate::layers::seccomp::compiler::action::Action;
 use crate::layers::seccomp::listen::{Attempt, Judge};
 use crate::plan::{Landlock, Network, RunPlan};
 use crate::report::{Denial, Unheard};

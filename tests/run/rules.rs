@@ -38,7 +38,7 @@ fn builtin(name: &str) -> SeccompProfile {
 }
 
 fn seccomp(name: &str, allow: &[&str], strict: bool) -> Seccomp {
-    let sha256 = stockade::seccomp::builtin::SHA256.to_owned();
+    let sha256 = stockade::seccomp::compiled::SHA256.to_owned();
     Seccomp { profile: builtin(name), sha256, allow: allow.iter().map(ToString::to_string).collect(), strict }
 }
 

@@ -5,17 +5,10 @@ use std::time::Duration;
 use crate::common;
 use crate::common::clock::used_by_thread;
 use proptest::prelude::*;
-use stockade::plan::Network;
-use stockade::seccomp::builtin::{Builtin, Group};
-use stockade::seccomp::check::check;
-use stockade::seccomp::compiler::action::Action;
-use stockade::seccomp::compiler::bpf::Instruction;
-use stockade::seccomp::compiler::model::{Call, Profile};
-use stockade::seccomp::compiler::names::Arch;
-use stockade::seccomp::compiler::oci::Context;
-use stockade::seccomp::interpret::run;
-use stockade::seccomp::load;
-use stockade::seccomp::program::{Program, validate};
+use stockade_seccomp::builtin::{Builtin, Group};
+use stockade_seccomp::check::check;
+use stockade_seccomp::interpret::run;
+use stockade_seccomp::{Action, Arch, Call, Context, Instruction, Profile, Program, load, validate};
 
 const LOOSE: Context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &[], strict: false };
 const STRICT: Context = Context { strict: true, ..LOOSE };
@@ -336,7 +329,7 @@ fn seccompilers_own_format_means_what_it_means_there() {
         .unwrap_or_else(|error| panic!("{error}"));
     let theirs: Vec<Instruction> =
         theirs["main"].iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect();
-    for call in stockade::seccomp::compare::calls(&profile).filter(|call| call.number < 0x4000_0000) {
+    for call in stockade_seccomp::compare::calls(&profile).filter(|call| call.number < 0x4000_0000) {
         assert_eq!(run(&ours, &call).0, run(&theirs, &call).0, "{call:?}");
     }
 }
@@ -462,11 +455,10 @@ fn check_finds_the_ways_around() {
             && !warnings.iter().any(|warning| warning.contains("ptrace"))
     );
     for builtin in [Builtin::Default, Builtin::Strict] {
-        let profile = builtin.profile(Network::Host, &[], &STRICT).unwrap_or_else(|error| panic!("{error}"));
+        let profile = builtin.profile(true, &[], &STRICT).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(check(&profile), []);
     }
-    let nested =
-        Builtin::Default.profile(Network::None, &[Group::Nested], &STRICT).unwrap_or_else(|error| panic!("{error}"));
+    let nested = Builtin::Default.profile(false, &[Group::Nested], &STRICT).unwrap_or_else(|error| panic!("{error}"));
     assert!(check(&nested).iter().any(|warning| warning.text.contains("CLONE_NEWUSER")));
 }
 

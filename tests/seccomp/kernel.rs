@@ -5,10 +5,9 @@ use std::process::{Command, Stdio};
 use crate::common;
 use crate::probe::{Door, Outcome, confine, probe};
 use stockade::plan::Network;
-use stockade::seccomp::builtin::{Builtin, Group};
-use stockade::seccomp::compiler::bpf::Instruction;
-use stockade::seccomp::compiler::names::Arch;
-use stockade::seccomp::compiler::oci::Context;
+use stockade::seccomp::compiled;
+use stockade_seccomp::builtin::{Builtin, Group};
+use stockade_seccomp::{Arch, Context, Instruction};
 
 const NOSYS: Outcome = Outcome::Error(libc::ENOSYS);
 const PERM: Outcome = Outcome::Error(libc::EPERM);
@@ -28,7 +27,7 @@ const BAD: u64 = u32::MAX as u64;
 
 fn program(builtin: Builtin, network: Network, groups: &[Group]) -> Vec<Instruction> {
     let context = Context { arch: Arch::NATIVE, kernel: (6, 1), capabilities: &[], strict: true };
-    let program = builtin.program(network, groups, &[], &context).unwrap_or_else(|error| panic!("{error}"));
+    let program = compiled::program(builtin, network, groups, &[], &context).unwrap_or_else(|error| panic!("{error}"));
     program.instructions.into_owned()
 }
 

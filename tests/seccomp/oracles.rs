@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use crate::compiled::compiled;
-use stockade::seccomp::compiler::action::Action;
-use stockade::seccomp::compiler::bpf::Instruction;
-use stockade::seccomp::compiler::model::{Operator, Profile, Rule};
-use stockade::seccomp::compiler::names::Width;
+use stockade_seccomp::{Action, Instruction, Operator, Profile, Rule, Width};
 
 /// The libseccomp program of `libseccomp.c`, compiled; or why it cannot be.
 pub(crate) fn libseccomp_tool() -> Result<PathBuf, String> {

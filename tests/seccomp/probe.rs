@@ -4,7 +4,7 @@
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Command;
 
-use stockade::seccomp::compiler::bpf::Instruction;
+use stockade_seccomp::Instruction;
 
 /// How a system call is entered.
 #[derive(Clone, Copy, Debug, PartialEq)]

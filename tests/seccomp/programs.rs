@@ -6,16 +6,14 @@ use std::collections::HashMap;
 use crate::{common, oracles};
 use proptest::prelude::*;
 use stockade::plan::{Capability, Network};
-use stockade::seccomp::builtin::{Builtin, Group, Guard, refuse};
-use stockade::seccomp::compare::{calls, difference};
-use stockade::seccomp::compiler::action::Action;
-use stockade::seccomp::compiler::bpf::Instruction;
-use stockade::seccomp::compiler::model::{Call, Condition, Flags, Operator, Origin, Profile, Rule, Stage};
-use stockade::seccomp::compiler::names::{Arch, Width, all};
-use stockade::seccomp::compiler::oci::Context;
-use stockade::seccomp::interpret::run;
-use stockade::seccomp::load;
-use stockade::seccomp::program::{Program, validate};
+use stockade::seccomp::compiled;
+use stockade_seccomp::builtin::{Builtin, Group, Guard, refuse};
+use stockade_seccomp::compare::{calls, difference};
+use stockade_seccomp::interpret::run;
+use stockade_seccomp::{
+    Action, Arch, Call, Condition, Context, Flags, Instruction, Operator, Origin, Profile, Program, Rule, Stage, Width,
+    load, validate,
+};
 
 fn context(arch: Arch, capabilities: &'static [&'static str]) -> Context<'static> {
     Context { arch, kernel: (6, 1), capabilities, strict: true }
@@ -51,10 +49,10 @@ fn built_in_profiles_do_what_they_mean() {
                         let what = format!("{builtin:?} {network:?} {groups:?} {arch:?}");
                         for guards in [&[], Guard::STANDING] {
                             let what = format!("{what} {guards:?}");
-                            let mut profile = builtin.profile(network, groups, &context).expect(&what);
+                            let mut profile = builtin.profile(network != Network::None, groups, &context).expect(&what);
                             refuse(&mut profile, guards, &context).expect(&what);
                             let program = prove(&profile, &what);
-                            let ready = builtin.program(network, groups, guards, &context);
+                            let ready = compiled::program(*builtin, network, groups, guards, &context);
                             let ready = ready.map_err(|error| error.to_string());
                             assert_eq!(ready, Ok(program), "{what}: the build script made another program");
                         }
@@ -142,7 +140,7 @@ fn the_docker_profile_is_not_wider_than_dockers() {
     ];
     let context = context(Arch::X86_64, &[]);
     let (theirs, _) = load(&bytes, None, &context).unwrap_or_else(|error| panic!("{error}"));
-    let ours = Builtin::Docker.profile(Network::None, &[], &context).unwrap_or_else(|error| panic!("{error}"));
+    let ours = Builtin::Docker.profile(false, &[], &context).unwrap_or_else(|error| panic!("{error}"));
     for call in calls(&ours).chain(calls(&theirs)) {
         let (our, their) = (ours.decide(&call), theirs.decide(&call));
         if our == Action::Allow && their != Action::Allow {
@@ -155,9 +153,10 @@ fn the_docker_profile_is_not_wider_than_dockers() {
 #[test]
 fn the_default_profile_has_an_answer_for_every_known_call() {
     for builtin in [Builtin::Default, Builtin::Strict] {
-        let profile = builtin.profile(Network::None, &[], &context(Arch::X86_64, &[]));
+        let profile = builtin.profile(false, &[], &context(Arch::X86_64, &[]));
         let profile = profile.unwrap_or_else(|error| panic!("{error}"));
-        let silent: Vec<&str> = all(Arch::X86_64)
+        let silent: Vec<&str> = Arch::X86_64
+            .all()
             .filter(|(_, number)| !profile.rules().any(|rule| rule.numbers.contains(number)))
             .map(|(name, _)| name)
             .collect();
@@ -168,7 +167,7 @@ fn the_default_profile_has_an_answer_for_every_known_call() {
 /// The comparison itself must be able to fail: a change of one bit or offset in a program is noticed, or changes nothing.
 #[test]
 fn the_comparison_notices_changed_programs() {
-    let profile = Builtin::Default.profile(Network::Host, &[], &context(Arch::X86_64, &[]));
+    let profile = Builtin::Default.profile(true, &[], &context(Arch::X86_64, &[]));
     let profile = profile.unwrap_or_else(|error| panic!("{error}"));
     let program = prove(&profile, "default").instructions.into_owned();
     let (mut noticed, mut equivalent) = (0, 0);
@@ -424,7 +423,7 @@ fn libseccomp_agrees_on_the_built_in_and_real_profiles() {
     let context = context(Arch::X86_64, &[]);
     let mut profiles: Vec<(String, Profile)> = Vec::new();
     for builtin in Builtin::ALL {
-        let profile = builtin.profile(Network::None, &[], &context).unwrap_or_else(|error| panic!("{error}"));
+        let profile = builtin.profile(false, &[], &context).unwrap_or_else(|error| panic!("{error}"));
         profiles.push((builtin.name().to_owned(), profile));
     }
     for (path, bytes) in real_profiles() {
@@ -453,7 +452,7 @@ fn seccompiler_agrees_on_the_built_in_and_real_profiles() {
     let context = context(Arch::X86_64, &[]);
     let mut profiles: Vec<(String, Profile)> = Vec::new();
     for builtin in Builtin::ALL {
-        let profile = builtin.profile(Network::None, &[], &context).unwrap_or_else(|error| panic!("{error}"));
+        let profile = builtin.profile(false, &[], &context).unwrap_or_else(|error| panic!("{error}"));
         profiles.push((builtin.name().to_owned(), profile));
     }
     for (path, bytes) in real_profiles() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Rooms from the floor up. A room may import from rooms on lower storeys, and from nowhere else but itself.
 const STOREYS: [&[&str]; 8] = [
     &["error", "sys"],
-    &["plan"],
+    &["file", "plan"],
     &["report"],
     &["layers", "cgroup", "egress", "audit"],
     &["sandbox"],
@@ -51,6 +51,18 @@ fn unsafe_is_found_on_the_floor_only() {
     assert!(above.is_empty(), "unsafe above the floor: {above:?}");
 }
 
+/// The crates beside this one turn text into data and programs; everything that touches the host is here.
+#[test]
+fn the_crates_beside_this_one_make_no_system_calls() {
+    for name in ["json", "seccomp"] {
+        let files = sources_below(&format!("{name}/src"));
+        let lib = files.iter().find(|file| file.room() == "lib").unwrap();
+        assert!(lib.code.contains("#![forbid(unsafe_code)]"), "{name}");
+        let wrong: Vec<_> = files.iter().flat_map(host_edges).collect();
+        assert!(wrong.is_empty(), "{name} touches the host:\n{}", wrong.join("\n"));
+    }
+}
+
 #[test]
 fn these_checks_see_what_they_look_for() {
     let file = |path: &str, code: &str| Source { path: path.into(), code: without_comments(code) };
@@ -72,6 +84,9 @@ fn these_checks_see_what_they_look_for() {
         across("layers/root/dev.rs", "use super::mounts::Made; use crate::layers::{Applied, During, root::place};"),
         0
     );
+    let host = |code: &str| host_edges(&file("lib.rs", code)).len();
+    assert_eq!(host("use std::fs::File; fn f() { std::process::exit(libc::EPERM) }"), 3);
+    assert_eq!(host("use std::fmt::Write; // std::fs"), 0);
     assert_eq!(
         words(&without_comments("// unsafe\nlet s = \"unsafe\"; let c = '\"'; /* unsafe */ x"))
             .filter(|w| *w == "unsafe")
@@ -113,6 +128,10 @@ fn leak(text: &str) -> &'static str {
 }
 
 fn sources() -> Vec<Source> {
+    sources_below("src")
+}
+
+fn sources_below(directory: &str) -> Vec<Source> {
     fn walk(path: &Path, top: &Path, found: &mut Vec<Source>) {
         for entry in std::fs::read_dir(path).unwrap().flatten().map(|entry| entry.path()) {
             if entry.is_dir() {
@@ -123,11 +142,21 @@ fn sources() -> Vec<Source> {
             }
         }
     }
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut found = Vec::new();
     walk(&top, &top, &mut found);
-    assert!(found.len() > 10, "the sources are where they were");
+    assert!(found.len() > 10 || directory != "src", "the sources are where they were");
     found
+}
+
+/// What of the standard library and of the crates for system calls a file names.
+fn host_edges(file: &Source) -> Vec<String> {
+    const HOST: [&str; 7] = ["env", "fs", "io", "net", "os", "process", "thread"];
+    let tokens = tokens(&file.code);
+    let std =
+        tokens.windows(3).filter(|three| three[..2] == ["std", "::"] && HOST.contains(&three[2])).map(|three| three[2]);
+    let crates = tokens.iter().copied().filter(|token| ["libc", "nix"].contains(token));
+    std.chain(crates).map(|name| format!("{} names {name}", file.path.display())).collect()
 }
 
 fn upward_edges(file: &Source) -> Vec<String> {

@@ -215,7 +215,7 @@ const PTRACE: [(u64, &str); 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::seccomp::compiler::names::Arch;
+    use stockade_seccomp::Arch;
 
     #[test]
     fn the_calls_are_in_order_and_exist() {

@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
+use stockade_seccomp::builtin::{self, Builtin, Group, Guard};
+use stockade_seccomp::{Action, Arch, Call, Context, Instruction, Listener, Program, interpret};
 
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
@@ -10,15 +12,8 @@ use crate::plan::{Capability, ContainerPlan, Network, RunPlan, Seccomp, SeccompP
 use crate::report;
 use crate::sys;
 
-use super::builtin::{self, Builtin, Group, Guard};
-use super::compiler::action::Action;
-use super::compiler::bpf::Instruction;
-use super::compiler::model::{Call, Listener};
-use super::compiler::names::Arch;
-use super::compiler::oci::Context;
 use super::listen::Judge;
-use super::program::Program;
-use super::{Request, Source, interpret};
+use super::{Request, Source};
 
 /// A filter in the kernel's own types, ready to be installed.
 #[derive(Debug)]

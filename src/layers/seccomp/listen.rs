@@ -14,14 +14,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use stockade_seccomp::builtin::{self, Builtin, Group};
+use stockade_seccomp::{Action, Arch, Call, Context, Profile, Program, X32_BIT, explain, interpret};
 
-use super::builtin::{self, Group};
-use super::compiler::action::Action;
-use super::compiler::model::{Call, Profile, X32_BIT};
-use super::compiler::names::Arch;
-use super::compiler::oci::Context;
-use super::program::Program;
-use super::{Request, Source, arguments, explain, interpret, rules};
+use super::{Request, Source, arguments, rules};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Network};
 use crate::sys::status::Status;
@@ -184,7 +180,7 @@ impl Judge {
             return Some(format!("--seccomp-allow {} would allow it", group.name()));
         }
         if self.builtin && self.network == Network::None && Arch::NATIVE.name(call.number) == Some("socket") {
-            let with = builtin::Builtin::Default.profile(Network::Loopback, &self.groups, &context);
+            let with = Builtin::Default.profile(true, &self.groups, &context);
             if with.is_ok_and(|profile| profile.decide(call).lets_through()) {
                 return Some("--network loopback or host would allow it".to_owned());
             }

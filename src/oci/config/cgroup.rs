@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use stockade_json::At;
+
 use super::{Flags, Read, flag, signed, small, text, unsigned};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::container::{ContainerCgroup, DeviceRule, Resources};
 
 /// Annotations of this kind are properties of the unit that systemd makes.

@@ -1,11 +1,12 @@
 //! The annotation `org.stockade.landlock`: path and port rules in JSON, with the names and the meaning of a policy's
 //! `[landlock]` table.
 
+use stockade_json::{At, parse};
+use stockade_seccomp::builtin::Guard;
+
 use super::Read;
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::{PORTS, TRUNCATE};
-use crate::layers::seccomp::builtin::Guard;
-use crate::layers::seccomp::compiler::json::{At, parse_up_to};
 use crate::plan::container::{ContainerMount, MountSource};
 use crate::plan::{Bytes, ContainerPlan, Facility, Landlock, PathRule};
 use crate::sys::mount::{NOEXEC, RDONLY};
@@ -23,11 +24,11 @@ const KEYS: [&str; 7] = ["mode", "minimum_abi", "read", "write", "execute", "con
 
 /// Takes the rules into the plan of a container, whose mounts and process are in it already.
 pub fn apply(text: &str, plan: &mut ContainerPlan) -> Result<()> {
-    let named = |error: crate::layers::seccomp::compiler::json::ProfileError| {
+    let named = |error: stockade_json::Error| {
         let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
         Error::new(Step::Config, format!("annotation {ANNOTATION}{place}"), error.message())
     };
-    let tree = parse_up_to(text.as_bytes(), MAX_BYTES).map_err(named)?;
+    let tree = parse(text.as_bytes(), MAX_BYTES).map_err(named)?;
     let Some((rules, may_be_missing)) = read(&At::root(&tree)).map_err(named)? else { return Ok(()) };
     forbid_writable_programs(&rules, plan)?;
     if may_be_missing {
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> std::result::Result<Option<(Landlock, bool)>, String> {
-        let tree = parse_up_to(text.as_bytes(), MAX_BYTES).map_err(|error| error.message())?;
+        let tree = stockade_json::parse(text.as_bytes(), MAX_BYTES).map_err(|error| error.message())?;
         read(&At::root(&tree)).map_err(|error| format!("{}: {}", error.path, error.message()))
     }
 

@@ -1,9 +1,9 @@
 //! The rest of `linux`: masked and read-only paths, devices, network devices, kernel parameters, seccomp.
 
 use sha2::{Digest as _, Sha256};
+use stockade_json::At;
 
 use super::{Read, absolute, id, mounts, rdt, schedule, small, text, unsigned, without_nul};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::container::{Device, NamespaceKind, NetDevice, Sysctl};
 use crate::plan::{Bytes, ContainerPlan, Seccomp, SeccompProfile, hex};
 

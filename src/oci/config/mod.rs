@@ -15,9 +15,10 @@ mod schedule;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use stockade_json::{At, Error as JsonError, Json, parse};
+
 use crate::error::{Error, Result, Step};
-use crate::layers::seccomp::compiler::json::{At, Json, ProfileError, parse_up_to};
-use crate::layers::seccomp::read_file;
+use crate::file;
 use crate::plan::container::{self, Hook, Hooks, NamespaceKind, Resources};
 use crate::plan::{Bytes, Confinement, ContainerPlan};
 
@@ -29,7 +30,7 @@ pub use self::schedule::memory_modes;
 const MAX_BYTES: usize = 64 << 20;
 
 /// Result of reading a field.
-pub type Read<T> = std::result::Result<T, ProfileError>;
+pub type Read<T> = std::result::Result<T, JsonError>;
 
 /// A configuration that was read.
 #[derive(Debug)]
@@ -72,30 +73,30 @@ pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
 pub fn load_process(path: &Path) -> Result<(container::Process, Vec<String>)> {
     let bytes = text_of(path)?;
     let mut warnings = Vec::new();
-    let tree = parse_up_to(&bytes, MAX_BYTES);
+    let tree = parse(&bytes, MAX_BYTES);
     let process = tree.and_then(|json| process::read(&At::root(&json), &mut warnings));
     process.map(|process| (process, warnings)).map_err(|error| named(&path.display().to_string(), error))
 }
 
 /// Resources of `update --resources`.
 pub fn read_resources(name: &str, bytes: &[u8]) -> Result<Resources> {
-    let tree = parse_up_to(bytes, MAX_BYTES);
+    let tree = parse(bytes, MAX_BYTES);
     tree.and_then(|json| cgroup::resources(&At::root(&json))).map_err(|error| named(name, error))
 }
 
 fn text_of(path: &Path) -> Result<Vec<u8>> {
-    read_file(path, MAX_BYTES).map_err(|error| Error { step: Step::Config, ..error })
+    file::read(Step::Config, path, MAX_BYTES)
 }
 
 /// An error about a field, with the file that it is in.
-pub fn named(file: &str, error: ProfileError) -> Error {
+pub fn named(file: &str, error: JsonError) -> Error {
     let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
     Error::new(Step::Config, format!("{file}{place}"), error.message())
 }
 
 /// Reads a configuration's text.
 pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config> {
-    let json = parse_up_to(bytes, MAX_BYTES)?;
+    let json = parse(bytes, MAX_BYTES)?;
     let root = At::root(&json);
     let oci_version = version(&root)?;
     let mut warnings = Vec::new();

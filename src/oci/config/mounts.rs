@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use stockade_json::At;
+
 use super::namespaces::ranges;
 use super::{Read, without_nul};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::Bytes;
 use crate::plan::container::{ContainerMount, MountSource};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY};

@@ -1,7 +1,6 @@
 //! `linux.namespaces`, the id maps and the clocks.
 
 use super::{Read, small};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::ContainerPlan;
 use crate::plan::container::{ClockOffset, IdRange, Joined, NamespaceKind};
 

@@ -1,7 +1,8 @@
 //! `process`: what is executed, as whom, and what it carries.
 
+use stockade_json::At;
+
 use super::{Read, absolute, flag, id, schedule, signed, strings, text, unsigned};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::container::{CapabilitySets, Process};
 use crate::plan::{Capability, Command, Rlimit, RlimitResource};
 

@@ -1,7 +1,8 @@
 //! `linux.intelRdt`.
 
+use stockade_json::At;
+
 use super::{Read, flag, text, without_nul};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::container::IntelRdt;
 
 /// Names that a group of `resctrl` cannot have.

@@ -1,8 +1,9 @@
 //! `process.scheduler`, `process.ioPriority`, `process.execCPUAffinity`, `linux.personality`, `linux.memoryPolicy`: names
 //! become the kernel's numbers.
 
+use stockade_json::At;
+
 use super::{Read, signed, unsigned};
-use crate::layers::seccomp::compiler::json::At;
 use crate::plan::container::Scheduler;
 
 const POLICIES: [(&str, u32); 7] = [

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::compiler::action::Action;
-use super::compiler::bpf::{ARCH, Instruction, JEQ, LOAD, NUMBER};
-use super::compiler::names::Arch;
+use crate::action::Action;
+use crate::bpf::{ARCH, Instruction, JEQ, LOAD, NUMBER};
+use crate::names::Arch;
 
 /// One line an instruction: index, the four fields as numbers, and what it does. Comparisons with a number say whose it is.
 pub fn disassemble(program: &[Instruction], arch: Arch) -> String {

@@ -1,13 +1,13 @@
 //! What is wrong, or dangerous, in a profile that can be compiled.
 
-use super::compare::AUDIT_ARCH_I386;
-use super::compiler::bpf::Instruction;
-use super::compiler::model::{Call, Profile, Rule, Stage, X32_BIT};
-use super::compiler::names::Arch;
-use super::compiler::oci::Warning;
-use super::compiler::ranges_are_empty;
-use super::explain::{may_pass, order};
-use super::interpret::run;
+use crate::bpf::Instruction;
+use crate::compare::AUDIT_ARCH_I386;
+use crate::explain::{may_pass, order};
+use crate::interpret::run;
+use crate::model::{Call, Profile, Rule, Stage, X32_BIT};
+use crate::names::Arch;
+use crate::oci::Warning;
+use crate::ranges;
 
 /// Everything worth saying about a profile, beside what reading it said.
 pub fn check(profile: &Profile) -> Vec<Warning> {
@@ -66,7 +66,7 @@ fn unreachable(profile: &Profile, warnings: &mut Vec<Warning>) {
         let certain = order.iter().position(|(_, rule)| rule.conditions.is_empty()).unwrap_or(order.len());
         for (at, (_, rule)) in order.iter().enumerate() {
             let repeated = order[..at].iter().any(|(_, earlier)| earlier.conditions == rule.conditions);
-            if at <= certain && !repeated && !ranges_are_empty(&rule.conditions) {
+            if at <= certain && !repeated && ranges::of(&rule.conditions).is_some() {
                 continue;
             }
             if let Some(entry) = seen.iter_mut().find(|entry| std::ptr::eq(entry.1, *rule)) {
@@ -86,7 +86,7 @@ fn unreachable(profile: &Profile, warnings: &mut Vec<Warning>) {
         };
         let text = if never.is_empty() {
             continue;
-        } else if ranges_are_empty(&rule.conditions) {
+        } else if ranges::of(&rule.conditions).is_none() {
             "never matches: no argument can meet its conditions".to_owned()
         } else if never.len() == rule.numbers.len() {
             "never decides: stricter or earlier rules cover the same calls".to_owned()

@@ -7,15 +7,15 @@
 
 use std::collections::HashMap;
 
-use super::action::Action;
-use super::bpf::{AND, ARCH, Assembler, Instruction, JEQ, JGE, JSET, LOAD, Label, MAX_INSTRUCTIONS, NUMBER};
-use super::json::ProfileError;
-use super::model::{FOREIGN, Profile, Rule, SKIPPED, X32_BIT};
-use super::names::Arch;
-use super::ranges::{self, Place, Ranges, Test};
+use crate::Error;
+use crate::action::Action;
+use crate::bpf::{AND, ARCH, Assembler, Instruction, JEQ, JGE, JSET, LOAD, Label, MAX_INSTRUCTIONS, NUMBER};
+use crate::model::{FOREIGN, Profile, Rule, SKIPPED, X32_BIT};
+use crate::names::Arch;
+use crate::ranges::{self, Place, Ranges, Test};
 
 /// Compiles a profile. Fails when the program is longer than the kernel takes; the error says what costs most.
-pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, ProfileError> {
+pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, Error> {
     let mut writer = Writer { outcomes: Outcomes::of(profile), assembler: Assembler::default() };
     let ranges = writer.outcomes.ranges.clone();
     let tree = writer.tree(&ranges, &mut Writer::outcome);
@@ -321,7 +321,7 @@ fn singles(starts: &[(u32, usize)], end: u64) -> Option<(usize, Vec<(u32, usize)
     })
 }
 
-fn too_long(profile: &Profile, outcomes: &Outcomes, length: usize) -> ProfileError {
+fn too_long(profile: &Profile, outcomes: &Outcomes, length: usize) -> Error {
     let costs = outcomes.written.iter().enumerate().filter_map(|(id, written)| Some((written.as_ref()?.1, id)));
     let mut costs: Vec<(usize, usize)> = costs.filter(|(cost, _)| *cost > 1).collect();
     costs.sort_unstable_by(|left, right| right.cmp(left));
@@ -329,10 +329,5 @@ fn too_long(profile: &Profile, outcomes: &Outcomes, length: usize) -> ProfileErr
         let number = outcomes.ranges.iter().find(|range| range.1 == id).map_or(0, |range| range.0);
         profile.arch.name(number).unwrap_or("?")
     };
-    let most: Vec<String> = costs.iter().take(5).map(|(cost, id)| format!("{} ({cost})", names(*id))).collect();
-    ProfileError::whole(format!(
-        "needs {length} instructions, {} more than the {MAX_INSTRUCTIONS} the kernel takes; the most go to {}",
-        length - MAX_INSTRUCTIONS,
-        most.join(", ")
-    ))
+    Error::TooLong { length, most: costs.iter().take(5).map(|(cost, id)| (names(*id), *cost)).collect() }
 }

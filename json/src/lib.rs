@@ -1,8 +1,22 @@
-//! JSON as a tree in which no key stands twice, and the one error type of profiles: where in the file, what stands there,
-//! what is wrong with it.
+//! JSON as a tree without duplicate keys, and errors that name the place in the file, the value there and what is wrong.
 //!
-//! `serde_json` alone takes the last of two equal keys, and a profile with two `action`s would be read one way by us and
-//! another way by whoever reviewed it.
+//! Seccomp profiles and an OCI runtime's `config.json` are read with it. `serde_json` alone takes the last of two equal keys:
+//! a profile with two `action`s would mean one thing here and another thing to its reviewer.
+//!
+//! ```
+//! use stockade_json::{At, parse};
+//!
+//! let tree = parse(br#"{ "mounts": [{ "source": 7 }] }"#, 1 << 20)?;
+//! let root = At::root(&tree);
+//! for mount in root.get("mounts")?.unwrap().items()? {
+//!     let error = mount.get("source")?.unwrap().text().unwrap_err();
+//!     assert_eq!(error.to_string(), "mounts[0].source: 7: must be a string");
+//! }
+//! assert!(parse(br#"{ "a": 1, "a": 2 }"#, 1 << 20).is_err());
+//! # Ok::<(), stockade_json::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,12 +25,9 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// The largest profile that is read, in bytes. Docker's has 15 thousand.
-pub const MAX_BYTES: usize = 1 << 20;
-
-/// Why a profile cannot be used.
+/// Why a document cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileError {
+pub struct Error {
     /// Where: `syscalls[3].args[0].op`; empty for the whole file.
     pub path: String,
     /// What stands there, shortened.
@@ -25,12 +36,7 @@ pub struct ProfileError {
     pub reason: String,
 }
 
-impl ProfileError {
-    /// An error about the whole profile.
-    pub fn whole(reason: impl Into<String>) -> Self {
-        Self { path: String::new(), value: None, reason: reason.into() }
-    }
-
+impl Error {
     /// `value: reason`, what the error says beside its place.
     pub fn message(&self) -> String {
         match &self.value {
@@ -40,7 +46,7 @@ impl ProfileError {
     }
 }
 
-impl fmt::Display for ProfileError {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
@@ -48,6 +54,8 @@ impl fmt::Display for ProfileError {
         f.write_str(&self.message())
     }
 }
+
+impl std::error::Error for Error {}
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,15 +109,11 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// Reads a whole document.
-pub fn parse(bytes: &[u8]) -> Result<Json<'_>, ProfileError> {
-    parse_up_to(bytes, MAX_BYTES)
-}
-
-/// As [`parse`], for documents that may be of another size.
-pub fn parse_up_to(bytes: &[u8], most: usize) -> Result<Json<'_>, ProfileError> {
+/// Reads a whole document of at most so many bytes.
+pub fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Error> {
     if bytes.len() > most {
-        return Err(ProfileError::whole(format!("has {} bytes; at most {most} are read", bytes.len())));
+        let reason = format!("has {} bytes; at most {most} are read", bytes.len());
+        return Err(Error { path: String::new(), value: None, reason });
     }
     let path = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -118,7 +122,7 @@ pub fn parse_up_to(bytes: &[u8], most: usize) -> Result<Json<'_>, ProfileError> 
         let path: String = path.borrow().iter().rev().map(String::as_str).collect();
         // Keys are anybody's, and a newline in one would make two lines of an error.
         let [path, reason] = [path.trim_start_matches('.'), &error.to_string()].map(on_one_line);
-        ProfileError { path, value: None, reason }
+        Error { path, value: None, reason }
     })
 }
 
@@ -270,36 +274,36 @@ impl<'p> At<'p> {
     }
 
     /// An error about this value.
-    pub fn wrong(&self, reason: impl Into<String>) -> ProfileError {
-        ProfileError { path: self.path(), value: Some(self.shown()), reason: reason.into() }
+    pub fn wrong(&self, reason: impl Into<String>) -> Error {
+        Error { path: self.path(), value: Some(self.shown()), reason: reason.into() }
     }
 
     /// An error about this value as a place, when what stands there says nothing.
-    pub fn lacks(&self, reason: impl Into<String>) -> ProfileError {
-        ProfileError { path: self.path(), value: None, reason: reason.into() }
+    pub fn lacks(&self, reason: impl Into<String>) -> Error {
+        Error { path: self.path(), value: None, reason: reason.into() }
     }
 
     /// The value under a key, unless it is absent or null.
-    pub fn get<'s>(&'s self, key: &'s str) -> Result<Option<At<'s>>, ProfileError> {
+    pub fn get<'s>(&'s self, key: &'s str) -> Result<Option<At<'s>>, Error> {
         let Json::Object(entries) = self.json else { return Err(self.wrong("must be an object")) };
         let found = entries.iter().find(|entry| entry.0 == key && entry.1 != Json::Null);
         Ok(found.map(|entry| At { json: &entry.1, path: Path::Key(self, key) }))
     }
 
     /// The entries of an object.
-    pub fn entries<'s>(&'s self) -> Result<impl Iterator<Item = (&'s str, At<'s>)>, ProfileError> {
+    pub fn entries<'s>(&'s self) -> Result<impl Iterator<Item = (&'s str, At<'s>)>, Error> {
         let Json::Object(entries) = self.json else { return Err(self.wrong("must be an object")) };
         Ok(entries.iter().map(|entry| (&*entry.0, At { json: &entry.1, path: Path::Key(self, &entry.0) })))
     }
 
     /// The items of a list.
-    pub fn items<'s>(&'s self) -> Result<impl Iterator<Item = At<'s>>, ProfileError> {
+    pub fn items<'s>(&'s self) -> Result<impl Iterator<Item = At<'s>>, Error> {
         let Json::Array(items) = self.json else { return Err(self.wrong("must be an array")) };
         Ok(items.iter().enumerate().map(|(index, json)| At { json, path: Path::Index(self, index) }))
     }
 
     /// As text.
-    pub fn text(&self) -> Result<&'p str, ProfileError> {
+    pub fn text(&self) -> Result<&'p str, Error> {
         match self.json {
             Json::String(text) => Ok(text),
             _ => Err(self.wrong("must be a string")),
@@ -307,7 +311,7 @@ impl<'p> At<'p> {
     }
 
     /// As a whole number up to `most`.
-    pub fn number(&self, most: u64) -> Result<u64, ProfileError> {
+    pub fn number(&self, most: u64) -> Result<u64, Error> {
         match self.json {
             Json::Unsigned(number) if *number <= most => Ok(*number),
             _ => Err(self.wrong(format!("must be a whole number from 0 to {most}"))),
@@ -315,7 +319,7 @@ impl<'p> At<'p> {
     }
 
     /// As `true` or `false`.
-    pub fn boolean(&self) -> Result<bool, ProfileError> {
+    pub fn boolean(&self) -> Result<bool, Error> {
         match self.json {
             Json::Bool(value) => Ok(*value),
             _ => Err(self.wrong("must be true or false")),
@@ -323,7 +327,7 @@ impl<'p> At<'p> {
     }
 
     /// As a whole number that may be negative.
-    pub fn signed(&self) -> Result<i64, ProfileError> {
+    pub fn signed(&self) -> Result<i64, Error> {
         let wrong = || self.wrong("must be a whole number of 64 bits");
         match self.json {
             Json::Unsigned(number) => i64::try_from(*number).map_err(|_| wrong()),

@@ -4,7 +4,7 @@
 //! the kernel looks at as many bits as the parameter's type has, and a filter that compares more than that can be walked
 //! around by setting bits nobody reads. The tests hold the table against the machine's own headers and libseccomp.
 
-use super::table::{ELSEWHERE, NONE, Row, SYSCALLS};
+use crate::table::{ELSEWHERE, NONE, Row, SYSCALLS};
 
 /// An architecture that filters can be compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,11 @@ impl Arch {
             Self::X86_64 => "amd64",
             Self::Aarch64 => "arm64",
         }
+    }
+
+    /// Every name, with its number here.
+    pub fn all(self) -> impl Iterator<Item = (&'static str, u32)> {
+        SYSCALLS.iter().filter_map(move |row| Some((row.0, self.number_of(row)?)))
     }
 
     /// The highest number in the table.
@@ -106,9 +111,4 @@ impl Width {
 /// Whether this is the name of a system call of any architecture Linux has, so that it is no misspelling.
 pub fn exists_somewhere(name: &str) -> bool {
     SYSCALLS.binary_search_by(|row| row.0.cmp(name)).is_ok() || ELSEWHERE.binary_search(&name).is_ok()
-}
-
-/// Every name of this table, with its number on the architecture.
-pub fn all(arch: Arch) -> impl Iterator<Item = (&'static str, u32)> {
-    SYSCALLS.iter().filter_map(move |row| Some((row.0, arch.number_of(row)?)))
 }

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::model::{Condition, Operator};
-use super::names::Width;
+use crate::model::{Condition, Operator};
+use crate::names::Width;
 
 /// Ascending, disjoint and not touching; both ends belong to it.
 pub(super) type Ranges = Vec<(u64, u64)>;

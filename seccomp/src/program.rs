@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use super::compiler::bpf::{DATA_SIZE, Instruction, MAX_INSTRUCTIONS};
-use super::compiler::json::ProfileError;
-use super::compiler::model::{Flags, Listener, Profile};
-use crate::plan::hex;
+use crate::Error;
+use crate::bpf::{DATA_SIZE, Instruction, MAX_INSTRUCTIONS};
+use crate::model::{Flags, Listener, Profile};
 
 /// A filter and how it is installed.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,10 +25,10 @@ pub struct Program {
 
 impl Program {
     /// Compiles a profile. Fails when the program is longer than the kernel takes.
-    pub fn compile(profile: &Profile) -> Result<Self, ProfileError> {
-        let instructions = super::compiler::compile::compile(profile)?;
+    pub fn compile(profile: &Profile) -> Result<Self, Error> {
+        let instructions = crate::compile::compile(profile)?;
         Ok(Self {
-            sha256: Cow::Owned(sha256(&instructions)),
+            sha256: Cow::Owned(sha256(instructions.iter().map(|one| one.to_bytes()))),
             instructions: Cow::Owned(instructions),
             flags: profile.flags,
             notifies: profile.notifies(),
@@ -39,28 +38,19 @@ impl Program {
 
     /// A program that was compiled before, as `seccomp compile` and libseccomp's export write it: the bytes of an array of
     /// `struct sock_filter`. Fails when the kernel would not take it.
-    pub fn load_binary(bytes: &[u8]) -> Result<Self, ProfileError> {
+    pub fn load_binary(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() > MAX_INSTRUCTIONS * 8 {
-            return Err(ProfileError::whole(format!(
-                "has {} bytes; the longest program has {}",
-                bytes.len(),
-                MAX_INSTRUCTIONS * 8
-            )));
+            let most = MAX_INSTRUCTIONS * 8;
+            return Err(Error::Size(format!("has {} bytes; the longest program has {most}", bytes.len())));
         }
         let (chunks, []) = bytes.as_chunks::<8>() else {
-            return Err(ProfileError::whole(format!(
-                "has {} bytes, which is no multiple of the 8 that an instruction takes",
-                bytes.len()
-            )));
+            let reason = "which is no multiple of the 8 that an instruction takes";
+            return Err(Error::Size(format!("has {} bytes, {reason}", bytes.len())));
         };
         let instructions: Vec<Instruction> = chunks.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect();
-        validate(&instructions).map_err(|(at, reason)| ProfileError {
-            path: format!("instruction {at}"),
-            value: None,
-            reason: reason.to_owned(),
-        })?;
+        validate(&instructions).map_err(|(index, reason)| Error::Instruction { index, reason })?;
         Ok(Self {
-            sha256: Cow::Owned(sha256(&instructions)),
+            sha256: Cow::Owned(sha256(chunks)),
             notifies: instructions.iter().any(|one| one.code == 0x06 && one.k >> 16 == 0x7fc0),
             instructions: Cow::Owned(instructions),
             flags: Flags::default(),
@@ -74,12 +64,13 @@ impl Program {
     }
 }
 
-fn sha256(instructions: &[Instruction]) -> String {
+/// SHA-256 of some pieces, one behind the other, in hexadecimal.
+pub(crate) fn sha256(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
     let mut hash = Sha256::new();
-    for instruction in instructions {
-        hash.update(instruction.to_bytes());
+    for piece in pieces {
+        hash.update(piece);
     }
-    hex(&hash.finalize())
+    hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Whether the kernel would take a program: `bpf_check_classic` in `net/core/filter.c`, `seccomp_check_filter` in

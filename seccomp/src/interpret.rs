@@ -2,11 +2,11 @@
 //!
 //! For `explain`, for the comparison of programs with their profiles, and for programs that others compiled.
 
-use super::compiler::action::Action;
-use super::compiler::bpf::Instruction;
-use super::compiler::model::Call;
+use crate::action::Action;
+use crate::bpf::Instruction;
+use crate::model::Call;
 
-/// What a program answers, and how many instructions it ran. The program must be [`super::program::validate`]d.
+/// What a program answers, and how many instructions it ran. The program must be [valid](crate::validate)d.
 pub fn run(program: &[Instruction], call: &Call) -> (Action, usize) {
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);
     let (mut at, mut steps) = (0, 0);

@@ -6,10 +6,11 @@
 //! call returns (`ENOTTY` for an ioctl, `EAFNOSUPPORT` for a socket); a reader that does not know it refuses the same calls
 //! with the default error.
 
-use super::action::{Action, ENOSYS, MAX_ERRNO, errno_number};
-use super::json::{At, Json, ProfileError, parse};
-use super::model::{Condition, Flags, Listener, OTHERWISE, Operator, Origin, Profile, Rule, Stage};
-use super::names::{Arch, Width, exists_somewhere};
+use crate::MAX_BYTES;
+use crate::action::{Action, ENOSYS, MAX_ERRNO, errno_number};
+use crate::model::{Condition, Flags, Listener, OTHERWISE, Operator, Origin, Profile, Rule, Stage};
+use crate::names::{Arch, Width, exists_somewhere};
+use stockade_json::{At, Error, Json, parse};
 
 /// What the conditions of a profile (`includes`, `excludes`) are about.
 #[derive(Clone, Debug)]
@@ -43,12 +44,12 @@ impl std::fmt::Display for Warning {
 }
 
 /// Reads a profile.
-pub fn read(bytes: &[u8], context: &Context) -> Result<(Profile, Vec<Warning>), ProfileError> {
-    read_tree(&parse(bytes)?, context)
+pub fn read(bytes: &[u8], context: &Context) -> Result<(Profile, Vec<Warning>), Error> {
+    read_tree(&parse(bytes, MAX_BYTES)?, context)
 }
 
 /// Reads a profile that is already a tree.
-pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning>), ProfileError> {
+pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning>), Error> {
     let mut reader = Reader { context, warnings: Vec::new(), is_group: false };
     let root = At::root(json);
     let profile = reader.profile(&root)?;
@@ -56,8 +57,8 @@ pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning
 }
 
 /// Reads the fragment of a profile that a group is: its `syscalls` and its `otherwise`.
-pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage; 2], ProfileError> {
-    let json = parse(bytes)?;
+pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage; 2], Error> {
+    let json = parse(bytes, MAX_BYTES)?;
     let root = At::root(&json);
     let mut reader = Reader { context, warnings: Vec::new(), is_group: true };
     let rules = Stage { name: name.to_owned(), ..reader.stage(&root, "syscalls")? };
@@ -73,7 +74,7 @@ struct Reader<'c> {
 }
 
 impl Reader<'_> {
-    fn profile(&mut self, root: &At) -> Result<Profile, ProfileError> {
+    fn profile(&mut self, root: &At) -> Result<Profile, Error> {
         let default = root.get("defaultAction")?.ok_or_else(|| root.lacks("defaultAction is missing"))?;
         let errno = self.errno(root, "defaultErrnoRet", "defaultErrno")?;
         let default = self.action(&default, errno)?;
@@ -91,16 +92,15 @@ impl Reader<'_> {
         let beyond = if refuses { Action::Errno(ENOSYS) } else { default };
         let flags = self.flags(root)?;
         let listener = self.listener(root)?;
-        let profile = Profile { arch: self.context.arch, default, beyond, stages, flags, listener };
+        let arch = self.context.arch;
+        let profile = Profile { arch, default, beyond, stages, flags, listener };
         if profile.notifies() && profile.listener.is_none() {
-            return Err(ProfileError::whole(
-                "SCMP_ACT_NOTIFY is used, but there is no listenerPath to send the calls to",
-            ));
+            return Err(root.lacks("SCMP_ACT_NOTIFY is used, but there is no listenerPath to send the calls to"));
         }
         Ok(profile)
     }
 
-    fn stage(&mut self, root: &At, list: &'static str) -> Result<Stage, ProfileError> {
+    fn stage(&mut self, root: &At, list: &'static str) -> Result<Stage, Error> {
         let mut stage = Stage::default();
         let Some(entries) = root.get(list)? else { return Ok(stage) };
         for (index, entry) in entries.items()?.enumerate() {
@@ -112,7 +112,7 @@ impl Reader<'_> {
         Ok(stage)
     }
 
-    fn rules(&mut self, entry: &At, origin: Origin) -> Result<Vec<Rule>, ProfileError> {
+    fn rules(&mut self, entry: &At, origin: Origin) -> Result<Vec<Rule>, Error> {
         let action = entry.get("action")?.ok_or_else(|| entry.lacks("action is missing"))?;
         let errno = self.errno(entry, "errnoRet", "errno")?;
         let action = self.action(&action, errno)?;
@@ -151,7 +151,7 @@ impl Reader<'_> {
     }
 
     /// The numbers and parameter widths of the names of an entry, each once.
-    fn numbers(&mut self, entry: &At) -> Result<Vec<(u32, [Width; 6])>, ProfileError> {
+    fn numbers(&mut self, entry: &At) -> Result<Vec<(u32, [Width; 6])>, Error> {
         let mut calls: Vec<(u32, [Width; 6])> = Vec::new();
         let names = entry.get("names")?;
         let name = entry.get("name")?.filter(|name| *name.json != Json::String("".into()));
@@ -174,7 +174,7 @@ impl Reader<'_> {
         Ok(calls)
     }
 
-    fn number(&mut self, name: &At, calls: &mut Vec<(u32, [Width; 6])>) -> Result<(), ProfileError> {
+    fn number(&mut self, name: &At, calls: &mut Vec<(u32, [Width; 6])>) -> Result<(), Error> {
         let text = name.text()?;
         match self.context.arch.lookup(text) {
             Some(call) => calls.push(call),
@@ -185,7 +185,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn condition(&mut self, arg: &At) -> Result<(u8, Operator, u64), ProfileError> {
+    fn condition(&mut self, arg: &At) -> Result<(u8, Operator, u64), Error> {
         let field = |name| arg.get(name)?.map(|value| value.number(u64::MAX)).transpose();
         let index = arg.get("index")?.map_or(Ok(0), |index| index.number(5))?;
         let (value, two) = (field("value")?.unwrap_or(0), field("valueTwo")?.unwrap_or(0));
@@ -215,7 +215,7 @@ impl Reader<'_> {
 
     /// runc and crun turn a rule that tests one argument twice into alternatives; the words say "and". We take the words,
     /// say so, and refuse what makes sense only as alternatives, where taking the words would let calls through.
-    fn check_conjunction(&mut self, entry: &At, conditions: &[Condition]) -> Result<(), ProfileError> {
+    fn check_conjunction(&mut self, entry: &At, conditions: &[Condition]) -> Result<(), Error> {
         let (mut seen, mut repeated) = ([false; 6], false);
         for condition in conditions {
             repeated |= std::mem::replace(&mut seen[usize::from(condition.argument)], true);
@@ -223,14 +223,14 @@ impl Reader<'_> {
         if !repeated {
             return Ok(());
         }
-        if super::ranges::of(conditions).is_none() {
+        if crate::ranges::of(conditions).is_none() {
             return Err(entry.lacks("its conditions exclude each other; alternatives must be separate entries"));
         }
         self.warn(entry, "tests one argument more than once: here all must hold, runc and crun take any")
     }
 
     /// Whether `includes` and `excludes` let the entry take part.
-    fn applies(&mut self, entry: &At) -> Result<bool, ProfileError> {
+    fn applies(&mut self, entry: &At) -> Result<bool, Error> {
         let mut applies = true;
         for (key, wanted) in [("includes", true), ("excludes", false)] {
             let Some(filter) = entry.get(key)? else { continue };
@@ -254,7 +254,7 @@ impl Reader<'_> {
         Ok(applies)
     }
 
-    fn action(&mut self, name: &At, errno: Option<u16>) -> Result<Action, ProfileError> {
+    fn action(&mut self, name: &At, errno: Option<u16>) -> Result<Action, Error> {
         let action = Action::from_oci(name.text()?).ok_or_else(|| {
             name.wrong("is no action; there are SCMP_ACT_ALLOW, _ERRNO, _KILL, _KILL_PROCESS, _KILL_THREAD, _LOG, _NOTIFY, _TRACE and _TRAP")
         })?;
@@ -267,7 +267,7 @@ impl Reader<'_> {
     }
 
     /// The error number: Podman's name wins over the number, as there.
-    fn errno(&mut self, at: &At, number: &str, name: &str) -> Result<Option<u16>, ProfileError> {
+    fn errno(&mut self, at: &At, number: &str, name: &str) -> Result<Option<u16>, Error> {
         let given = at.get(number)?.map(|value| value.number(u64::from(MAX_ERRNO))).transpose()?;
         let named = match at.get(name)?.filter(|text| *text.json != Json::String("".into())) {
             None => None,
@@ -284,7 +284,7 @@ impl Reader<'_> {
         Ok(named.or(given.map(|given| given as u16)))
     }
 
-    fn flags(&mut self, root: &At) -> Result<Flags, ProfileError> {
+    fn flags(&mut self, root: &At) -> Result<Flags, Error> {
         let mut flags = Flags::default();
         if let Some(list) = root.get("flags")? {
             for flag in list.items()? {
@@ -298,7 +298,7 @@ impl Reader<'_> {
 
     /// Checks the architectures. The rules are compiled for the one this runs on in any case, as runc does it; the others
     /// are refused in any case.
-    fn architectures(&mut self, root: &At) -> Result<(), ProfileError> {
+    fn architectures(&mut self, root: &At) -> Result<(), Error> {
         let native = self.context.arch.oci_name();
         let (plain, map) = (root.get("architectures")?, root.get("archMap")?);
         let mut names = Vec::new();
@@ -334,7 +334,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn architecture(&mut self, arch: &At) -> Result<String, ProfileError> {
+    fn architecture(&mut self, arch: &At) -> Result<String, Error> {
         const KNOWN: [&str; 22] = [
             "X86",
             "X86_64",
@@ -367,7 +367,7 @@ impl Reader<'_> {
         Ok(name.to_owned())
     }
 
-    fn listener(&mut self, root: &At) -> Result<Option<Listener>, ProfileError> {
+    fn listener(&mut self, root: &At) -> Result<Option<Listener>, Error> {
         let metadata = match root.get("listenerMetadata")? {
             Some(metadata) => metadata.text()?.to_owned(),
             None => String::new(),
@@ -383,7 +383,7 @@ impl Reader<'_> {
         }
     }
 
-    fn warn(&mut self, at: &At, text: &str) -> Result<(), ProfileError> {
+    fn warn(&mut self, at: &At, text: &str) -> Result<(), Error> {
         if self.context.strict {
             return Err(at.lacks(text));
         }
@@ -393,7 +393,7 @@ impl Reader<'_> {
 }
 
 /// `6.1`, as Docker writes it: two numbers, nothing else.
-fn kernel_version(version: &At) -> Result<(u32, u32), ProfileError> {
+fn kernel_version(version: &At) -> Result<(u32, u32), Error> {
     let parsed = version.text()?.split_once('.').and_then(|(major, minor)| {
         let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
             true => text.parse().ok(),

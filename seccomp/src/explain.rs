@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::compiler::action::Action;
-use super::compiler::model::{Call, Condition, Operator, Profile, Rule, Stage};
-use super::compiler::names::Width;
+use crate::action::Action;
+use crate::model::{Call, Condition, Operator, Profile, Rule, Stage};
+use crate::names::Width;
 
 /// What decided a call.
 #[derive(Clone, Copy, Debug, PartialEq)]

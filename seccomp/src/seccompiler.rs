@@ -5,11 +5,12 @@
 //! the process, and an argument is never compared in more bits than the kernel looks at. Rules of one call with and
 //! without arguments are alternatives. Unknown names and keys are errors, as there.
 
-use super::action::{Action, MAX_ERRNO};
-use super::json::{At, Json, ProfileError};
-use super::model::{Condition, Flags, Operator, Origin, Profile, Rule, Stage};
-use super::names::Width;
-use super::oci::Context;
+use crate::action::{Action, MAX_ERRNO};
+use stockade_json::{At, Error, Json};
+
+use crate::model::{Condition, Flags, Operator, Origin, Profile, Rule, Stage};
+use crate::names::Width;
+use crate::oci::Context;
 
 /// Whether a document looks like this format: an object of objects that have a `filter`.
 pub fn is_it(json: &Json) -> bool {
@@ -19,7 +20,7 @@ pub fn is_it(json: &Json) -> bool {
 }
 
 /// Reads the filter of this name; without a name, the only one.
-pub fn read_tree(json: &Json, name: Option<&str>, context: &Context) -> Result<Profile, ProfileError> {
+pub fn read(json: &Json, name: Option<&str>, context: &Context) -> Result<Profile, Error> {
     let root = At::root(json);
     let names: Vec<&str> = root.entries()?.map(|entry| entry.0).collect();
     let wanted = match (name, names.as_slice()) {
@@ -29,7 +30,7 @@ pub fn read_tree(json: &Json, name: Option<&str>, context: &Context) -> Result<P
     };
     let filter = root
         .get(wanted)?
-        .ok_or_else(|| ProfileError::whole(format!("has no filter {wanted:?}; there are {}", names.join(", "))))?;
+        .ok_or_else(|| root.lacks(format!("has no filter {wanted:?}; there are {}", names.join(", "))))?;
     // Every filter is read, so that a mistake in another one does not wait for the day it is used.
     for (_, other) in root.entries()?.filter(|entry| entry.0 != wanted) {
         read_filter(&other, context)?;
@@ -37,7 +38,7 @@ pub fn read_tree(json: &Json, name: Option<&str>, context: &Context) -> Result<P
     read_filter(&filter, context)
 }
 
-fn read_filter(filter: &At, context: &Context) -> Result<Profile, ProfileError> {
+fn read_filter(filter: &At, context: &Context) -> Result<Profile, Error> {
     known_keys(filter, &["mismatch_action", "default_action", "match_action", "filter_action", "filter"])?;
     let action = |new: &'static str, old: &'static str| match (filter.get(new)?, filter.get(old)?) {
         (Some(_), Some(old)) => Err(old.lacks(format!("stands beside {new}, which means the same"))),
@@ -64,7 +65,7 @@ fn read_filter(filter: &At, context: &Context) -> Result<Profile, ProfileError> 
     })
 }
 
-fn read_rule(rule: &At, action: Action, origin: Origin, context: &Context) -> Result<Rule, ProfileError> {
+fn read_rule(rule: &At, action: Action, origin: Origin, context: &Context) -> Result<Rule, Error> {
     known_keys(rule, &["syscall", "args", "comment"])?;
     let name = rule.get("syscall")?.ok_or_else(|| rule.lacks("syscall is missing"))?;
     let (number, widths) =
@@ -81,7 +82,7 @@ fn read_rule(rule: &At, action: Action, origin: Origin, context: &Context) -> Re
     Ok(Rule { numbers: vec![number], conditions, action, origin })
 }
 
-fn read_condition(arg: &At, widths: [Width; 6]) -> Result<Condition, ProfileError> {
+fn read_condition(arg: &At, widths: [Width; 6]) -> Result<Condition, Error> {
     known_keys(arg, &["index", "type", "op", "val", "comment"])?;
     let field = |name| arg.get(name)?.ok_or_else(|| arg.lacks(format!("{name} is missing")));
     let argument = field("index")?.number(5)? as u8;
@@ -116,7 +117,7 @@ fn read_condition(arg: &At, widths: [Width; 6]) -> Result<Condition, ProfileErro
     Ok(Condition { argument, width, operator, value })
 }
 
-fn read_action(at: &At) -> Result<Action, ProfileError> {
+fn read_action(at: &At) -> Result<Action, Error> {
     let known = "must be allow, kill_process, kill_thread, log, trap, { \"errno\": n } or { \"trace\": n }";
     if let Json::Object(_) = at.json {
         known_keys(at, &["errno", "trace"])?;
@@ -136,7 +137,7 @@ fn read_action(at: &At) -> Result<Action, ProfileError> {
     }
 }
 
-fn known_keys(at: &At, known: &[&str]) -> Result<(), ProfileError> {
+fn known_keys(at: &At, known: &[&str]) -> Result<(), Error> {
     match at.entries()?.find(|entry| !known.contains(&entry.0)) {
         Some((_, unknown)) => {
             Err(unknown.lacks(format!("is no key of this format here; there are {}", known.join(", "))))

@@ -10,8 +10,8 @@
 //! Calls of another architecture, and on x86_64 of the x32 table, kill the process whatever the profile says: rules are
 //! numbers, and the numbers mean something else there.
 
-use super::action::Action;
-use super::names::{Arch, Width};
+use crate::action::Action;
+use crate::names::{Arch, Width};
 
 /// The rules of a profile for one architecture, complete and resolved.
 #[derive(Clone, Debug, PartialEq)]

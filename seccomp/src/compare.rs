@@ -2,10 +2,10 @@
 //!
 //! The tests run this over every built-in profile, the ones of Docker and Podman, and random ones; a fuzz target can.
 
-use super::compiler::action::Action;
-use super::compiler::bpf::Instruction;
-use super::compiler::model::{Call, Operator, Profile, X32_BIT};
-use super::interpret::run;
+use crate::action::Action;
+use crate::bpf::Instruction;
+use crate::interpret::run;
+use crate::model::{Call, Operator, Profile, X32_BIT};
 
 /// `AUDIT_ARCH_I386`: what `int 0x80` and 32-bit programs come in as on x86_64.
 pub const AUDIT_ARCH_I386: u32 = 0x4000_0003;

@@ -1,32 +1,11 @@
 //! The profiles that come with stockade, and the groups of calls that can be added to them.
 //!
-//! The JSON of `profiles/seccomp/` is the source of both. What a plain run uses was compiled by the build script, also with
-//! one group; with several, or with capabilities that matter to Docker's profile, the JSON is read and compiled at start.
+//! The JSON of `profiles/seccomp/` is the source of both.
 
-use std::borrow::Cow;
-
-use super::compiler::bpf::Instruction;
-use super::compiler::json::ProfileError;
-use super::compiler::model::{Flags, Profile};
-use super::compiler::names::Arch;
-use super::compiler::oci::{Context, read, read_group};
-use super::program::Program;
-use crate::plan::Network;
-
-/// A program that the build script compiled.
-struct Compiled {
-    name: &'static str,
-    network: bool,
-    /// The one group that is in it; empty for none.
-    group: &'static str,
-    instructions: &'static [Instruction],
-    sha256: &'static str,
-}
-
-static COMPILED: &[Compiled] = &include!(concat!(env!("OUT_DIR"), "/seccomp.rs"));
-
-/// SHA-256 of the texts of all profiles and groups: two builds in which a name may mean different things differ in it.
-pub const SHA256: &str = include_str!(concat!(env!("OUT_DIR"), "/seccomp.sha256"));
+use crate::Error;
+use crate::model::Profile;
+use crate::oci::{Context, read, read_group};
+use crate::program::{Program, sha256};
 
 macro_rules! profiles {
     ($(#[$doc:meta])* $name:ident { $($(#[$text:meta])* $variant:ident = $file:literal;)+ }) => {
@@ -41,7 +20,7 @@ macro_rules! profiles {
             /// Its JSON.
             pub const fn json(self) -> &'static str {
                 match self {
-                    $(Self::$variant => include_str!(concat!("../../../profiles/seccomp/", $file, ".json")),)+
+                    $(Self::$variant => include_str!(concat!("../../profiles/seccomp/", $file, ".json")),)+
                 }
             }
         }
@@ -127,62 +106,37 @@ impl Group {
 }
 
 impl Builtin {
-    /// The profile's rules, with the socket families of a network and the groups added.
-    pub fn profile(self, network: Network, groups: &[Group], context: &Context) -> Result<Profile, ProfileError> {
+    /// The profile's rules, with the groups added and, in a run with a network, the socket families of one.
+    pub fn profile(self, network: bool, groups: &[Group], context: &Context) -> Result<Profile, Error> {
         let (mut profile, _) = read(self.json().as_bytes(), context)?;
-        if self.has_network(network) {
-            let inet = include_bytes!("../../../profiles/seccomp/inet.json");
-            profile.prefer(read_group(inet, "inet", context)?);
+        if network && self.has_network_variant() {
+            profile.prefer(read_group(INET.as_bytes(), "inet", context)?);
         }
         allow(&mut profile, groups, context)?;
         Ok(profile)
     }
 
-    /// The program of the profile and these guards. With the standing guards, at most one group and no capabilities it was
-    /// compiled by the build script and costs nothing.
-    pub fn program(
-        self,
-        network: Network,
-        groups: &[Group],
-        guards: &[Guard],
-        context: &Context,
-    ) -> Result<Program, ProfileError> {
-        let group = match groups {
-            [] => Some(""),
-            [one] => Some(one.name()),
-            _ => None,
-        };
-        let wanted = |compiled: &&Compiled| {
-            compiled.name == self.name()
-                && compiled.network == self.has_network(network)
-                && group.is_some_and(|group| group == compiled.group)
-        };
-        let capabilities_matter = matches!(self, Self::Docker) && !context.capabilities.is_empty();
-        let is_compiled = !capabilities_matter && context.arch == Arch::NATIVE && guards == Guard::STANDING;
-        match COMPILED.iter().find(wanted).filter(|_| is_compiled) {
-            Some(compiled) => Ok(Program {
-                instructions: Cow::Borrowed(compiled.instructions),
-                flags: Flags::default(),
-                notifies: false,
-                listener: None,
-                sha256: Cow::Borrowed(compiled.sha256),
-            }),
-            None => {
-                let mut profile = self.profile(network, groups, context)?;
-                refuse(&mut profile, guards, context)?;
-                Program::compile(&profile)
-            }
-        }
-    }
-
-    /// Whether it has a variant for runs with a network and this is one.
-    fn has_network(self, network: Network) -> bool {
-        matches!(self, Self::Default) && network != Network::None
+    /// Whether it means something else in a run with a network.
+    pub const fn has_network_variant(self) -> bool {
+        matches!(self, Self::Default)
     }
 }
 
+/// The socket families of a network.
+const INET: &str = include_str!("../../profiles/seccomp/inet.json");
+
+/// SHA-256 of the texts of all profiles, groups and guards: two builds in which a name may mean different things differ in it.
+pub fn sha256_of_all() -> String {
+    let mut all = vec![("inet", INET)];
+    all.extend(Builtin::ALL.iter().map(|one| (one.name(), one.json())));
+    all.extend(Group::ALL.iter().map(|one| (one.name(), one.json())));
+    all.extend(Guard::ALL.iter().map(|one| (one.name(), one.json())));
+    all.sort_unstable();
+    sha256(all.iter().flat_map(|(_, text)| [(text.len() as u64).to_be_bytes().to_vec(), text.as_bytes().to_vec()]))
+}
+
 /// Refuses what guards refuse, whatever a profile says.
-pub fn refuse(profile: &mut Profile, guards: &[Guard], context: &Context) -> Result<(), ProfileError> {
+pub fn refuse(profile: &mut Profile, guards: &[Guard], context: &Context) -> Result<(), Error> {
     for guard in guards {
         profile.prefer(read_group(guard.json().as_bytes(), guard.name(), context)?);
     }
@@ -190,14 +144,14 @@ pub fn refuse(profile: &mut Profile, guards: &[Guard], context: &Context) -> Res
 }
 
 /// A program of guards alone, to stand beside that of a profile or of none.
-pub fn guarding(guards: &[Guard], context: &Context) -> Result<Program, ProfileError> {
+pub fn guarding(guards: &[Guard], context: &Context) -> Result<Program, Error> {
     let (mut profile, _) = read(br#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#, context)?;
     refuse(&mut profile, guards, context)?;
     Program::compile(&profile)
 }
 
 /// Adds groups to any profile.
-pub fn allow(profile: &mut Profile, groups: &[Group], context: &Context) -> Result<(), ProfileError> {
+pub fn allow(profile: &mut Profile, groups: &[Group], context: &Context) -> Result<(), Error> {
     for group in groups {
         profile.prefer(read_group(group.json().as_bytes(), group.name(), context)?);
     }

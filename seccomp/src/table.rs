@@ -1,4 +1,4 @@
-//! The data of [`super::names`]: facts of the kernel's interface up to Linux 7.0, in one place.
+//! The data of [`crate::names`]: facts of the kernel's interface up to Linux 7.0, in one place.
 
 /// Name, number on x86_64, number on aarch64, one letter a parameter (`i` int, `m` mode, `.` whole; the rest is whole).
 pub(super) type Row = (&'static str, u16, u16, &'static str);
