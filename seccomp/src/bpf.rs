@@ -65,9 +65,16 @@ pub type Label = usize;
 const REACH: usize = 255;
 
 enum Op {
+    /// Of a finished program, whose own jumps stay within it.
+    Finished(Instruction),
     Plain(u16, u32),
     Jump(Label),
-    Branch { code: u16, k: u32, yes: Label, no: Label },
+    Branch {
+        code: u16,
+        k: u32,
+        yes: Label,
+        no: Label,
+    },
 }
 
 /// A program being written, last instruction first.
@@ -84,6 +91,15 @@ impl Assembler {
     /// How much is written so far.
     pub fn written(&self) -> usize {
         self.code.len()
+    }
+
+    /// A finished program, and the label of its start. It comes before everything else.
+    pub fn finished(&mut self, program: &[Instruction]) -> Label {
+        debug_assert!(self.code.is_empty());
+        for one in program.iter().rev() {
+            self.push(Op::Finished(*one));
+        }
+        self.code.len() - 1
     }
 
     /// An instruction that answers.
@@ -124,6 +140,7 @@ impl Assembler {
             }
             match self.code[label] {
                 Op::Plain(RETURN, _) => {}
+                Op::Finished(_) => needed[label.saturating_sub(1)] = true,
                 Op::Plain(..) => needed[label - 1] = true,
                 Op::Jump(to) => needed[to] = true,
                 Op::Branch { yes, no, .. } => (needed[yes], needed[no]) = (true, true),
@@ -138,6 +155,7 @@ impl Assembler {
         }
         let distance = |from: Label, to: Label| rank[from] - rank[to] - 1;
         let instruction = |label: Label| match self.code[label] {
+            Op::Finished(one) => one,
             Op::Plain(code, k) => Instruction { code, jt: 0, jf: 0, k },
             Op::Jump(to) => Instruction { code: JUMP, jt: 0, jf: 0, k: distance(label, to) as u32 },
             Op::Branch { code, k, yes, no } => {

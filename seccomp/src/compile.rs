@@ -4,19 +4,33 @@
 //! wins. Neighbouring numbers with the same outcome become one range, and a balanced tree of comparisons leads from the
 //! number to the outcome: an answer, or tests of arguments, which are trees over ranges of words in the same way. Each
 //! outcome is written once, next to the first leaf that needs it.
+//!
+//! The rules of a file in seccompiler's format are compiled by the seccompiler crate. What is written here then is the guard
+//! against other tables of calls and the groups, and leads to that program for what they do not decide.
 
 use std::collections::HashMap;
 
 use crate::Error;
 use crate::action::Action;
 use crate::bpf::{AND, ARCH, Assembler, Instruction, JEQ, JGE, JSET, LOAD, Label, MAX_INSTRUCTIONS, NUMBER};
-use crate::model::{FOREIGN, Profile, Rule, SKIPPED, X32_BIT};
+use crate::model::{FOREIGN, Format, Profile, Rule, SKIPPED, Stage, X32_BIT};
 use crate::names::Arch;
 use crate::ranges::{self, Place, Ranges, Test};
+use crate::seccompiler;
 
 /// Compiles a profile. Fails when the program is longer than the kernel takes; the error says what costs most.
 pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, Error> {
-    let mut writer = Writer { outcomes: Outcomes::of(profile), assembler: Assembler::default() };
+    let mut assembler = Assembler::default();
+    let (outcomes, below) = match (profile.format, profile.stages.as_slice()) {
+        (Format::Seccompiler, [above @ .., own]) => {
+            let below = assembler.finished(&seccompiler::compile(own, profile.default, profile.arch)?);
+            (Outcomes::of(above, End::Below, End::Below, profile.arch), below)
+        }
+        (_, stages) => {
+            (Outcomes::of(stages, End::Action(profile.default), End::Action(profile.beyond), profile.arch), 0)
+        }
+    };
+    let mut writer = Writer { outcomes, assembler, below };
     let ranges = writer.outcomes.ranges.clone();
     let tree = writer.tree(&ranges, &mut Writer::outcome);
     let number = writer.assembler.then(LOAD, NUMBER, tree);
@@ -34,11 +48,20 @@ struct Arm {
     action: Action,
 }
 
-/// What can become of a call, once its number is known: the first arm whose tests pass, or else an action.
+/// Where the rules leave a call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum End {
+    /// It is decided.
+    Action(Action),
+    /// The program below decides it.
+    Below,
+}
+
+/// What happens to a call, once its number is known: the first arm whose tests pass, or else this end.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Outcome {
     arms: Vec<Arm>,
-    otherwise: Action,
+    otherwise: End,
 }
 
 /// All outcomes of a profile and the numbers that lead to them.
@@ -51,13 +74,15 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn of(profile: &Profile) -> Self {
-        let highest = profile.highest();
+    /// `default` is for numbers up to the highest that a rule names, `beyond` for those above it.
+    fn of(stages: &[Stage], default: End, beyond: End, arch: Arch) -> Self {
+        let rules = stages.iter().flat_map(|stage| &stage.rules);
+        let highest = rules.flat_map(|rule| &rule.numbers).max().copied().unwrap_or(0);
         let mut deciding: Vec<Vec<(usize, &Rule)>> = vec![Vec::new(); highest as usize + 1];
-        for (stage, rules) in profile.stages.iter().enumerate() {
-            for rule in &rules.rules {
+        for (at, stage) in stages.iter().enumerate() {
+            for rule in &stage.rules {
                 for number in &rule.numbers {
-                    deciding[*number as usize].push((stage, rule));
+                    deciding[*number as usize].push((at, rule));
                 }
             }
         }
@@ -66,21 +91,19 @@ impl Outcomes {
         for (number, mut rules) in (0..).zip(deciding) {
             // Stable: among equally strict rules of a stage the first in the file decides.
             rules.sort_by_key(|(stage, rule)| (*stage, rule.action.leniency()));
-            outcomes.lead(number, outcome(&rules, profile.default), &mut known);
+            outcomes.lead(number, outcome(&rules, default), &mut known);
         }
-        let mut lead = |number, action| {
-            outcomes.lead(number, Outcome { arms: Vec::new(), otherwise: action }, &mut known);
+        let mut lead = |number, end| {
+            outcomes.lead(number, Outcome { arms: Vec::new(), otherwise: end }, &mut known);
         };
-        lead(highest + 1, profile.beyond);
-        if profile.arch == Arch::X86_64 {
+        lead(highest + 1, beyond);
+        if arch == Arch::X86_64 {
+            let foreign = End::Action(FOREIGN);
             // The x32 bit in a number that is otherwise negative is still the x32 bit; only -1 is a skipped call.
-            for (start, action) in [
-                (X32_BIT, FOREIGN),
-                (X32_BIT << 1, profile.beyond),
-                (X32_BIT | X32_BIT << 1, FOREIGN),
-                (SKIPPED, profile.beyond),
-            ] {
-                lead(start, action);
+            for (start, end) in
+                [(X32_BIT, foreign), (X32_BIT << 1, beyond), (X32_BIT | X32_BIT << 1, foreign), (SKIPPED, beyond)]
+            {
+                lead(start, end);
             }
         }
         outcomes
@@ -104,9 +127,9 @@ impl Outcomes {
 }
 
 /// What rules lead to, given in the order in which they decide.
-fn outcome(rules: &[(usize, &Rule)], default: Action) -> Outcome {
+fn outcome(rules: &[(usize, &Rule)], default: End) -> Outcome {
     let certain = rules.iter().position(|(_, rule)| rule.conditions.is_empty());
-    let mut otherwise = certain.map_or(default, |at| rules[at].1.action);
+    let mut otherwise = certain.map_or(default, |at| End::Action(rules[at].1.action));
     let mut arms = Vec::new();
     let mut rest = &rules[..certain.unwrap_or(rules.len())];
     while let Some((_, first)) = rest.first() {
@@ -114,14 +137,14 @@ fn outcome(rules: &[(usize, &Rule)], default: Action) -> Outcome {
         let mut alternatives = rest[..same].iter().filter_map(|(_, rule)| ranges::of(&rule.conditions)).collect();
         ranges::join(&mut alternatives);
         if alternatives.iter().any(Vec::is_empty) {
-            otherwise = first.action;
+            otherwise = End::Action(first.action);
             break;
         }
         arms.extend(alternatives.into_iter().map(|tests| Arm { tests, action: first.action }));
         rest = &rest[same..];
     }
     // The last tests decide nothing when passing and failing them come to the same.
-    while arms.last().is_some_and(|arm| arm.action == otherwise) {
+    while arms.last().is_some_and(|arm| End::Action(arm.action) == otherwise) {
         arms.pop();
     }
     Outcome { arms, otherwise }
@@ -145,6 +168,8 @@ impl Entry {
 struct Writer {
     outcomes: Outcomes,
     assembler: Assembler,
+    /// The start of the program below, where there is one.
+    below: Label,
 }
 
 impl Writer {
@@ -155,9 +180,9 @@ impl Writer {
         }
         let before = self.assembler.written();
         let Outcome { arms, otherwise } = self.outcomes.all[id].clone();
-        let mut next = self.answer(otherwise);
+        let mut next = self.end(otherwise);
         for arm in arms.iter().rev() {
-            let mut passed = self.answer(arm.action);
+            let mut passed = self.end(End::Action(arm.action));
             for test in arm.tests.iter().rev() {
                 passed = self.test(test, passed, next);
             }
@@ -167,8 +192,11 @@ impl Writer {
         next.cold
     }
 
-    fn answer(&mut self, action: Action) -> Entry {
-        let label = self.assembler.answer(action.encode());
+    fn end(&mut self, end: End) -> Entry {
+        let label = match end {
+            End::Action(action) => self.assembler.answer(action.encode()),
+            End::Below => self.below,
+        };
         Entry { place: None, warm: label, cold: label }
     }
 

@@ -16,6 +16,12 @@ pub enum Error {
         /// The calls that take the most of them, each with how many.
         most: Vec<(&'static str, usize)>,
     },
+    /// The seccompiler crate does not compile the rules.
+    #[error("seccompiler: {0}")]
+    Seccompiler(seccompiler::BackendError),
+    /// A filter in seccompiler's format has rules with different actions, which its text cannot say.
+    #[error("has rules with different actions, where the format has one for all of them")]
+    SeveralActions,
     /// The size of a compiled program fits no array of instructions, or one that is too long.
     #[error("{0}")]
     Size(String),
@@ -43,4 +49,10 @@ impl Error {
 fn most_go_to(most: &[(&str, usize)]) -> String {
     let most: Vec<String> = most.iter().map(|(name, count)| format!("{name} ({count})")).collect();
     if most.is_empty() { String::new() } else { format!("; the most go to {}", most.join(", ")) }
+}
+
+impl From<seccompiler::BackendError> for Error {
+    fn from(error: seccompiler::BackendError) -> Self {
+        Self::Seccompiler(error)
+    }
 }

@@ -55,7 +55,7 @@ mod table;
 pub use action::Action;
 pub use bpf::{Instruction, MAX_INSTRUCTIONS};
 pub use error::Error;
-pub use model::{Call, Condition, Flags, Listener, Operator, Origin, Profile, Rule, Stage, X32_BIT};
+pub use model::{Call, Condition, Flags, Format, Listener, Operator, Origin, Profile, Rule, Stage, X32_BIT};
 pub use names::{Arch, Width};
 pub use oci::{Context, Warning};
 pub use program::{Program, validate};

@@ -16,6 +16,8 @@ use crate::names::{Arch, Width};
 /// The rules of a profile for one architecture, complete and resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
+    /// How it was written.
+    pub format: Format,
     /// Whose numbers the rules speak of.
     pub arch: Arch,
     /// What a call gets that no rule matches.
@@ -28,6 +30,15 @@ pub struct Profile {
     pub flags: Flags,
     /// Where the listener of `SCMP_ACT_NOTIFY` is to be sent.
     pub listener: Option<Listener>,
+}
+
+/// The format a profile was written in, which decides what compiles it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OCI's JSON: this crate's own compiler.
+    Oci,
+    /// seccompiler's JSON: the crate of that name. The last stage is the file's; its rules have one action.
+    Seccompiler,
 }
 
 /// Rules that are looked at together.

@@ -8,7 +8,7 @@
 
 use crate::MAX_BYTES;
 use crate::action::{Action, ENOSYS, MAX_ERRNO, errno_number};
-use crate::model::{Condition, Flags, Listener, OTHERWISE, Operator, Origin, Profile, Rule, Stage};
+use crate::model::{Condition, Flags, Format, Listener, OTHERWISE, Operator, Origin, Profile, Rule, Stage};
 use crate::names::{Arch, Width, exists_somewhere};
 use stockade_json::{At, Error, Json, parse};
 
@@ -93,7 +93,7 @@ impl Reader<'_> {
         let flags = self.flags(root)?;
         let listener = self.listener(root)?;
         let arch = self.context.arch;
-        let profile = Profile { arch, default, beyond, stages, flags, listener };
+        let profile = Profile { format: Format::Oci, arch, default, beyond, stages, flags, listener };
         if profile.notifies() && profile.listener.is_none() {
             return Err(root.lacks("SCMP_ACT_NOTIFY is used, but there is no listenerPath to send the calls to"));
         }

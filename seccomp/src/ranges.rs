@@ -48,6 +48,27 @@ impl Place {
     }
 }
 
+impl Test {
+    /// The argument it is about, and the same ranges as blocks of a power of two: masks, and the values under them.
+    pub(super) fn blocks(&self) -> (u8, Vec<(u64, u64)>) {
+        let (Place::Word { offset, .. } | Place::Both { offset }) = self.place;
+        let mut blocks = Vec::new();
+        for &(mut start, end) in &self.ranges {
+            loop {
+                // The largest block that begins here and does not reach beyond the end.
+                let fits = |rest: &u64| start & rest == 0 && start | rest <= end;
+                let rest = (0..64).rev().map(|bits| (1 << bits) - 1).find(fits).unwrap_or(0);
+                blocks.push((self.place.most() & !rest, start));
+                match (start | rest).checked_add(1).filter(|next| *next <= end) {
+                    Some(next) => start = next,
+                    None => break,
+                }
+            }
+        }
+        (((offset - 16) / 8) as u8, blocks)
+    }
+}
+
 /// Where the low word of an argument is in `struct seccomp_data` on the little-endian architectures.
 fn offset(argument: u8) -> u32 {
     16 + 8 * u32::from(argument)

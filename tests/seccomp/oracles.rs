@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use crate::compiled::compiled;
-use stockade_seccomp::{Action, Instruction, Operator, Profile, Rule, Width};
+use stockade_seccomp::{Action, Format, Instruction, Operator, Profile, Program};
 
 /// The libseccomp program of `libseccomp.c`, compiled; or why it cannot be.
 pub(crate) fn libseccomp_tool() -> Result<PathBuf, String> {
@@ -72,62 +72,9 @@ fn run(mut command: Command, rules: &str) -> Result<Output, String> {
     Ok(output)
 }
 
-/// What seccompiler makes of the rules, when it can express them: one action for all of them.
+/// What seccompiler makes of the rules, when it can express them: one action for all of them. Our guard against other tables of
+/// calls stands before it.
 pub(crate) fn seccompiler(profile: &Profile) -> Option<Vec<Instruction>> {
-    use seccompiler::{BpfProgram, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule};
-    let matched = profile.rules().next()?.action;
-    if profile.rules().any(|rule| rule.action != matched) || matched == profile.default {
-        return None;
-    }
-    // A rule without arguments beside one with them is dropped there; said once, it is enough.
-    let always: Vec<u32> =
-        profile.rules().filter(|rule| rule.conditions.is_empty()).flat_map(|rule| rule.numbers.clone()).collect();
-    let mut rules = std::collections::BTreeMap::<i64, Vec<SeccompRule>>::new();
-    for Rule { numbers, conditions, .. } in profile.rules() {
-        for number in numbers {
-            let list = rules.entry(i64::from(*number)).or_default();
-            if always.contains(number) {
-                continue;
-            }
-            let mut converted = Vec::new();
-            for condition in conditions {
-                let length = match condition.width {
-                    Width::Whole => SeccompCmpArgLen::Qword,
-                    Width::Int if condition.value <= u64::from(u32::MAX) => SeccompCmpArgLen::Dword,
-                    _ => return None,
-                };
-                let operator = match condition.operator {
-                    Operator::Equal => SeccompCmpOp::Eq,
-                    Operator::NotEqual => SeccompCmpOp::Ne,
-                    Operator::Less => SeccompCmpOp::Lt,
-                    Operator::LessOrEqual => SeccompCmpOp::Le,
-                    Operator::Greater => SeccompCmpOp::Gt,
-                    Operator::GreaterOrEqual => SeccompCmpOp::Ge,
-                    Operator::MaskedEqual(mask) if condition.value & !mask != 0 => return None,
-                    Operator::MaskedEqual(mask) => SeccompCmpOp::MaskedEq(mask),
-                };
-                converted.push(SeccompCondition::new(condition.argument, length, operator, condition.value).ok()?);
-            }
-            list.push(SeccompRule::new(converted).ok()?);
-        }
-    }
-    let filter =
-        SeccompFilter::new(rules, convert(profile.default)?, convert(matched)?, seccompiler::TargetArch::x86_64)
-            .ok()?;
-    let program: BpfProgram = filter.try_into().ok()?;
-    Some(program.iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect())
-}
-
-fn convert(action: Action) -> Option<seccompiler::SeccompAction> {
-    use seccompiler::SeccompAction;
-    Some(match action {
-        Action::KillProcess => SeccompAction::KillProcess,
-        Action::KillThread => SeccompAction::KillThread,
-        Action::Trap => SeccompAction::Trap,
-        Action::Errno(number) => SeccompAction::Errno(number.into()),
-        Action::Notify => return None,
-        Action::Trace(message) => SeccompAction::Trace(message.into()),
-        Action::Log => SeccompAction::Log,
-        Action::Allow => SeccompAction::Allow,
-    })
+    let profile = Profile { format: Format::Seccompiler, beyond: profile.default, ..profile.clone() };
+    Some(Program::compile(&profile).ok()?.instructions.into_owned())
 }

@@ -1,14 +1,19 @@
 //! The JSON of the seccompiler crate (Firecracker's): an object of named filters, each with one action for calls that match
-//! and one for the others.
+//! and one for the others. The crate compiles the rules; the text is read here, because errors then name the place and
+//! `explain` knows the rules.
 //!
-//! Read as written, with two exceptions that only ever refuse more: numbers of the x32 table and other architectures kill
-//! the process, and an argument is never compared in more bits than the kernel looks at. Rules of one call with and
-//! without arguments are alternatives. Unknown names and keys are errors, as there.
+//! A file means what it means to the crate, with three exceptions. Calls of the x32 table and of other architectures kill the
+//! process. An argument is compared in no more bits than the kernel reads. Rules of one call with and without arguments are
+//! alternatives; the crate's own reader drops the one without. Unknown names and keys are errors, as there.
 
-use crate::action::{Action, MAX_ERRNO};
+mod compile;
+
+pub use compile::compile;
+
 use stockade_json::{At, Error, Json};
 
-use crate::model::{Condition, Flags, Operator, Origin, Profile, Rule, Stage};
+use crate::action::{Action, MAX_ERRNO};
+use crate::model::{Condition, Flags, Format, Operator, Origin, Profile, Rule, Stage};
 use crate::names::Width;
 use crate::oci::Context;
 
@@ -56,6 +61,7 @@ fn read_filter(filter: &At, context: &Context) -> Result<Profile, Error> {
         stage.rules.push(read_rule(&rule, matched, Origin("filter", index), context)?);
     }
     Ok(Profile {
+        format: Format::Seccompiler,
         arch: context.arch,
         default,
         beyond: default,
