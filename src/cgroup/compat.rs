@@ -211,6 +211,13 @@ impl Leaves {
         Some(self.with(Kind::Cpuacct).ok()?.dir.number("cpuacct.usage")? / 1_000)
     }
 
+    /// Lifts the limit on CPU time.
+    pub fn unthrottle(&self) {
+        if let Ok(leaf) = self.with(Kind::Cpu) {
+            let _ = leaf.dir.write("cpu.cfs_quota_us", "-1");
+        }
+    }
+
     /// Fills in what the kernel counted.
     pub fn fill_in(&self, usage: &mut Usage) {
         fill_in(&self.leaves, usage);

@@ -334,6 +334,21 @@ fn a_tenth_of_a_cpu_is_a_tenth_of_a_cpu_on_time() {
     }
 }
 
+/// What is killed has to run to end: a thousand processes that share a hundredth of a CPU take ten seconds for that.
+#[test]
+fn a_tree_that_has_no_cpu_time_left_is_killed_on_time() {
+    if host().is_none() {
+        return;
+    }
+    let forks = "import os, signal\n\
+        for number in (1, 2, 3, 15): signal.signal(number, signal.SIG_IGN)\n\
+        while True:\n    try: os.fork()\n    except OSError: pass";
+    let options = ["--cpus", "0.01", "--pids-limit", "1000", "--timeout", "3s", "--kill-after", "200ms"];
+    let outcome = root().opts(options).python(forks).limit(Duration::from_secs(100)).go().expect(124);
+    let outcome = outcome.expect_status("timeout_wall");
+    assert!(outcome.wall < Duration::from_secs(6), "{outcome}");
+}
+
 #[test]
 fn weights_share_a_cpu_between_runs_on_time() {
     let Some(version) = host() else { return };

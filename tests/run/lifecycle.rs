@@ -661,6 +661,31 @@ fn a_fork_storm_is_ended_on_time() {
     });
 }
 
+/// The init has never reaped them all, and the workload does not heed what it passes on.
+#[test]
+fn a_flood_of_orphans_is_ended_on_time() {
+    let flood = "import os, signal\n\
+        for number in (1, 2, 3, 15): signal.signal(number, signal.SIG_IGN)\n\
+        for _ in range(15):\n\
+        \x20   if os.fork() == 0: break\n\
+        while True:\n\
+        \x20   try:\n\
+        \x20       if os.fork() == 0:\n\
+        \x20           for _ in range(20): os.fork() or os._exit(0)\n\
+        \x20           os._exit(0)\n\
+        \x20       os.wait()\n\
+        \x20   except OSError: pass";
+    for_each_caller(|caller| {
+        for init in [&[][..], &["--no-init"]] {
+            let options = ["--timeout", "1s", "--kill-after", "300ms", "--ulimit", "nproc=300"];
+            let run = Run::new(caller).opts(options).opts(init.iter().copied()).python(flood);
+            let outcome = run.limit(Duration::from_secs(20)).go().expect(124).expect_status("timeout_wall");
+            assert_took(&outcome, 1.0, 5.0);
+            assert!(outcome.report()["error"].is_null(), "{outcome}");
+        }
+    });
+}
+
 #[test]
 fn without_privileges_nothing_needs_root() {
     if is_root() {

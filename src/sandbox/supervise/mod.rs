@@ -342,6 +342,9 @@ impl<'a> Supervisor<'a> {
         self.kill_at = None;
         self.outcome.killed = true;
         self.signal(libc::SIGKILL);
+        if let Some(group) = self.cgroup {
+            group.unthrottle();
+        }
     }
 
     fn pump(&mut self) {
