@@ -10,18 +10,27 @@ use super::{Result, check};
 #[repr(C, align(8))]
 struct Ancillary([u8; 24]);
 
+/// Longest that a program at the other end of [`connect`] may let us wait: until it accepts, and until it reads.
+const PATIENCE: nix::sys::time::TimeVal = nix::sys::time::TimeVal::new(10, 0);
+
 /// Connects to a listening stream socket, whose path may be longer than an address has room for.
 pub fn connect(path: &std::path::Path) -> Result<OwnedFd> {
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt};
     let flags = nix::fcntl::OFlag::O_PATH | nix::fcntl::OFlag::O_CLOEXEC;
     let opened = nix::fcntl::open(path, flags, nix::sys::stat::Mode::empty())?;
     let short = format!("/proc/self/fd/{}", opened.as_raw_fd());
     let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    connect(socket.as_raw_fd(), &UnixAddr::new(short.as_str())?)?;
+    setsockopt(&socket, sockopt::SendTimeout, &PATIENCE)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(short.as_str())?).map_err(timed_out)?;
     Ok(socket)
 }
 
-/// Sends one message, with or without a descriptor.
+/// What the kernel calls the end of a time limit on a socket.
+fn timed_out(errno: Errno) -> Errno {
+    if errno == Errno::EAGAIN { Errno::ETIMEDOUT } else { errno }
+}
+
+/// Sends one message whole, with or without a descriptor.
 pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut ancillary = Ancillary([0; 24]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
@@ -42,8 +51,11 @@ pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Re
         }
     }
     // SAFETY: the header points to live locals and to `message`, which is only read.
-    check(unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) } as libc::c_long)
-        .map(drop)
+    let sent = check(
+        unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) } as libc::c_long
+    );
+    // A stream takes a part when the time is over.
+    if sent.map_err(timed_out)? as usize == message.len() { Ok(()) } else { Err(Errno::ETIMEDOUT) }
 }
 
 /// Receives one message into `buffer`: its length (0 at the end of the stream) and the descriptor that came with it.

@@ -1,6 +1,7 @@
 //! Where a container and its host meet: callers without privilege, owners of files, listeners, roots that change under us.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -170,6 +171,74 @@ fn a_root_that_cannot_be_pivoted_to_hides_the_old_one_all_the_same() {
             let said = unmasked(&bundle).out();
             assert!(!said.lines().any(|line| line == "home" || line == "boot"), "{said}");
         }
+    });
+}
+
+/// Enters the mount namespace of a container that was not pivoted, takes what covers the old root away, and says which file
+/// systems are at some places there.
+const UNCOVER: &str = "import ctypes, os, subprocess, sys\n\
+    libc = ctypes.CDLL(None, use_errno=True)\n\
+    namespace = os.open(f'/proc/{PID}/ns/mnt', os.O_RDONLY)\n\
+    for _ in range(2):\n\
+    \x20   if libc.setns(namespace, 0) != 0: sys.exit(2)\n\
+    \x20   if os.path.exists('/usr/bin/stat'): break\n\
+    \x20   if libc.umount2(b'/', 2) != 0: sys.exit(3)\n\
+    sys.exit(subprocess.run(['/usr/bin/stat', '-f', '-c', '%T', '/proc', PLACE]).returncode)";
+
+/// A container that gets at the old root, or at a user namespace, could mount another procfs as whole as one that it has in sight.
+#[test]
+fn a_container_that_is_not_pivoted_has_no_procfs_of_the_host_in_its_mount_namespace() {
+    ours(|runtime| {
+        let Some(bundle) = Bundle::new(runtime, "sleep 60") else { return };
+        let place = bundle.dir.dir("with blank\\and backslash");
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap(); // of this thread alone
+        for words in [["--make-rprivate", "/"].as_slice(), &["-t", "proc", "proc", common::text(&place)]] {
+            assert!(Command::new("mount").args(words).status().unwrap().success(), "{words:?}");
+        }
+        let path = common::text(bundle.dir.path());
+        let mut run = bundle.command(["run", "--no-pivot", "--detach", "--bundle", path, &bundle.id]);
+        assert!(run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+        let kinds = |pid: &str| {
+            let program = UNCOVER.replace("{PID}", pid).replace("PLACE", &format!("{:?}", common::text(&place)));
+            common::python_outside(Caller::Root, &program)
+        };
+        assert_eq!(kinds(&nix::unistd::gettid().to_string()), (0, "proc\n".repeat(2)));
+        let (code, inside) = kinds(&bundle.state()["pid"].to_string());
+        assert!(code == 0 && inside.lines().count() == 2 && !inside.contains("proc"), "{code}: {inside}");
+    });
+}
+
+/// An agent that does not accept, or does not read, would leave a container that no command can do anything with.
+#[test]
+fn an_agent_that_does_not_listen_keeps_no_container_waiting() {
+    ours(|runtime| {
+        let dir = TempDir::new(Caller::Root);
+        let agent = |name: &str, backlog: i32| {
+            let agent = UnixListener::bind(dir.join(name)).unwrap();
+            nix::sys::socket::listen(&agent, nix::sys::socket::Backlog::new(backlog).unwrap()).unwrap();
+            agent
+        };
+        let (_deaf, _busy) = (agent("deaf", 8), agent("busy", 0));
+        let _waits = UnixStream::connect(dir.join("busy")).unwrap(); // and takes the only place
+        let start = |name: &str, annotation: usize| {
+            let mut bundle = Bundle::new(runtime, "true")?;
+            bundle.config["linux"]["seccomp"] = json!({
+                "defaultAction": "SCMP_ACT_ALLOW", "listenerPath": dir.join(name),
+                "syscalls": [{ "names": ["mkdir"], "action": "SCMP_ACT_NOTIFY" }],
+            });
+            // The agent is told them: more than fits into a socket that is not read from.
+            bundle.config["annotations"] = json!({ "large": "x".repeat(annotation) });
+            let mut run = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
+            let run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            Some((bundle, run))
+        };
+        let started = std::time::Instant::now();
+        let (Some(unread), Some(refused)) = (start("deaf", 1 << 20), start("busy", 0)) else { return };
+        for (bundle, run) in [unread, refused] {
+            common::bundle::Called(run.wait_with_output().unwrap()).expect(1).expect_error("ETIMEDOUT");
+            bundle.expect_nothing_left("after its agent did not listen");
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(25), "{:?}", started.elapsed());
     });
 }
 
