@@ -324,6 +324,92 @@ fn a_tracer_in_a_pid_namespace_finds_nothing_of_the_host_in_those_that_join() {
     });
 }
 
+/// Reads the memory of every other process of its pid namespace, again and again, and says which of its words it found.
+const READER: &str = r##"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char buffer[8 << 20];
+static void search(const char *pid, int count, char **words) {
+    char path[64], line[512], mode[8];
+    snprintf(path, sizeof path, "/proc/%s/maps", pid);
+    FILE *maps = fopen(path, "r");
+    if (!maps) return;
+    snprintf(path, sizeof path, "/proc/%s/mem", pid);
+    int fd = open(path, O_RDONLY);
+    unsigned long start, end;
+    while (fd >= 0 && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %7s", &start, &end, mode) != 3 || mode[1] != 'w' || end - start > sizeof buffer) continue;
+        ssize_t length = pread(fd, buffer, end - start, start);
+        for (int word = 1; word < count && length > 0; word++)
+            if (memmem(buffer, length, words[word], strlen(words[word]))) printf("found %d\n", word);
+    }
+    if (fd >= 0) close(fd);
+    fclose(maps);
+}
+int main(int argc, char **argv) {
+    char own[16];
+    snprintf(own, sizeof own, "%d", getpid());
+    for (int round = 1;; round++) {
+        DIR *proc = opendir("/proc");
+        for (struct dirent *one; (one = readdir(proc));) if (atoi(one->d_name) && strcmp(one->d_name, own)) search(one->d_name, argc, argv);
+        closedir(proc);
+        printf("round %d\n", round);
+        fflush(stdout);
+        usleep(20000);
+    }
+}
+"##;
+
+/// A container with a user namespace: none of its processes may read the memory of one that joins, since that is
+/// not dumpable and its memory belongs to the user namespace of the runtime. The control is one without, where a tracer may.
+#[test]
+fn a_tracer_in_a_user_namespace_reads_nothing_of_those_that_join() {
+    ours(|runtime| {
+        for own_users in [true, false] {
+            let Some(mut reader) = Bundle::new(runtime, "true") else { return };
+            let Some(mut joiner) = Bundle::new(runtime, "sleep 60; : word-of-the-program") else { return };
+            let Some(program) = compiled(&reader.dir, "reader", READER) else { return };
+            std::fs::copy(&program, reader.rootfs().join("bin/reader")).unwrap();
+            let of_the_caller = common::text(joiner.dir.path()).to_owned();
+            reader.config["process"]["args"] = json!(["/bin/reader", of_the_caller, "word-of-the-program"]);
+            for set in reader.config["process"]["capabilities"].as_object_mut().unwrap().values_mut() {
+                *set = json!(["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"]);
+            }
+            if own_users {
+                let linux = &mut reader.config["linux"];
+                linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
+                let map = json!([{ "containerID": 0, "hostID": 200_000, "size": 65_536 }]);
+                (linux["uidMappings"], linux["gidMappings"]) = (map.clone(), map);
+                for bundle in [&reader, &joiner] {
+                    std::os::unix::fs::chown(bundle.rootfs(), Some(200_000), Some(200_000)).unwrap();
+                }
+            }
+            reader.create().expect(0);
+            reader.about("start").expect(0);
+            reader.wait_for_output("round 1\n");
+            let pid = reader.state()["pid"].clone();
+            let namespaces = joiner.config["linux"]["namespaces"].as_array_mut().unwrap();
+            namespaces.retain(|namespace| namespace["type"] != "pid");
+            for kind in ["pid", "user"].into_iter().take(1 + usize::from(own_users)) {
+                namespaces.push(json!({ "type": kind, "path": format!("/proc/{pid}/ns/{kind}") }));
+            }
+            joiner.create().expect(0); // and waits for its start
+            let rounds = reader.printed().lines().filter(|line| line.starts_with("round")).count();
+            reader.wait_for_output(&format!("round {}\n", rounds + 4));
+            let found = reader.printed();
+            assert_eq!(found.contains("found 1"), !own_users, "{found}");
+            assert_eq!(found.contains("found 2"), !own_users, "{found}");
+            joiner.about("start").expect(0);
+            reader.wait_for_output("found 2\n");
+            assert_eq!(reader.printed().contains("found 1"), !own_users);
+        }
+    });
+}
+
 /// CVE-2016-8649, CVE-2015-3629 and their like: nothing but the three streams is open in the program.
 #[test]
 fn cve_2016_8649_nothing_is_left_open() {
