@@ -12,7 +12,9 @@ class Attack:
     # How it is tried without a sandbox: plain, in an own mount namespace with a read-only bind, in a chroot; or by name.
     control: str = "plain"
     options: list = field(default_factory=list)  # for stockade run
-    gift: str = ""  # what the caller is careless enough to hand over: descriptors, terminal, cwd, hostile
+    # What the caller is careless enough to hand over, or what looks on from outside: descriptors, terminal, cwd, hostile, program,
+    # source, streams, neighbour, report, printing.
+    gift: str = ""
     limits: dict = field(default_factory=dict)  # of the container
     absent: dict = field(default_factory=dict)  # kinds of sandbox that it makes no sense in, and why
     layers: tuple = ()  # protections that could matter, where trying each takes long; all if empty
@@ -26,6 +28,12 @@ REPORT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "writes no report to a 
 DEADLINE = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no time limit: the caller has to end it")
 OUTPUT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "passes output on unchanged: the reader has to limit it")
 LIMITS = {"bwrap": "sets no limits: the caller has to"}
+WATCHES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no option for a limit on file watches")
+SOURCES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "follows links in the sources of mounts: the caller has to name them")
+STREAMS = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "hands its standard streams on unchanged: the caller makes them")
+INIT = dict.fromkeys(("oci", "runc", "crun"), "give a container no pid 1 but its own program")
+# Programs of the host by the links of /proc: by what the caller left open, and by what a runtime may have open itself.
+PROGRAMS = [f"{what}{number}" for what in ("", "script-") for number in (40, 41)] + [str(number) for number in range(3, 13)]
 
 ATTACKS = {
     "D01": Attack("read files of the host by their paths"),
@@ -79,6 +87,12 @@ ATTACKS = {
     "D54": Attack("print more than the limit", options=["--output-limit", "1M"], gift="printing", absent=OUTPUT, layers=("budget", "rlimits")),
     "D55": Attack("stay behind as a daemon", layers=("budget", "session", "seccomp", "cgroupns", "dumpable", "landlock", "nnp")),
     "D56": Attack("stop everything, at the time limit", options=["--timeout", "1", "--kill-after", "200ms"], deadline=4, absent=DEADLINE, layers=("budget", "session", "seccomp", "landlock", "nnp")),
+    "D57": Attack("leave no file watches to the caller's other processes", control="nobody", gift="neighbour", ways=["watches"], absent=WATCHES, layers=("nslimits", "user", "ids", "rlimits", "seccomp", "landlock", "nnp")),
+    "D58": Attack("leave them no signals, queues or descriptors in flight", control="nobody", gift="neighbour", absent=LIMITS, ways=["signals", "queues", "descriptors"], options=["--ulimit", "nofile=512"], layers=BUDGET + ("user", "ids", "seccomp", "nnp")),
+    "D59": Attack("start a program or an interpreter of the host's", ways=PROGRAMS, gift="program", control="program"),
+    "D60": Attack("leave a link where the next run finds a source", gift="source", control="source", absent=SOURCES, layers=("user", "ids", "root", "readonly", "landlock", "seccomp")),
+    "D61": Attack("leave the caller's streams with O_NONBLOCK", gift="streams", absent=STREAMS, layers=("fds", "seccomp", "landlock", "nnp")),
+    "D62": Attack("change limits and scheduling of pid 1", absent=INIT),
 }
 
 # Protections of `stockade run` that the ablation build leaves out one at a time, by their names there.
@@ -88,7 +102,7 @@ LAYERS = {
     "ipc": "IPC namespace",
     "uts": "UTS namespace",
     "cgroupns": "cgroup namespace",
-    "nslimits": "limits on further namespaces",
+    "nslimits": "limits on further namespaces and on file watches",
     "root": "detaching the old root",
     "readonly": "read-only mounts",
     "nosuid": "nosuid on mounts",
@@ -159,6 +173,9 @@ ALONE = {
     "D50": "without a size, only the memory budget limits the temporary directories",
     "D51": "without a size, only the memory budget limits the temporary directories",
     "D52": "only a resource limit bounds the number of descriptors; the budget bounds their memory",
+    "D57": "the sandbox can take as many watches as a user may have, if its user is the caller's or counts for it",
+    "D58": "only resource limits bound signals and descriptors in flight; queues are also refused by the filter",
+    "D62": "only the guard protects limits and scheduling of pid 1; the supervisor, outside, still ends the run on time",
 }
 # The same for containers. Common entries are above.
 OCI_ALONE = {name: ALONE[name] for name in ("D18", "D29", "D31", "D34", "D40", "D52")} | {
@@ -169,6 +186,7 @@ OCI_ALONE = {name: ALONE[name] for name in ("D18", "D29", "D31", "D34", "D40", "
     "D21": "the container can create namespaces, in which it has capabilities. `stockade run` also limits their number; a configuration cannot express this",
     "D22": "as D21",
     "D30": "processes of the same user in the same container can move each other's memory between nodes",
+    "D58": "only resource limits bound signals and descriptors in flight, where the configuration sets them",
     "D48": "only cgroups enforce a configuration's limits on processes, memory and CPUs",
     "D49": "as D48",
     "D53": "as D48",

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 
 from attacks import ALONE, ATTACKS, DEADLINE, LAYERS, OCI_ALONE, OCI_LAYERS
 from rig import RIG, Rig
-from sandboxes import ABLATE, BUILT, MAPPED, OCI, OCI_ABLATE, OTHER, STOCKADE, Sandboxes
+from sandboxes import ABLATE, ATTACK, BUILT, MAPPED, OCI, OCI_ABLATE, OTHER, STOCKADE, Sandboxes, become
+
+# Outside: by what the caller left open, by what a runtime may have open itself, by a link, and plainly.
+WORKING_DIRECTORIES = ["/proc/self/fd/40", "/proc/self/fd/40/..", *[f"/proc/self/fd/{number}{'/..' * 12}" for number in range(3, 13)], f"{RIG}/ws/out", f"{RIG}/host"]
 
 
 @dataclass
@@ -64,27 +67,27 @@ class Battery:
     def go(self, name, make, owner=0, environment=None):
         """All its ways, each with everything as it was before."""
         attack, whole = ATTACKS[name], Result()
-        ways = attack.ways if attack.gift != "cwd" else ["/proc/self/fd/40", "/proc/self/fd/40/..", f"{RIG}/ws/out", f"{RIG}/host"]
+        ways = attack.ways if attack.gift != "cwd" else WORKING_DIRECTORIES
         for way in ways:
             self.rig.fresh(owner)
             if attack.gift == "cwd":
                 os.symlink("/proc/1/cwd", RIG / "ws/out")
-            one = self.once(attack, way, make(name, way), environment)
-            prefix = f"{way}: " if attack.gift in ("cwd", "hostile") else ""
+            one = self.once(attack, way, make(name, way), environment, OTHER if owner == OTHER else 0)
+            prefix = f"{way}: " if attack.gift in ("cwd", "hostile", "program") else ""
             whole.tries.update({prefix + key: value for key, value in one.tries.items()})
             whole.details.update({prefix + key: value for key, value in one.details.items()})
             whole.songs += [song for song in one.songs if song not in whole.songs]
             whole.refused, whole.absent = one.refused or whole.refused, one.absent or whole.absent
         return whole
 
-    def once(self, attack, way, command, environment):
+    def once(self, attack, way, command, environment, caller):
         rig, result = self.rig, Result()
         environment = {"PATH": os.environ["PATH"], "VICTIM": str(rig.victim), **(environment or {})}
         deadline = attack.deadline
         if "CONTROL" not in environment or attack.absent is not DEADLINE:  # which go on until somebody ends them
             deadline *= self.options.slow
         passed, gifts, before_start = (), [], None
-        if attack.gift in ("descriptors", "cwd"):
+        if attack.gift in ("descriptors", "cwd", "program"):
             directory = os.open(RIG / "host", os.O_PATH | os.O_DIRECTORY)
             readable = os.open(RIG / "host", os.O_RDONLY | os.O_DIRECTORY)
             ours, theirs = socket.socketpair()
@@ -98,6 +101,10 @@ class Battery:
             os.set_blocking(master, False)
             gifts.append(slave)
             before_start = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        reader, writer = os.pipe() if attack.gift == "streams" else (None, subprocess.PIPE)
+        if attack.gift == "neighbour" and (left := self.neighbour(way, caller)):
+            result.refused = f"before the attack, too: {left}"
+            return result
         rig.snapshot()
         started = time.monotonic()
         cwd = str(RIG / "ws")
@@ -105,10 +112,12 @@ class Battery:
             cwd = way
         try:
             process = subprocess.Popen(command, cwd=cwd, env=environment, stdin=slave if master else subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=passed, start_new_session=True, preexec_fn=before_start)
+                                       stdout=writer, stderr=subprocess.PIPE, pass_fds=passed, start_new_session=True, preexec_fn=before_start)
         except OSError as error:
             result.refused = str(error)
             return result
+        if attack.gift == "neighbour":
+            result.songs += self.meet(process, way, caller)
         try:
             output, errors = process.communicate(timeout=deadline)
         except subprocess.TimeoutExpired:
@@ -117,6 +126,12 @@ class Battery:
             output, errors = process.communicate()
             result.songs.append(f"not over after {deadline:g} s")
         result.took = time.monotonic() - started
+        if reader is not None:
+            if not os.get_blocking(writer):
+                result.songs.append("a stream of the caller's was left with O_NONBLOCK")
+            os.close(writer)
+            with open(reader, "rb") as stream:
+                output = stream.read()
         self.read(output, process.returncode, errors, result)
         if attack.gift == "descriptors":
             try:
@@ -141,6 +156,19 @@ class Battery:
         result.songs += rig.touched(output)
         return result
 
+    def neighbour(self, way, caller):
+        """What another process of the caller's cannot have."""
+        return subprocess.run([*become(caller), ATTACK, "neighbour", way], capture_output=True, text=True).stdout.strip().removesuffix("done\tneighbour").strip()
+
+    def meet(self, process, way, caller):
+        """While the workload holds all that it got, a neighbour looks what is left."""
+        until = time.monotonic() + 10 * self.options.slow
+        while not (RIG / "ws/taken").exists() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        left = self.neighbour(way, caller)
+        (RIG / "ws/release").touch()
+        return [f"nothing is left for the caller's other processes: {left}"] if left else []
+
     def read(self, output, code, errors, result):
         text = output[:1 << 20].decode(errors="replace")
         for line in text.splitlines():
@@ -158,7 +186,8 @@ class Battery:
     def all(self):
         names = list(self.attacks)
         began = time.monotonic()
-        controls = {name: self.go(name, self.sandboxes.control, environment={"CONTROL": "1"}) for name in names}
+        owner = lambda name: OTHER if ATTACKS[name].control == "nobody" else 0
+        controls = {name: self.go(name, self.sandboxes.control, owner(name), {"CONTROL": "1"}) for name in names}
         unproven = [name for name in names if not controls[name].open]
         self.progress("without a sandbox", began)
         places = self.places()

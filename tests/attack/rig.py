@@ -128,6 +128,15 @@ class Rig:
         for name, value in FILE_CAPABILITIES.items():
             shutil.copy(RIG / "bin/attack", RIG / "ro" / name)
             (RIG / "ro" / name).chmod(0o755)
+        # A program of the host's that can tell a secret, and scripts that it would be the interpreter of.
+        shutil.copy(RIG / "bin/attack", RIG / "host/program")
+        with open(RIG / "host/program", "ab") as program:
+            program.write(b"\0" * 80 + self.secret.encode())
+        for number in (40, 41):
+            script = RIG / f"ro/script-{number}"
+            script.write_text(f"#!/proc/self/fd/{number}{'/..' * 12}{RIG}/host/program D59\n")
+            script.chmod(0o755)
+        (RIG / "ws/cache").mkdir()
         for place in ["host", "ro", "ws", "home", "rootfs", *[f"hostile-{lie}" for lie in LIES]]:
             for where, directories, names in os.walk(RIG / place):
                 for name in ["", *directories, *names]:

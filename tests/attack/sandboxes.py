@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 
 from attacks import ATTACKS
@@ -26,7 +27,14 @@ def become(uid):
 
 
 def direct(name, way):
+    if ATTACKS[name].gift == "program":
+        return [program_by(way), name]
     return [ATTACK, name, *([way] if way and ATTACKS[name].gift != "cwd" else [])]
+
+
+def program_by(way):
+    """The host's own program by way of an open directory; or a script, of which it is the interpreter."""
+    return str(RIG / "ro" / way) if way.startswith("script-") else f"/proc/self/fd/{way}{'/..' * 12}{RIG}/host/program"
 
 
 class Sandboxes:
@@ -44,7 +52,10 @@ class Sandboxes:
         command += ["-w", str(RIG / "ws")] if attack.gift != "cwd" else ["-w", way]
         command += ["--rootfs", str(RIG / f"hostile-{way}")] if attack.gift == "hostile" else []
         command += ["--report", str(RIG / "ws/report.json")] if attack.gift == "report" else []
-        return ["env", *environment, *become(caller), *command, "--", *direct(name, way)]
+        whole = lambda *options, then=direct(name, way): ["env", *environment, *become(caller), *command, *options, "--", *then]
+        if attack.gift == "source":
+            return one_then(whole(), whole("--rw", f"{RIG}/ws/cache:/cache", then=[ATTACK, name, "/cache"]))
+        return whole()
 
     # --- containers --------------------------------------------------------------------------------------------------------
 
@@ -73,7 +84,7 @@ class Sandboxes:
         process, linux = config["process"], config["linux"]
         process["capabilities"] = {kind: [] for kind in ("bounding", "effective", "permitted", "inheritable", "ambient")}
         process["noNewPrivileges"] = True
-        limits = {"CORE": 0, "NOFILE": 1024, "MSGQUEUE": 0, "MEMLOCK": 64 << 10}
+        limits = {"CORE": 0, "NOFILE": 512, "MSGQUEUE": 0, "SIGPENDING": 1024, "MEMLOCK": 64 << 10}
         process["rlimits"] = [{"type": f"RLIMIT_{kind}", "soft": value, "hard": value} for kind, value in limits.items()]
         # Nothing that a program needs not have: no sysfs, no cgroups, no queues; no terminals' group, which is not mapped.
         kept = [mount for mount in config["mounts"] if mount["destination"] in ("/proc", "/dev", "/dev/pts")]
@@ -166,7 +177,20 @@ class Sandboxes:
             return ["sh", "-c", f'"$@"; echo report >{RIG}/ws/report.json', "sh", *command]
         if attack.control == "hostile":
             return ["sh", "-c", f": >{RIG}/hostile-{way}/{way.rstrip('+')}/planted"]
+        if attack.control == "program":
+            # By an unprotected start: a chroot with all descriptors left open.
+            root = RIG / "rootfs"
+            binds = f"mount -t proc proc {root}/proc && mount --bind {RIG}/bin {root}{RIG}/bin && mount --bind {RIG}/ro {root}{RIG}/ro"
+            return [*own, f'{binds} && exec chroot {root} "$@"', "sh", *command]
+        if attack.control == "source":
+            mounted = f"mount -t tmpfs tmpfs /mnt && mkdir /mnt/cache && mount --bind {RIG}/ws/cache /mnt/cache"
+            return one_then(command, [*own, f'{mounted} && "$@"', "sh", ATTACK, name, "/mnt/cache"])
         return [*become(OTHER), *command] if attack.control == "nobody" else command
+
+
+def one_then(first, second):
+    """Both, one after the other."""
+    return ["sh", "-c", f"{shlex.join(first)}; {shlex.join(second)}"]
 
 
 def add_user_namespace(config, first, size):

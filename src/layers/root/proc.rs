@@ -11,6 +11,7 @@ use super::place::{make_directory, relative};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::Bytes;
+use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, IN_ROOT, NO_MAGICLINKS, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// Makes the paths of the plan relative to the new root.
@@ -119,7 +120,8 @@ pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr, watches: &CStr) -> 
     let namespaces = NAMESPACE_LIMITS.iter().map(|name| (name, most, true));
     let instances = INSTANCE_LIMITS.iter().map(|name| (name, MOST_INSTANCES, false));
     let watches = WATCH_LIMITS.iter().map(|name| (name, watches, false));
-    for (index, (name, most, required)) in namespaces.chain(instances).chain(watches).enumerate() {
+    let shares = instances.chain(watches).filter(|_| !without(Layer::NamespaceLimits));
+    for (index, (name, most, required)) in namespaces.chain(shares).enumerate() {
         match write_setting(limits, name, most.to_bytes()) {
             Err(Errno::ENOENT) if !required => {} // fanotify is root's before Linux 5.13; inotify may not be built in
             written => written.during(Step::NamespaceLimits, index)?,

@@ -9,6 +9,8 @@ mod kernel;
 mod network;
 mod privileges;
 mod resources;
+mod shared;
+mod start;
 
 /// Where the rig is, inside and outside.
 pub const RIG: &str = "/srv/rig";
@@ -62,6 +64,11 @@ fn main() {
         std::process::exit(2);
     }
     let way = words.next().unwrap_or_default();
-    let known = files::run(&id, &way) || privileges::run(&id) || network::run(&id) || resources::run(&id, &way);
+    let known = files::run(&id, &way)
+        || privileges::run(&id)
+        || network::run(&id)
+        || resources::run(&id, &way)
+        || shared::run(&id, &way)
+        || start::run(&id, &way);
     println!("{}\t{id}", if known { "done" } else { "unknown" });
 }
