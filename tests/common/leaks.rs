@@ -70,6 +70,7 @@ pub enum Adopted {
 pub struct Marked {
     marker: String,
     mounts: BTreeSet<String>,
+    orphans: Vec<i32>,
     directories: Vec<(PathBuf, BTreeSet<PathBuf>)>,
 }
 
@@ -77,7 +78,7 @@ impl Marked {
     /// Before the run: `directories` are its own, in which it may leave nothing.
     pub fn new(marker: &str, directories: impl IntoIterator<Item = PathBuf>) -> Self {
         let directories = directories.into_iter().map(|path| (path.clone(), files_below(&path))).collect();
-        Self { marker: marker.to_owned(), mounts: mounts(), directories }
+        Self { marker: marker.to_owned(), mounts: mounts(), orphans: orphans(Adopted::Leak), directories }
     }
 
     /// The run's word.
@@ -120,7 +121,9 @@ impl Marked {
                 left.push(format!("process {}", describe(&[pid])));
             }
         }
-        left.extend(orphans(adopted).iter().map(|&pid| format!("orphan {}", describe(&[pid]))));
+        // Those of an earlier test in this process are not the run's.
+        let own = orphans(adopted).into_iter().filter(|pid| !self.orphans.contains(pid));
+        left.extend(own.map(|pid| format!("orphan {}", describe(&[pid]))));
         left.extend(mounts().difference(&self.mounts).map(|line| format!("mount {line}")));
         for (path, before) in &self.directories {
             left.extend(files_below(path).difference(before).map(|path| format!("file {}", path.display())));
