@@ -1,5 +1,7 @@
 //! `linux.namespaces`, the id maps and the clocks.
 
+use stockade_json::At;
+
 use super::{Read, small};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{ClockOffset, IdRange, Joined, NamespaceKind};
