@@ -344,9 +344,9 @@ fn a_tree_that_has_no_cpu_time_left_is_killed_on_time() {
         for number in (1, 2, 3, 15): signal.signal(number, signal.SIG_IGN)\n\
         while True:\n    try: os.fork()\n    except OSError: pass";
     let options = ["--cpus", "0.01", "--pids-limit", "1000", "--timeout", "3s", "--kill-after", "200ms"];
-    let outcome = root().opts(options).python(forks).limit(Duration::from_secs(100)).go().expect(124);
+    let outcome = root().opts(options).python(forks).go().expect(124);
     let outcome = outcome.expect_status("timeout_wall");
-    assert!(outcome.wall < Duration::from_secs(6), "{outcome}");
+    assert!(outcome.wall < Duration::from_secs(6) + outcome.allowance, "{outcome}");
 }
 
 #[test]
