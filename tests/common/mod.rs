@@ -130,10 +130,13 @@ pub fn has_program(name: &str) -> bool {
     found
 }
 
-/// A name no other run of this or any other test has: what a leak is recognised by.
+/// A name no other run of this or any other test has: what a leak is recognised by. The time is in it, because a process
+/// that was killed leaves its files, and another gets its number.
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("stkt-{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)) // none is the beginning of another
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis());
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("stkt-{}-{:05x}-{number}-", std::process::id(), now & 0xfffff) // none is the beginning of another
 }
 
 /// A directory of the test's own that the caller owns, removed at the end.
