@@ -1,5 +1,4 @@
-//! Compiles the built-in seccomp profiles into tables of instructions, so that a start parses no JSON; and says how the
-//! programs are to be laid out.
+//! Compiles the built-in seccomp profiles into tables of instructions, so that a start parses no JSON.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +13,7 @@ const PROGRAMS: [(Builtin, bool); 4] =
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    lay_out();
+    pack_relocations();
     let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let arch = if target == "aarch64" { Arch::Aarch64 } else { Arch::X86_64 };
     // Docker's profile asks for a kernel of 4.8, which everything stockade runs on has, and for capabilities; a workload
@@ -49,13 +48,9 @@ fn row(text: &mut String, builtin: Builtin, network: bool, groups: &[Group], pro
     let _ = writeln!(text, "], sha256: {:?} }},", program.sha256);
 }
 
-/// Fewer pages to touch in a start, and fewer places to write an address to before it.
-fn lay_out() {
-    println!("cargo::rerun-if-changed=src/layout.ld");
-    let layout = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("src/layout.ld");
-    println!("cargo::rustc-link-arg-bins=-T{}", layout.display()); // not by -Wl, whose commas a path may have
-    // A program without an interpreter relocates itself. An old musl cannot in this form, and the program would die of it: that
-    // of Rust 1.95 can.
+/// Short relocations: a program without an interpreter relocates itself, and touches fewer pages in this form. An old musl cannot
+/// read it, and the program would die of it: that of Rust 1.95 can.
+fn pack_relocations() {
     let is_musl = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|name| name == "musl");
     if is_musl && rust_minor().is_some_and(|minor| minor >= 95) {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
