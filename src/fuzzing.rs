@@ -20,7 +20,7 @@ use stockade_seccomp::compare::difference;
 use stockade_seccomp::{Arch, Context, Program, load, validate};
 
 use crate::audit::Line;
-use crate::cgroup::find;
+use crate::cgroup::hierarchies;
 use crate::cli::denials;
 use crate::error::{Error, is_deceptive, printable, printable_json};
 use crate::layers::root::place::Shape;
@@ -94,8 +94,8 @@ fn init_frames(bytes: &[u8]) {
 
 /// Whatever a directory is called, it is found in the kernel's way of writing it; and any text is read.
 fn mountinfo(bytes: &[u8]) {
-    let _ = find::memberships(&String::from_utf8_lossy(bytes));
-    assert!(find::mounts(bytes).len() <= 1 + bytes.iter().filter(|byte| **byte == b'\n').count());
+    let _ = hierarchies::memberships(&String::from_utf8_lossy(bytes));
+    assert!(hierarchies::mounts(bytes).len() <= 1 + bytes.iter().filter(|byte| **byte == b'\n').count());
     let name: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0 && byte.is_ascii()).collect();
     let escaped: Vec<u8> = name
         .iter()
@@ -105,7 +105,7 @@ fn mountinfo(bytes: &[u8]) {
         })
         .collect();
     let line = [b"36 25 0:30 / /", &escaped[..], b" rw shared:9 - cgroup2 cgroup2 rw\n"].concat();
-    let [mount] = find::mounts(&line).try_into().expect("one mount");
+    let [mount] = hierarchies::mounts(&line).try_into().expect("one mount");
     assert_eq!(mount.at, Path::new(OsStr::from_bytes(&[b"/", &name[..]].concat())));
 }
 

@@ -142,11 +142,6 @@ impl Limit {
         Ok(read.trim().parse().ok())
     }
 
-    /// Whether a number that was read back is the one that was written, rounded down to the file's unit.
-    pub fn number_agrees(file: &str, asked: u64, read: &str) -> bool {
-        read.trim().parse::<u64>().is_ok_and(|read| read <= asked && asked - read < unit(file, asked))
-    }
-
     fn weaker(&self, read: &str) -> Error {
         let reason = format!("wrote \"{}\", but the kernel has \"{}\"", self.value, read.trim().replace('\n', "; "));
         Error::new(Step::Cgroup, self.file.clone(), reason)
@@ -155,7 +150,7 @@ impl Limit {
 
 /// Whether what was read back is what was asked for: the same numbers, though not in the same spelling, rounded down by
 /// less than the unit in which the kernel counts.
-fn agrees(file: &str, asked: &str, read: &str) -> bool {
+pub fn agrees(file: &str, asked: &str, read: &str) -> bool {
     if file.starts_with("cpuset.") && file.matches('.').count() == 1 {
         return members(asked) == members(read);
     }
@@ -203,7 +198,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 /// The numbers of a list such as `0-2,7`, sorted.
-pub fn members(list: &str) -> Vec<u32> {
+fn members(list: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?.min(65_535))

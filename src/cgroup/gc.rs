@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::{compat, find, leaf, name, place};
+use super::{hierarchies, leaf, name, parent, v1};
 use crate::error::Error;
 
 /// What was found.
@@ -23,17 +23,17 @@ pub struct Collected {
 /// Looks in every place where a run of this caller, started from here, could have made a cgroup.
 pub fn collect() -> Collected {
     let mut collected = Collected::default();
-    let hierarchies = find::look();
-    if let Some(v2) = &hierarchies.v2 {
-        let mut places: Vec<_> = place::delegated(v2).into_iter().collect();
+    let found = hierarchies::look();
+    if let Some(v2) = &found.v2 {
+        let mut places: Vec<_> = parent::delegated(v2).into_iter().collect();
         places.extend(geteuid().is_root().then(|| v2.mount.clone()));
         places.dedup();
         for place in places {
             collected.of(&place, leaf::remove);
         }
     }
-    for v1 in hierarchies.v1.iter().filter(|_| geteuid().is_root()) {
-        collected.of(&v1.own, compat::remove);
+    for hierarchy in found.v1.iter().filter(|_| geteuid().is_root()) {
+        collected.of(&hierarchy.own, v1::remove);
     }
     collected
 }

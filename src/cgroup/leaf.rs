@@ -1,7 +1,7 @@
 //! A run's cgroup, from mkdir to rmdir.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -174,9 +174,10 @@ fn subdirectory(at: &OwnedFd) -> nix::Result<Option<CString>> {
     Ok(None)
 }
 
-fn kill_in(dir: &OwnedFd) {
+/// Kills every process in a cgroup, whichever version it is of.
+pub fn kill_in(dir: impl AsFd) {
     let processes = || {
-        let file = openat(dir, c"cgroup.procs", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        let file = openat(dir.as_fd(), c"cgroup.procs", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         file.and_then(|file| content(&file)).unwrap_or_default()
     };
     for pid in processes().lines() {

@@ -1,25 +1,26 @@
 //! The budget of a run: a cgroup of its own, every limit read back, that the workload is born into, and what was counted
 //! there in the end.
 //!
-//! [`prepare`] looks where a cgroup can be made ([`find`], [`place`]), makes it ([`leaf`], or [`compat`] on hosts whose
-//! controllers are in cgroup v1) and puts the budget in force ([`budget`]). What was asked for and cannot be had is an error
+//! [`prepare`] looks where a cgroup can be made ([`hierarchies`], [`parent`]), makes it ([`leaf`], or [`leaves`] on hosts whose
+//! controllers are in cgroup v1) and puts the budget in force ([`budget`], [`v1`]). What was asked for and cannot be had is an error
 //! that names it; what a default wants is had where that is cheap, and reported where it is not. The cgroup goes with the
 //! [`Group`], or by [`gc`] when its supervisor was killed. [`running`] looks at other
 //! runs' cgroups.
 
+pub mod availability;
 mod budget;
-mod compat;
 pub mod container;
 mod files;
-pub mod find;
 pub mod gc;
+pub mod hierarchies;
 mod leaf;
+mod leaves;
 mod name;
-pub mod outlook;
-mod place;
+mod parent;
 pub mod running;
 mod systemd;
 mod usage;
+mod v1;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -29,10 +30,10 @@ use nix::unistd::{Pid, geteuid};
 
 pub use self::name::{runs_since, started};
 
-use self::compat::Leaves;
-use self::find::{Hierarchies, Memberships};
+use self::hierarchies::{Hierarchies, Memberships};
 use self::leaf::Leaf;
-use self::place::Base;
+use self::leaves::Leaves;
+use self::parent::Parent;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility};
 use crate::report::{Cgroup, Degraded, Usage};
@@ -65,7 +66,7 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
     }
     let hierarchies = memberships.look().unwrap_or_default();
     let group = match on_v2(&hierarchies, &mut asked)? {
-        Some(base) => Some(make_v2(&base, &mut asked)?),
+        Some(parent) => Some(make_v2(&parent, &mut asked)?),
         None if asked.wanted.is_empty() => None,
         None => Some(make_v1(&hierarchies, &mut asked)?),
     };
@@ -77,8 +78,8 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
 const ONLY_ON_V1: &str = "cgroup v1, which takes longer than a start, is used only for a budget that was asked for";
 
 /// Where in cgroup v2 the cgroup is to be made; `None` if it is better made in v1, or nowhere.
-fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base>> {
-    let on_v1 = if geteuid().is_root() { compat::available(hierarchies) } else { Vec::new() };
+fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Parent>> {
+    let on_v1 = if geteuid().is_root() { leaves::available(hierarchies) } else { Vec::new() };
     // On a hybrid host v2 has what v1 left.
     let better = asked.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
     if better && !on_v1.is_empty() && !asked.is_urgent() {
@@ -101,11 +102,11 @@ fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base
     let systemd = || {
         if asked.is_urgent() { systemd::scope(asked.id) } else { Err(systemd::NOT_ASKED.to_owned()) }
     };
-    let found = place::find(v2, &asked.wanted, systemd);
+    let found = parent::find(v2, &asked.wanted, systemd);
     match found {
-        Ok(base) => {
-            asked.excuse_all(|controller| !base.enabled.contains(&controller), &base.without)?;
-            Ok(Some(base))
+        Ok(parent) => {
+            asked.excuse_all(|controller| !parent.enabled.contains(&controller), &parent.without)?;
+            Ok(Some(parent))
         }
         Err(why) => {
             let why = if better { "cgroup v1 has the controller, and is for root alone".to_owned() } else { why };
@@ -115,8 +116,8 @@ fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Base
     }
 }
 
-fn make_v2(base: &Base, asked: &mut Asked<'_>) -> Result<Group> {
-    let leaf = Leaf::make(&base.path, asked.id)?; // on failure, dropping it removes it
+fn make_v2(parent: &Parent, asked: &mut Asked<'_>) -> Result<Group> {
+    let leaf = Leaf::make(&parent.path, asked.id)?; // on failure, dropping it removes it
     for limit in budget::limits(asked.budget)? {
         if asked.has(limit.controller)
             && let Err(error) = limit.apply(leaf.dir())
@@ -146,7 +147,7 @@ impl Group {
     pub fn take_in(&self, pid: Pid) -> Result<()> {
         match &self.kind {
             Kind::V2(_) => Ok(()),
-            Kind::V1(leaves) => leaves.take_in(pid.as_raw()),
+            Kind::V1(leaves) => leaves.cgroup().add(pid),
         }
     }
 
@@ -154,7 +155,7 @@ impl Group {
     pub fn record(&self) -> Cgroup {
         let path = match &self.kind {
             Kind::V2(leaf) => leaf.dir().path(),
-            Kind::V1(leaves) => leaves.path(),
+            Kind::V1(leaves) => leaves.cgroup().main().map_or(Path::new(""), |dir| dir.path()),
         };
         Cgroup {
             path: path.display().to_string(),
@@ -166,7 +167,7 @@ impl Group {
     pub fn usage(&self, usage: &mut Usage) {
         match &self.kind {
             Kind::V2(leaf) => usage::fill_in(leaf.dir(), usage),
-            Kind::V1(leaves) => leaves.fill_in(usage),
+            Kind::V1(leaves) => leaves.cgroup().fill_in(usage),
         }
     }
 
@@ -174,7 +175,7 @@ impl Group {
     pub fn cpu_us(&self) -> Option<u64> {
         match &self.kind {
             Kind::V2(leaf) => usage::cpu_us(leaf.dir()),
-            Kind::V1(leaves) => leaves.cpu_us(),
+            Kind::V1(leaves) => leaves.cgroup().cpu_us(),
         }
     }
 

@@ -8,9 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::compat::View;
 use super::files::Dir;
-use super::{find, name, usage};
+use super::{hierarchies, name, usage, v1};
 use crate::report::Usage;
 
 /// How deep below the top of a hierarchy is looked.
@@ -45,12 +44,12 @@ pub struct Running {
 #[derive(Debug)]
 enum Kind {
     V2(Dir),
-    V1(View),
+    V1(v1::Cgroup),
 }
 
 /// Looks through all hierarchies, as far as they can be seen from here.
 pub fn look() -> Found {
-    let hierarchies = find::look();
+    let hierarchies = hierarchies::look();
     let mut sandboxes = Vec::new();
     if let Some(v2) = &hierarchies.v2 {
         below(&v2.mount, MOST_LEVELS, &mut |path| {
@@ -59,15 +58,15 @@ pub fn look() -> Found {
             }
         });
     }
-    for v1 in &hierarchies.v1 {
-        below(&v1.mount, MOST_LEVELS, &mut |path| {
+    for hierarchy in &hierarchies.v1 {
+        below(&hierarchy.mount, MOST_LEVELS, &mut |path| {
             // The name is the same in every hierarchy.
             let known = |one: &Running| one.path.file_name() == path.file_name();
             if !sandboxes.iter().any(known) {
-                sandboxes.extend(Running::of(path, || Kind::V1(View::empty())));
+                sandboxes.extend(Running::of(path, || Kind::V1(v1::Cgroup::default())));
             }
-            if let Some(Running { kind: Kind::V1(view), .. }) = sandboxes.iter_mut().find(|one| known(one)) {
-                view.add(&v1.controllers, path);
+            if let Some(Running { kind: Kind::V1(cgroup), .. }) = sandboxes.iter_mut().find(|one| known(one)) {
+                let _ = cgroup.open(&hierarchy.controllers, path); // it may be gone by now
             }
         });
     }
@@ -117,9 +116,9 @@ impl Running {
                 usage::fill_in(dir, &mut usage);
                 Some(dir)
             }
-            Kind::V1(view) => {
-                view.fill_in(&mut usage);
-                view.dirs().next()
+            Kind::V1(cgroup) => {
+                cgroup.fill_in(&mut usage);
+                cgroup.dirs().next()
             }
         };
         // Without the controller that counts them.

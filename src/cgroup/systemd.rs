@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::geteuid;
 
-use super::find;
+use super::hierarchies;
 use crate::sys::schedule;
 
 /// Why systemd is not asked for the sake of a default.
@@ -41,7 +41,7 @@ pub fn scope(id: &str) -> Result<PathBuf, String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         // The call answers when the job is queued; that it is done shows here.
-        if let Some(v2) = find::look().v2
+        if let Some(v2) = hierarchies::look().v2
             && v2.own.file_name().is_some_and(|name| name == unit.as_str())
         {
             return Ok(v2.own);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
 
-use crate::cgroup::outlook;
+use crate::cgroup::availability;
 use crate::doctor::{Examination, Finding, Group, State, examine};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Facility;
@@ -70,11 +70,11 @@ fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> s
         .filter(|finding| finding.prevents_default_run())
         .map(|finding| finding.title.as_str())
         .collect();
-    let budgets = [Facility::Memory, Facility::Pids].map(outlook::by_default);
+    let budgets = [Facility::Memory, Facility::Pids].map(availability::by_default);
     let verdict = if failing.is_empty() && budgets == [true; 2] {
         "A default run can be fully enforced here.".to_owned()
     } else if failing.is_empty() {
-        let on_request = [Facility::Memory, Facility::Pids].into_iter().all(|one| outlook::of(one).is_ok());
+        let on_request = [Facility::Memory, Facility::Pids].into_iter().all(|one| availability::of(one).is_ok());
         let unless = match on_request {
             true => " unless it asks for one: what is only a default applies where cgroup v2 is root's or delegated.",
             false => "; one that asks for it is refused.",

@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use nix::unistd::{geteuid, getpid};
 
-use crate::cgroup::outlook;
+use crate::cgroup::availability;
 use crate::plan::Facility;
 use crate::sys::{mountinfo, schedule};
 
@@ -236,7 +236,7 @@ fn way_in(patient: &Patient, systemd: bool) -> Option<&'static str> {
 }
 
 fn budget(subject: &Subject, controller: Facility, hierarchy: &Hierarchy, delegation: &Finding) -> Finding {
-    match outlook::of(controller) {
+    match availability::of(controller) {
         Ok(place) => subject.ok(format!("enforced {place}")),
         Err(why) => {
             let finding = subject.missing(why);

@@ -52,6 +52,19 @@ fn limits_change_by_flags_by_a_file_and_by_standard_input() {
     });
 }
 
+/// The kernel takes so large a share, and uses a smaller one. cgroup v2 has other units, which the largest share fits.
+#[test]
+fn a_limit_that_the_kernel_lowers_is_refused() {
+    if is_v2() {
+        return common::skip("cgroup v1 is not here");
+    }
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        bundle.config["linux"]["resources"] = json!({ "cpu": { "shares": 1_000_000 } });
+        bundle.create().expect_error("cpu.shares: wrote \"1000000\", but the kernel has \"262144\"");
+    });
+}
+
 #[test]
 fn what_was_changed_is_what_later_commands_know() {
     ours(|runtime| {

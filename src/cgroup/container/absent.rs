@@ -1,7 +1,8 @@
 //! Limits that the hierarchies of this host could not enforce, told before any cgroup is made.
 
-use super::super::find as hierarchies;
-use super::{Places, no_controller};
+use super::Places;
+use crate::cgroup::hierarchies;
+use crate::cgroup::v1::no_controller;
 use crate::error::{Error, Step};
 use crate::plan::container::Resources;
 

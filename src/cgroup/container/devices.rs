@@ -3,8 +3,8 @@
 //! Nothing is allowed but what a rule says. The last rule that matches decides, and after those of the configuration come
 //! the nodes that every container has.
 
-use super::Groups;
-use crate::cgroup::failed;
+use super::{Dirs, Groups};
+use crate::cgroup::v1;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{DeviceRule, Resources};
 use crate::sys::ablate::{Layer, without};
@@ -44,24 +44,14 @@ pub fn apply(groups: &Groups, resources: &Resources) -> Result<()> {
         return Ok(());
     }
     let rules = rules(resources);
-    if groups.places.is_v2() {
-        let Some(dir) = groups.dirs.first() else { return Ok(()) };
+    if let Dirs::V2(dir) = &groups.dirs {
         return bpf::attach_device_program(&program(&rules), dir.fd()).map_err(|errno| {
             Error::errno(Step::Cgroup, "device rules", errno)
                 .hint("they are a BPF program on cgroup v2, which takes CAP_BPF or CAP_SYS_ADMIN and CONFIG_CGROUP_BPF")
         });
     }
     let Some(dir) = groups.with("devices") else { return Ok(()) }; // nodes are still made, and no others can be
-    let number = |number: Option<u32>| number.map_or("*".to_owned(), |number| number.to_string());
-    for rule in &rules {
-        let file = if rule.allow { "devices.allow" } else { "devices.deny" };
-        let line = match rule.kind {
-            'a' => "a".to_owned(),
-            kind => format!("{kind} {}:{} {}", number(rule.major), number(rule.minor), rule.access),
-        };
-        dir.write(file, &line).map_err(|errno| failed(&dir.path().join(file), errno))?;
-    }
-    Ok(())
+    rules.iter().try_for_each(|rule| v1::apply_device_rule(dir, rule))
 }
 
 /// The rules from the last to the first, each an exit where it matches.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use super::Groups;
-use crate::cgroup::failed;
+use super::{Dirs, Groups};
 use crate::cgroup::files::{Dir, keyed};
+use crate::cgroup::{failed, v1};
 use crate::error::{Error, Result, Step};
 use crate::sys::{process, schedule};
 
@@ -33,7 +33,7 @@ impl Groups {
         let deadline = Instant::now() + PATIENCE;
         loop {
             // A process of v1 that was forked meanwhile needs another asking.
-            dir.write(file, text).map_err(|errno| failed(&dir.path().join(file), errno))?;
+            self.ask_to_freeze(dir, frozen)?;
             for _ in 0..20 {
                 if self.stands_still() == frozen {
                     return Ok(());
@@ -42,10 +42,19 @@ impl Groups {
             }
             if Instant::now() > deadline {
                 if frozen {
-                    let _ = dir.write(file, if self.places.is_v2() { "0" } else { "THAWED" });
+                    let _ = self.ask_to_freeze(dir, false);
                 }
                 return Err(Error::new(Step::Cgroup, file, format!("did not become {text} in time")));
             }
+        }
+    }
+
+    fn ask_to_freeze(&self, dir: &Dir, frozen: bool) -> Result<()> {
+        match self.places.is_v2() {
+            true => dir
+                .write("cgroup.freeze", if frozen { "1" } else { "0" })
+                .map_err(|errno| failed(&dir.path().join("cgroup.freeze"), errno)),
+            false => v1::ask_to_freeze(dir, frozen),
         }
     }
 
@@ -96,8 +105,8 @@ impl Groups {
     /// Sends a signal to every process in it.
     pub fn signal_all(&self, signal: i32) -> Result<()> {
         if signal == libc::SIGKILL
-            && self.places.is_v2()
-            && self.dirs.first().is_some_and(|dir| dir.write("cgroup.kill", "1").is_ok())
+            && let Dirs::V2(dir) = &self.dirs
+            && dir.write("cgroup.kill", "1").is_ok()
         {
             return Ok(());
         }
@@ -112,7 +121,7 @@ impl Groups {
         }
         if signal == libc::SIGKILL {
             for dir in self.freezers_below() {
-                let _ = dir.write("freezer.state", "THAWED"); // as much as those above it let it
+                let _ = v1::ask_to_freeze(&dir, false); // as much as those above it let it
             }
         }
         // The dead must run once more to be gone.

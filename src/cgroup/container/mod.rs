@@ -10,22 +10,20 @@ mod oom;
 mod place;
 mod stats;
 pub mod unit;
-mod v1;
 mod v2;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 pub use self::absent::absent;
 pub use self::oom::OomWatch;
 pub use self::place::{Places, find};
 use super::files::Dir;
-use super::{compat, failed, leaf, usage};
-use crate::error::{Error, Result, Step};
+use super::{failed, leaf, usage, v1};
+use crate::error::Result;
 use crate::plan::Facility;
 use crate::plan::container::{CgroupView, Resources};
 use crate::report::{self, Usage};
@@ -34,10 +32,15 @@ use crate::report::{self, Usage};
 #[derive(Debug)]
 pub struct Groups {
     places: Places,
-    /// In the order of [`Places::directories`].
-    dirs: Vec<Dir>,
+    dirs: Dirs,
     /// Whether all of them were made just now.
     fresh: bool,
+}
+
+#[derive(Debug)]
+enum Dirs {
+    V2(Dir),
+    V1(v1::Cgroup),
 }
 
 impl Groups {
@@ -56,8 +59,14 @@ impl Groups {
 
     /// Opens what is there.
     pub fn open(places: Places) -> Result<Self> {
-        let open = |path: &Path| Dir::open(path).map_err(|errno| failed(path, errno));
-        let dirs = places.directories.iter().map(|one| open(&one.path)).collect::<Result<_>>()?;
+        let dirs = match places.directories.as_slice() {
+            [one] if places.is_v2() => Dirs::V2(Dir::open(&one.path).map_err(|errno| failed(&one.path, errno))?),
+            several => {
+                let mut cgroup = v1::Cgroup::default();
+                several.iter().try_for_each(|one| cgroup.open(&one.controllers, &one.path))?;
+                Dirs::V1(cgroup)
+            }
+        };
         Ok(Self { places, dirs, fresh: false })
     }
 
@@ -86,14 +95,19 @@ impl Groups {
 
     /// Whether somebody is in it already.
     pub fn is_populated(&self) -> bool {
-        !self.fresh && self.dirs.iter().any(|dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty()))
+        let has_processes = |dir: &Dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty());
+        !self.fresh
+            && match &self.dirs {
+                Dirs::V2(dir) => has_processes(dir),
+                Dirs::V1(cgroup) => cgroup.dirs().any(has_processes),
+            }
     }
 
     /// Puts limits in force; what is left out stays as it is. What could not be had and need not be is said.
     pub fn limit(&self, resources: &Resources) -> Result<()> {
-        match self.places.is_v2() {
-            true => self.dirs.first().map_or(Ok(()), |dir| v2::limit(dir, resources)),
-            false => v1::limit(self, resources),
+        match &self.dirs {
+            Dirs::V2(dir) => v2::limit(dir, resources),
+            Dirs::V1(cgroup) => cgroup.limit(resources),
         }
     }
 
@@ -103,16 +117,18 @@ impl Groups {
     }
 
     fn with(&self, controller: &str) -> Option<&Dir> {
-        let has = |at: usize| self.places.directories[at].controllers.iter().any(|name| name == controller);
-        match self.places.is_v2() {
-            true => self.dirs.first(),
-            false => self.dirs.iter().enumerate().find(|(at, _)| has(*at)).map(|(_, dir)| dir),
+        match &self.dirs {
+            Dirs::V2(dir) => Some(dir),
+            Dirs::V1(cgroup) => cgroup.with(controller),
         }
     }
 
     /// Its directory, for `CLONE_INTO_CGROUP`; `None` when processes can only be moved into it.
     pub fn dir(&self) -> Option<BorrowedFd<'_>> {
-        self.dirs.first().filter(|_| self.places.is_v2()).map(Dir::fd)
+        match &self.dirs {
+            Dirs::V2(dir) => Some(dir.fd()),
+            Dirs::V1(_) => None,
+        }
     }
 
     /// Moves a freshly cloned process in, if it was not born there.
@@ -122,11 +138,12 @@ impl Groups {
 
     /// Moves a process in, whose pid cannot be another's meanwhile.
     pub fn put(&self, pid: Pid) -> Result<()> {
-        for dir in &self.dirs {
-            dir.write("cgroup.procs", &pid.to_string())
-                .map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno))?;
+        match &self.dirs {
+            Dirs::V2(dir) => dir
+                .write("cgroup.procs", &pid.to_string())
+                .map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno)),
+            Dirs::V1(cgroup) => cgroup.add(pid),
         }
-        Ok(())
     }
 
     /// As a mount shows them inside.
@@ -154,8 +171,8 @@ impl Groups {
             }
         }
         let mut found = Vec::new();
-        if let Some(one) = self.with("pids").or(self.dirs.first()) {
-            walk(one.path(), &mut found);
+        if let Some(one) = self.with("pids").map(Dir::path).or(self.places.directories.first().map(|one| &*one.path)) {
+            walk(one, &mut found);
         }
         found.sort_unstable();
         found.dedup();
@@ -170,16 +187,9 @@ impl Groups {
     /// What was counted, as reports have it.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
-        if self.places.is_v2() {
-            if let Some(dir) = self.dirs.first() {
-                usage::fill_in(dir, &mut usage);
-            }
-        } else {
-            let mut view = compat::View::empty();
-            for one in &self.places.directories {
-                view.add(&one.controllers, &one.path);
-            }
-            view.fill_in(&mut usage);
+        match &self.dirs {
+            Dirs::V2(dir) => usage::fill_in(dir, &mut usage),
+            Dirs::V1(cgroup) => cgroup.fill_in(&mut usage),
         }
         usage
     }
@@ -187,9 +197,9 @@ impl Groups {
     /// Where it is and what bounds it, as reports have it.
     pub fn record(&self) -> Option<report::Cgroup> {
         let path = self.places.main()?.display().to_string();
-        let controllers = match self.places.is_v2() {
-            true => self.dirs.first()?.read("cgroup.controllers").ok()?.split_whitespace().map(str::to_owned).collect(),
-            false => self.places.directories.iter().flat_map(|one| one.controllers.clone()).collect(),
+        let controllers = match &self.dirs {
+            Dirs::V2(dir) => dir.read("cgroup.controllers").ok()?.split_whitespace().map(str::to_owned).collect(),
+            Dirs::V1(_) => self.places.directories.iter().flat_map(|one| one.controllers.clone()).collect(),
         };
         Some(report::Cgroup { path, controllers })
     }
@@ -215,7 +225,7 @@ impl Places {
                     continue; // as nearly always: everything in it is dead
                 }
                 // A container may have made some below its own.
-                result = compat::remove(&one.path).and(result);
+                result = v1::remove(&one.path).and(result);
             }
         }
         result
@@ -226,18 +236,6 @@ impl Places {
         let memory = self.directories.iter().find(|one| one.controllers.iter().any(|name| name == "memory"));
         memory.or(self.directories.first()).map(|one| &one.path)
     }
-}
-
-fn make_directory(path: &Path) -> Result<()> {
-    match nix::unistd::mkdir(path, Mode::from_bits_truncate(0o755)) {
-        Ok(()) | Err(Errno::EEXIST) => Ok(()),
-        Err(errno) => Err(failed(path, errno)),
-    }
-}
-
-fn no_controller(name: &str, file: &str) -> Error {
-    Error::new(Step::Cgroup, file, format!("no cgroup hierarchy of this host has the controller {name}"))
-        .hint("leave the limit out, or mount the controller")
 }
 
 /// The controller that a file of cgroup v2 belongs to, for reading it back; memory where that is no matter.

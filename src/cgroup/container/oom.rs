@@ -1,12 +1,13 @@
 //! Hearing at once when the kernel kills for want of memory.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::{Groups, stats};
+use crate::cgroup::v1;
 
 /// What tells of it: on v2 a file whose changes are announced, on v1 a counter that the kernel was told of.
 #[derive(Debug)]
@@ -27,8 +28,7 @@ impl Groups {
             None
         } else {
             let counter = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
-            let order = format!("{} {}", counter.as_fd().as_raw_fd(), file.as_raw_fd());
-            dir.write("cgroup.event_control", &order).ok()?;
+            v1::announce_oom(dir, &counter, &file).ok()?;
             Some(counter)
         };
         Some(OomWatch { file, counter, kills: stats::oom_kills(self).unwrap_or(0) })

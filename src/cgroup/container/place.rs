@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::find as hierarchies;
+use crate::cgroup::hierarchies;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::ContainerCgroup;
 

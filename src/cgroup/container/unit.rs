@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use super::super::systemd::{self, Value};
 use super::Places;
 use super::place::Place;
-use crate::cgroup::find as hierarchies;
+use crate::cgroup::hierarchies;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::{ContainerCgroup, Resources};
 use crate::sys::clone::{Cloned, clone3};

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::sys::stat::Mode;
 
 use super::super::budget::Limit;
 use super::super::failed;
 use super::super::files::Dir;
-use super::{facility, make_directory};
+use super::facility;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 
@@ -18,7 +19,10 @@ pub fn make(mount: &Path, path: &Path) -> Result<()> {
     for component in below.components() {
         hand_down(&at);
         at.push(component);
-        make_directory(&at)?;
+        match nix::unistd::mkdir(&at, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(failed(&at, errno)),
+        }
     }
     Ok(())
 }

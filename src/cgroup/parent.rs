@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::files::Dir;
-use super::find::V2;
+use super::hierarchies::V2;
 use crate::plan::Facility;
 use crate::sys::file;
 
@@ -23,7 +23,7 @@ const COUNTERS: [Facility; 3] = [Facility::Memory, Facility::Pids, Facility::Io]
 
 /// A cgroup to make runs' cgroups in.
 #[derive(Debug)]
-pub struct Base {
+pub struct Parent {
     /// Its directory.
     pub path: PathBuf,
     /// The controllers that its children have.
@@ -33,16 +33,16 @@ pub struct Base {
 }
 
 /// Finds it, or says why there is none. `systemd` is asked to make one only if there is nothing else.
-pub fn find(v2: &V2, wanted: &[Facility], systemd: impl FnOnce() -> Result<PathBuf, String>) -> Result<Base, String> {
+pub fn find(v2: &V2, wanted: &[Facility], systemd: impl FnOnce() -> Result<PathBuf, String>) -> Result<Parent, String> {
     if let Some(path) = delegated(v2) {
-        return Base::below(&path, wanted, &v2.own);
+        return Parent::below(&path, wanted, &v2.own);
     }
     let refused = match systemd() {
-        Ok(scope) => return Base::below(&scope, wanted, &scope),
+        Ok(scope) => return Parent::below(&scope, wanted, &scope),
         Err(why) => why,
     };
     if geteuid().is_root() {
-        return Base::below(&v2.mount, wanted, &v2.own);
+        return Parent::below(&v2.mount, wanted, &v2.own);
     }
     Err(format!("{} is not delegated to this user, and {refused}", v2.own.display()))
 }
@@ -76,28 +76,29 @@ pub fn is_writable(path: &Path) -> bool {
     writable(path) && writable(&path.join("cgroup.procs")) && writable(&path.join("cgroup.subtree_control"))
 }
 
-impl Base {
+impl Parent {
     /// Turns the controllers on for the children of `path`; `own` is where this process is.
     fn below(path: &Path, wanted: &[Facility], own: &Path) -> Result<Self, String> {
         let failed = |errno: Errno| format!("{}: {}", path.display(), errno.desc());
         let dir = Dir::open(path).map_err(failed)?;
-        let mut base = Self { path: path.to_owned(), enabled: enabled(&dir).map_err(failed)?, without: String::new() };
-        if base.has(wanted) && base.has(&COUNTERS) {
-            return Ok(base);
+        let mut parent =
+            Self { path: path.to_owned(), enabled: enabled(&dir).map_err(failed)?, without: String::new() };
+        if parent.has(wanted) && parent.has(&COUNTERS) {
+            return Ok(parent);
         }
         let available = names(&dir.read("cgroup.controllers").map_err(failed)?);
-        let missing = |controller: &&Facility| available.contains(controller) && !base.enabled.contains(controller);
+        let missing = |controller: &&Facility| available.contains(controller) && !parent.enabled.contains(controller);
         let mut missing: Vec<_> = wanted.iter().chain(&COUNTERS).filter(missing).copied().collect();
         missing.sort();
         missing.dedup();
-        base.without = format!("{} does not have the controller", path.display());
+        parent.without = format!("{} does not have the controller", path.display());
         if let Err(errno) = enable(&dir, &missing, own)
-            && !base.has(wanted)
+            && !parent.has(wanted)
         {
-            base.without = format!("{}: {}", path.join("cgroup.subtree_control").display(), errno.desc());
+            parent.without = format!("{}: {}", path.join("cgroup.subtree_control").display(), errno.desc());
         }
-        base.enabled = enabled(&dir).map_err(failed)?;
-        Ok(base)
+        parent.enabled = enabled(&dir).map_err(failed)?;
+        Ok(parent)
     }
 
     fn has(&self, controllers: &[Facility]) -> bool {

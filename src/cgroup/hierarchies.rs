@@ -4,6 +4,7 @@
 //! The name of a directory says nothing: on a hybrid host `/sys/fs/cgroup` is a tmpfs, in which a file `memory.max` can be
 //! made, written and read back, and limits nothing.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -167,6 +168,18 @@ fn below(mount: &Path, root: &str, path: &str) -> PathBuf {
 pub struct Membership {
     controllers: Vec<String>,
     path: String,
+}
+
+impl Membership {
+    /// Whether it is in the hierarchy with these controllers.
+    pub fn has(&self, controllers: &[String]) -> bool {
+        controllers.iter().all(|name| self.controllers.contains(name))
+    }
+
+    /// The name of the cgroup's directory.
+    pub fn name(&self) -> Option<&OsStr> {
+        Path::new(&self.path).file_name()
+    }
 }
 
 /// The lines of `/proc/self/cgroup` that limit something.

@@ -6,25 +6,25 @@ use std::path::Path;
 use nix::unistd::geteuid;
 
 use super::files::Dir;
-use super::{compat, find, place, systemd};
+use super::{hierarchies, leaves, parent, systemd};
 use crate::plan::Facility;
 
 /// Where the limits of this controller would be, or why nowhere.
 pub fn of(controller: Facility) -> Result<String, String> {
-    let hierarchies = find::look();
+    let found = hierarchies::look();
     let root = geteuid().is_root();
-    if hierarchies.has_on_v1(controller) {
-        return match root && compat::available(&hierarchies).contains(&controller) {
+    if found.has_on_v1(controller) {
+        return match root && leaves::available(&found).contains(&controller) {
             true => Ok("by cgroup v1, which has the controller here".to_owned()),
             false => Err("cgroup v1 has the controller, and is for root alone".to_owned()),
         };
     }
-    let Some(v2) = &hierarchies.v2 else { return Err("there is no cgroup v2".to_owned()) };
+    let Some(v2) = &found.v2 else { return Err("there is no cgroup v2".to_owned()) };
     let in_place = |path: &Path, what: &str| match offers(path, controller) {
         true => Ok(format!("in {}, {what}", path.display())),
         false => Err(format!("{}, {what}, does not have the controller", path.display())),
     };
-    if let Some(path) = place::delegated(v2) {
+    if let Some(path) = parent::delegated(v2) {
         return in_place(&path, "which is delegated to this user");
     }
     if UnixStream::connect(systemd::socket()).is_ok() {
@@ -38,9 +38,9 @@ pub fn of(controller: Facility) -> Result<String, String> {
 
 /// Whether a limit that nobody asked for would be in force: only where it costs next to nothing.
 pub fn by_default(controller: Facility) -> bool {
-    let hierarchies = find::look();
-    let Some(v2) = hierarchies.v2.as_ref().filter(|_| !hierarchies.has_on_v1(controller)) else { return false };
-    match place::delegated(v2) {
+    let found = hierarchies::look();
+    let Some(v2) = found.v2.as_ref().filter(|_| !found.has_on_v1(controller)) else { return false };
+    match parent::delegated(v2) {
         Some(path) => offers(&path, controller),
         None => geteuid().is_root() && offers(&v2.mount, controller),
     }
@@ -48,5 +48,5 @@ pub fn by_default(controller: Facility) -> bool {
 
 fn offers(path: &Path, controller: Facility) -> bool {
     let controllers = Dir::open(path).and_then(|dir| dir.read("cgroup.controllers")).unwrap_or_default();
-    place::is_writable(path) && controllers.split_ascii_whitespace().any(|name| name == controller.name())
+    parent::is_writable(path) && controllers.split_ascii_whitespace().any(|name| name == controller.name())
 }

@@ -1,0 +1,140 @@
+//! A run's cgroups in v1, alone or on hybrid hosts: the same budget, as far as v1 has it, for root.
+//!
+//! What v1 lacks: kill of a whole group (when memory runs out the kernel kills one process), `memory.high`, pressure,
+//! `pids.peak`; and a process cannot be born into a cgroup, it is moved there before it goes on.
+
+use nix::errno::Errno;
+
+use super::hierarchies::Hierarchies;
+use super::leaf::{new_path, rmdir};
+use super::{Asked, failed, v1};
+use crate::error::{Error, Result, Step};
+use crate::plan::container::Resources;
+use crate::plan::{Budget, Facility};
+
+/// The budgets that v1 can enforce, in the order in which they are put in force.
+const LIMITED: [Facility; 4] = [Facility::Memory, Facility::Cpu, Facility::Cpuset, Facility::Pids];
+
+/// Controllers that count without a limit: they are used in any case.
+const COUNTERS: [&str; 3] = ["memory", "cpuacct", "pids"];
+
+/// The budgets that these hierarchies have a controller for.
+pub fn available(hierarchies: &Hierarchies) -> Vec<Facility> {
+    LIMITED.into_iter().filter(|facility| hierarchies.has_on_v1(*facility)).collect()
+}
+
+/// A run's cgroup in each hierarchy that counts or limits something. They go when this does.
+#[derive(Debug, Default)]
+pub struct Leaves {
+    cgroup: v1::Cgroup,
+    removed: bool,
+}
+
+impl Leaves {
+    /// Makes them, below this process's own cgroups, so that what bounds us bounds them too.
+    pub fn make(hierarchies: &Hierarchies, id: &str, wanted: &[Facility]) -> Result<Self> {
+        let mut leaves = Self::default(); // on failure, dropping it removes them
+        let limits = |name: &str| LIMITED.iter().any(|one| one.name() == name && wanted.contains(one));
+        for hierarchy in &hierarchies.v1 {
+            let used = hierarchy.controllers.iter().filter(|name| COUNTERS.contains(&name.as_str()) || limits(name));
+            let used: Vec<_> = used.cloned().collect();
+            if used.is_empty() {
+                continue;
+            }
+            let path = new_path(&hierarchy.own, id)?;
+            let made = v1::make(&path, &used).and_then(|_| leaves.cgroup.open(&used, &path));
+            if let Err(error) = made {
+                let _ = rmdir(&path);
+                return Err(error);
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// Puts a budget in force, except the limits that had to be left out.
+    pub fn limit(&self, budget: &Budget, asked: &mut Asked<'_>) -> Result<()> {
+        for facility in LIMITED {
+            if asked.has(facility)
+                && let Err(error) = self.limit_one(facility, budget)
+            {
+                asked.excuse(facility, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn limit_one(&self, facility: Facility, budget: &Budget) -> Result<()> {
+        let resources = resources(facility, budget)?;
+        if let Some(memory) = self.cgroup.with("memory")
+            && facility == Facility::Memory
+            && budget.swap_bytes.is_some_and(|bytes| bytes > 0)
+            && !self.cgroup.counts_swap()
+        {
+            return Err(failed(&memory.path().join(v1::SWAP), Errno::ENOENT)); // a budget of some swap is one to have
+        }
+        self.cgroup.limit(&resources)
+    }
+
+    /// Their directories.
+    pub fn cgroup(&self) -> &v1::Cgroup {
+        &self.cgroup
+    }
+
+    /// Removes them; what is in them is dead or dying.
+    pub fn remove(mut self) -> Result<()> {
+        self.removed = true;
+        self.remove_all()
+    }
+
+    fn remove_all(&self) -> Result<()> {
+        let mut result = Ok(());
+        for dir in self.cgroup.dirs() {
+            result = v1::remove(dir.path()).and(result); // all of them, also when one fails
+        }
+        result
+    }
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        if !self.removed {
+            let _ = self.remove_all(); // on the way out with another error
+        }
+    }
+}
+
+/// One facility's part of a budget, as limits of v1. No part of a budget is 0, which would be no limit there.
+fn resources(facility: Facility, budget: &Budget) -> Result<Resources> {
+    let lacking = |file: &str| {
+        Error::new(Step::Cgroup, file, "cgroup v1 does not have it, and this host has its controller there")
+    };
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let mut resources = Resources::default();
+    match facility {
+        Facility::Memory if budget.memory_high_bytes.is_some() => return Err(lacking("memory.high")),
+        Facility::Memory => {
+            resources.memory_limit = budget.memory_bytes.map(signed);
+            let with_swap = |swap| Some(signed(budget.memory_bytes?.saturating_add(swap)));
+            resources.memory_swap = budget.swap_bytes.and_then(with_swap);
+        }
+        Facility::Cpu => {
+            resources.cpu_quota = budget.cpu_quota_us.map(signed);
+            resources.cpu_period = budget.cpu_quota_us.map(|_| super::budget::CPU_PERIOD_US);
+            // A cgroup that says nothing has 100 in v2, and 1024 in v1.
+            resources.cpu_shares = budget.cpu_weight.map(|weight| (weight * 1024 / 100).max(2));
+        }
+        Facility::Cpuset => {
+            resources.cpus.clone_from(&budget.cpuset_cpus);
+            resources.mems.clone_from(&budget.cpuset_mems);
+        }
+        _ => resources.pids = budget.pids.map(signed),
+    }
+    if let Some(file) = budget.files.iter().find(|file| file.controller() == Some(facility)) {
+        return Err(lacking(&file.name));
+    }
+    if facility == Facility::Memory && resources.memory_limit.is_none() {
+        return Err(Error::new(Step::Cgroup, "swap", "cgroup v1 bounds swap only together with memory")
+            .hint("give a memory budget too"));
+    }
+    Ok(resources)
+}
