@@ -187,7 +187,7 @@ impl Group {
         }
         match &self.kind {
             Kind::V2(leaf) => drop(leaf.dir().write("cpu.max", "max")), // or they end more slowly
-            Kind::V1(leaves) => leaves.unthrottle(),
+            Kind::V1(leaves) => leaves.cgroup().unthrottle(),
         }
     }
 

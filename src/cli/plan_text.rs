@@ -70,7 +70,7 @@ fn identity(plan: &RunPlan, out: &mut Text) {
         IdMapping::HostUser { uid, gid } => out.line("outside", format!("host user {uid}:{gid}")),
         IdMapping::Subordinate => out.line("outside", "the caller's subordinate ids"),
     }
-    let capabilities: Vec<&str> = plan.capabilities.iter().map(|capability| capability.name()).collect();
+    let capabilities: Vec<_> = plan.capabilities.iter().map(ToString::to_string).collect();
     out.line("capabilities", if capabilities.is_empty() { "none".into() } else { capabilities.join(" ") });
 }
 

@@ -120,9 +120,10 @@ impl Subject {
     /// Reads what is named.
     fn read(matches: &ArgMatches) -> Result<Self> {
         let groups = values(matches, "allow", |name| name.parse::<Group>().ok(), || names(Group::ALL, Group::name))?;
-        let known = || names(Capability::ALL, |one| one.name());
+        let known = || Capability::all().iter().map(ToString::to_string).collect();
         let capabilities = values(matches, "cap", |name| name.parse::<Capability>().ok(), known)?;
-        let capabilities: Vec<&str> = capabilities.iter().map(|capability| capability.name()).collect();
+        let capabilities: Vec<_> = capabilities.iter().map(ToString::to_string).collect();
+        let capabilities: Vec<_> = capabilities.iter().map(String::as_str).collect();
         let context =
             Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: false };
         let name = text(matches, "profile").unwrap_or_default().to_owned();
@@ -233,8 +234,8 @@ fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
     matches.get_one::<String>(name).map(String::as_str)
 }
 
-fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<&'static str> {
-    all.iter().map(|one| name(*one)).collect()
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<String> {
+    all.iter().map(|one| name(*one).to_owned()).collect()
 }
 
 /// The values of an option, each parsed; an unknown one is named with its nearest.
@@ -242,12 +243,12 @@ fn values<T>(
     matches: &ArgMatches,
     option: &str,
     parse: impl Fn(&str) -> Option<T>,
-    known: impl Fn() -> Vec<&'static str>,
+    known: impl Fn() -> Vec<String>,
 ) -> Result<Vec<T>> {
     let words = matches.get_many::<String>(option).into_iter().flatten();
     let wrong = |word: &String| {
         let error = Error::new(Step::Usage, format!("--{option}"), format!("there is no {word:?}"));
-        match policy::nearest(word, known().into_iter()) {
+        match policy::nearest(word, known().iter().map(String::as_str)) {
             Some(near) => error.hint(format!("did you mean {near}?")),
             None => error.hint(format!("there are {}", known().join(", "))),
         }

@@ -1,5 +1,6 @@
 //! What takes power away: Landlock, seccomp, keyrings, capabilities.
 
+use caps::CapSet;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -7,7 +8,7 @@ use nix::sys::stat::Mode;
 use super::blockers::status_field;
 use super::trial::{self, At, Setup, Tried, words};
 use super::{Finding, Group, Patient, Subject, kernel_text};
-use crate::plan::Capability;
+use crate::layers::caps::names;
 use crate::sys::{landlock, process, seccomp};
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
@@ -194,15 +195,13 @@ fn bounding(patient: &Patient) -> Finding {
     if !patient.privileged {
         return BOUNDING.ok("of no importance to an unprivileged user");
     }
-    let lacking: Vec<_> = Capability::ALL
-        .iter()
-        .filter(|capability| process::in_bounding(capability.number()) == Ok(false))
-        .map(|capability| capability.name())
-        .collect();
+    let lacks = |one: &caps::Capability| matches!(caps::has_cap(None, CapSet::Bounding, *one), Ok(false));
+    let lacking = caps::all().iter().filter(|one| lacks(one)).fold(0, |mask, one| mask | one.bitmask());
+    let lacking = names(lacking);
     if lacking.is_empty() {
         return BOUNDING.ok("full");
     }
-    let consequence = if lacking.contains(&Capability::SysResource.name()) {
+    let consequence = if lacking.contains(&caps::Capability::CAP_SYS_RESOURCE.to_string()) {
         "--ulimit cannot go above the caller's own hard limits"
     } else {
         "what needs these capabilities on the host fails for root here"

@@ -4,6 +4,7 @@ use std::fs::symlink_metadata;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use caps::{CapSet, Capability};
 use nix::sys::stat::makedev;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 use nix::unistd::{AccessFlags, access};
@@ -11,8 +12,8 @@ use nix::unistd::{AccessFlags, access};
 use super::trial::words;
 use super::{Finding, Group, Patient, Subject};
 use crate::layers::process::core_helper;
-use crate::plan::{Capability, RlimitResource};
-use crate::sys::process::{capabilities, rlimit};
+use crate::plan::RlimitResource;
+use crate::sys::process::rlimit;
 
 const fn subject(name: &'static str, title: &'static str, without: &'static str) -> Subject {
     Subject { name, group: Group::Host, title, required: true, without }
@@ -42,8 +43,8 @@ fn crashes(patient: &Patient) -> Finding {
             "no limit keeps a crash from it: every crash inside, of runs and of containers, is sent there";
         return CRASHES.degraded(detail, consequence).remedy(REMEDY);
     }
-    let can_raise = patient.privileged
-        && capabilities().is_ok_and(|sets| sets.effective >> Capability::SysResource.number() & 1 == 1);
+    let can_raise =
+        patient.privileged && caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_RESOURCE).unwrap_or(false);
     if !can_raise && rlimit(RlimitResource::Core.number()).is_ok_and(|(_, hard)| hard == 0) {
         let consequence = "the hard limit on core files is 0 here, at which every crash inside starts it; 1 would keep it \
                            from being started";

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::unistd::{getegid, geteuid, getgroups};
 
@@ -11,7 +12,7 @@ use super::trial::{self, At, Setup, Stumble};
 use super::{Finding, Group, Patient, State, Subject};
 use crate::error::{Cause, Error};
 use crate::layers::user::{self, Users};
-use crate::plan::{Bytes, Capability, IdMapping, Identity};
+use crate::plan::{Bytes, IdMapping, Identity};
 use crate::sys::{file, helper, process};
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
@@ -78,11 +79,10 @@ fn namespace(patient: &Patient) -> Finding {
 
 /// Since Linux 5.12 a mapped uid 0 could write file capabilities that count outside.
 fn root_without_setfcap() -> bool {
-    let setfcap = 1 << Capability::Setfcap.number();
-    geteuid().is_root() && process::capabilities().is_ok_and(|sets| sets.effective & setfcap == 0)
+    geteuid().is_root() && matches!(caps::has_cap(None, CapSet::Effective, Capability::CAP_SETFCAP), Ok(false))
 }
 
-const A_CAPABILITY: u32 = Capability::WakeAlarm.number();
+const A_CAPABILITY: u32 = Capability::CAP_WAKE_ALARM as u32;
 
 fn use_it() -> trial::Tried {
     match process::has_ids(1000, 1000).at(0)? {

@@ -1,5 +1,9 @@
 //! Capabilities: none, or a few over the sandbox's own user namespace; and no way to get more, `capabilities(7)`.
+//!
+//! Names, and what the calling process has, come from crate caps. The child half makes its system calls itself: the crate
+//! knows no capability that is newer than it, makes hash sets, which allocate, and sets one of the three sets at a time.
 
+use caps::CapSet;
 use nix::errno::Errno;
 
 use super::{Applied, During};
@@ -17,6 +21,14 @@ const MANY: u32 = 64;
 /// The set as a mask by capability number.
 pub fn mask(kept: &[Capability]) -> u64 {
     kept.iter().fold(0, |mask, capability| mask | 1 << capability.number())
+}
+
+/// The names of those in a mask; the number of one that is not known here.
+pub fn names(mask: u64) -> Vec<String> {
+    let known = if mask == 0 { Vec::new() } else { Capability::all() };
+    let name = |number| known.iter().find(|one| one.number() == number).map(ToString::to_string);
+    let within = (0..MANY).filter(|number| mask >> number & 1 == 1);
+    within.map(|number| name(number).unwrap_or_else(|| format!("CAP_{number}"))).collect()
 }
 
 /// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits.
@@ -38,8 +50,9 @@ pub fn drop_all_but(kept: u64) -> Applied {
         process::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
         return process::set_capabilities(sets).during(Step::Capabilities, 0);
     }
-    let with_setpcap = CapSets { effective: kept | 1 << 8, permitted: kept | 1 << 8, inheritable: kept };
-    process::set_capabilities(with_setpcap).during(Step::Capabilities, 0)?;
+    let with_setpcap = kept | caps::Capability::CAP_SETPCAP.bitmask();
+    let can_raise = CapSets { effective: with_setpcap, permitted: with_setpcap, inheritable: kept };
+    process::set_capabilities(can_raise).during(Step::Capabilities, 0)?;
     for number in (0..MANY).filter(|number| kept >> number & 1 == 1) {
         process::raise_ambient(number).during(Step::Capabilities, number as usize)?;
     }
@@ -74,14 +87,13 @@ impl Sets {
     /// The names of those in any of the five.
     pub fn names(self) -> Vec<String> {
         let all = self.bounding | self.effective | self.inheritable | self.permitted | self.ambient;
-        let within = Capability::ALL.iter().filter(|one| all >> one.number() & 1 == 1);
-        within.map(|one| one.name().to_owned()).collect()
+        names(all)
     }
 
     /// Without what this process lacks itself and so cannot hand on; with what had to be left out.
     pub fn possible(self) -> (Self, u64) {
-        let own = process::capabilities().map_or(0, |sets| sets.permitted);
-        let bounded = bounding().unwrap_or(0);
+        let read = |set| caps::read(None, set).unwrap_or_default().iter().fold(0, |mask, one| mask | one.bitmask());
+        let (own, bounded) = (read(CapSet::Permitted), read(CapSet::Bounding));
         let kept = Self {
             bounding: self.bounding & bounded,
             effective: self.effective & own,

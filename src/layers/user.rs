@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -21,18 +22,17 @@ use crate::sys::{helper, process};
 /// Host ids that no distribution hands out: above the container ranges of systemd, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
 
-const CAP_SETGID: u64 = 1 << 6;
-const CAP_SETUID: u64 = 1 << 7;
-const CAP_SYS_ADMIN: u64 = 1 << 21;
-
 /// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
 ///
 /// Who cannot tell must not guess: without privilege the workload would get the caller's own id on the host.
 pub fn is_privileged() -> Result<bool> {
-    const NEEDED: u64 = CAP_SYS_ADMIN | CAP_SETUID | CAP_SETGID;
-    let sets =
-        process::capabilities().map_err(|errno| Error::errno(Step::Identity, "this process's capabilities", errno))?;
-    Ok(sets.effective & NEEDED == NEEDED && nix::unistd::geteuid().is_root())
+    for needed in [Capability::CAP_SYS_ADMIN, Capability::CAP_SETUID, Capability::CAP_SETGID] {
+        let has = caps::has_cap(None, CapSet::Effective, needed);
+        if !has.map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))? {
+            return Ok(false);
+        }
+    }
+    Ok(nix::unistd::geteuid().is_root())
 }
 
 /// One line of an id map, `user_namespaces(7)`.

@@ -143,7 +143,7 @@ impl Findings {
             self.ask("linux.namespaces", "no user namespace: its root is the host's, less capabilities");
         }
         let set = &plan.process.capabilities.bounding;
-        let kept: Vec<&str> = set.iter().map(|one| one.name()).collect();
+        let kept: Vec<_> = set.iter().map(ToString::to_string).collect();
         self.ask("process.capabilities", if kept.is_empty() { "none".to_owned() } else { kept.join(", ") });
         if !plan.process.no_new_privs {
             self.ask("process.noNewPrivileges", "set-user-id programs work");

@@ -9,7 +9,7 @@ use super::store::Held;
 use super::{Runtime, image};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Process;
-use crate::plan::{Bytes, Command, Confinement, ContainerPlan};
+use crate::plan::{Bytes, Capability, Command, Confinement, ContainerPlan};
 use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
@@ -150,7 +150,7 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     }
     for name in args.all("cap") {
         let name = name.to_string_lossy();
-        let capability = config::capability(&name)
+        let capability = Capability::from_word(&name)
             .ok_or_else(|| Error::new(Step::Usage, name.into_owned(), "is no capability known here"))?;
         let sets = &mut process.capabilities;
         for set in [&mut sets.bounding, &mut sets.effective, &mut sets.permitted] {

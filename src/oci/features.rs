@@ -12,7 +12,6 @@ use crate::plan::container::{NamespaceKind, OCI_VERSION};
 pub fn features(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(0)?;
     let (modes, flags) = config::memory_modes();
-    let names = |all: &[Capability]| all.iter().map(|one| one.name()).collect::<Vec<_>>();
     let namespaces: Vec<&str> = NamespaceKind::ALL.iter().map(|kind| kind.name()).collect();
     let features = json!({
         "ociVersionMin": "1.0.0",
@@ -21,7 +20,7 @@ pub fn features(runtime: &Runtime) -> Result<u8> {
         "mountOptions": config::mount_options(),
         "linux": {
             "namespaces": namespaces,
-            "capabilities": names(Capability::ALL),
+            "capabilities": Capability::all(),
             "cgroup": { "v1": true, "v2": true, "systemd": true, "systemdUser": true, "rdma": true },
             "seccomp": {
                 "enabled": true,

@@ -6,6 +6,7 @@
 
 mod budget;
 mod bytes;
+mod capability;
 pub mod container;
 mod names;
 mod run;
@@ -15,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::budget::{Budget, CgroupFile, HugetlbMax, IoMax};
 pub use self::bytes::{Bytes, hex, unhex};
+pub use self::capability::Capability;
 pub use self::container::ContainerPlan;
 use self::names::kernel_names;
-pub use self::names::{Capability, Facility, RlimitResource};
+pub use self::names::{Facility, RlimitResource};
 pub use self::run::{
     Deadlines, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network, OutputLimit, Root, RunPlan,
     ScratchLimit, Stdio,

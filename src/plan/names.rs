@@ -1,4 +1,4 @@
-//! The kernel's names and numbers: resources, capabilities, and what a run may go without.
+//! The kernel's names and numbers: resources, and what a run may go without.
 
 macro_rules! kernel_names {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:expr, $text:literal;)+ }) => {
@@ -43,53 +43,6 @@ kernel_names! {
         Nice = libc::RLIMIT_NICE, "nice";
         Rtprio = libc::RLIMIT_RTPRIO, "rtprio";
         Rttime = libc::RLIMIT_RTTIME, "rttime";
-    }
-}
-
-kernel_names! {
-    /// The capabilities of `capabilities(7)`.
-    Capability {
-        Chown = 0, "CAP_CHOWN";
-        DacOverride = 1, "CAP_DAC_OVERRIDE";
-        DacReadSearch = 2, "CAP_DAC_READ_SEARCH";
-        Fowner = 3, "CAP_FOWNER";
-        Fsetid = 4, "CAP_FSETID";
-        Kill = 5, "CAP_KILL";
-        Setgid = 6, "CAP_SETGID";
-        Setuid = 7, "CAP_SETUID";
-        Setpcap = 8, "CAP_SETPCAP";
-        LinuxImmutable = 9, "CAP_LINUX_IMMUTABLE";
-        NetBindService = 10, "CAP_NET_BIND_SERVICE";
-        NetBroadcast = 11, "CAP_NET_BROADCAST";
-        NetAdmin = 12, "CAP_NET_ADMIN";
-        NetRaw = 13, "CAP_NET_RAW";
-        IpcLock = 14, "CAP_IPC_LOCK";
-        IpcOwner = 15, "CAP_IPC_OWNER";
-        SysModule = 16, "CAP_SYS_MODULE";
-        SysRawio = 17, "CAP_SYS_RAWIO";
-        SysChroot = 18, "CAP_SYS_CHROOT";
-        SysPtrace = 19, "CAP_SYS_PTRACE";
-        SysPacct = 20, "CAP_SYS_PACCT";
-        SysAdmin = 21, "CAP_SYS_ADMIN";
-        SysBoot = 22, "CAP_SYS_BOOT";
-        SysNice = 23, "CAP_SYS_NICE";
-        SysResource = 24, "CAP_SYS_RESOURCE";
-        SysTime = 25, "CAP_SYS_TIME";
-        SysTtyConfig = 26, "CAP_SYS_TTY_CONFIG";
-        Mknod = 27, "CAP_MKNOD";
-        Lease = 28, "CAP_LEASE";
-        AuditWrite = 29, "CAP_AUDIT_WRITE";
-        AuditControl = 30, "CAP_AUDIT_CONTROL";
-        Setfcap = 31, "CAP_SETFCAP";
-        MacOverride = 32, "CAP_MAC_OVERRIDE";
-        MacAdmin = 33, "CAP_MAC_ADMIN";
-        Syslog = 34, "CAP_SYSLOG";
-        WakeAlarm = 35, "CAP_WAKE_ALARM";
-        BlockSuspend = 36, "CAP_BLOCK_SUSPEND";
-        AuditRead = 37, "CAP_AUDIT_READ";
-        Perfmon = 38, "CAP_PERFMON";
-        Bpf = 39, "CAP_BPF";
-        CheckpointRestore = 40, "CAP_CHECKPOINT_RESTORE";
     }
 }
 

@@ -400,15 +400,14 @@ impl Value for CapabilityName {
         let name = text(bytes)?;
         let upper = name.to_ascii_uppercase();
         if upper == "ALL" {
-            return Ok(Self(Capability::ALL.to_vec()));
+            return Ok(Self(Capability::all()));
         }
-        let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
-        match full.parse() {
-            Ok(capability) => Ok(Self(vec![capability])),
-            Err(()) => {
-                let short = full.trim_start_matches("CAP_");
-                let known = Capability::ALL.iter().map(|known| known.name().trim_start_matches("CAP_"));
-                let near = super::diagnose::nearest(short, known);
+        match Capability::from_word(name) {
+            Some(capability) => Ok(Self(vec![capability])),
+            None => {
+                let known: Vec<_> = Capability::all().iter().map(ToString::to_string).collect();
+                let short = |name| str::trim_start_matches(name, "CAP_");
+                let near = super::diagnose::nearest(short(&upper), known.iter().map(|name| short(name)));
                 Err(format!(
                     "{name:?} is not a capability{}",
                     near.map(|name| format!(": did you mean {name}?")).unwrap_or_default()

@@ -26,7 +26,7 @@ pub fn thinned(plan: &RunPlan) -> RunPlan {
         plan.confinement.readonly_paths.clear();
     }
     if without(Layer::Capabilities) {
-        plan.capabilities = Capability::ALL.to_vec();
+        plan.capabilities = Capability::all();
     }
     if without(Layer::Identity) {
         plan.identity.mapping = IdMapping::HostUser { uid: 0, gid: 0 };
@@ -68,7 +68,7 @@ pub fn thin_container(plan: &mut ContainerPlan) {
         plan.confinement.readonly_paths.clear();
     }
     if without(Layer::Capabilities) {
-        let every = || Capability::ALL.to_vec();
+        let every = || Capability::all();
         plan.process.capabilities = CapabilitySets {
             bounding: every(),
             effective: every(),

@@ -6,7 +6,7 @@ use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, fstatat};
 
 use crate::error::{Error, Result, Step};
-use crate::plan::{Capability, Namespaces};
+use crate::plan::Namespaces;
 use crate::report::Enforced;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::status::Status;
@@ -109,22 +109,12 @@ pub fn record(status: &Status, planned: &Planned, enforced: &mut Enforced) -> Re
             return weaker("user and group", format!("{uids:?} and {gids:?}"));
         }
     }
-    enforced.caps = names(if nested { kept_capabilities } else { capabilities }); // which the child has verified
+    enforced.caps = crate::layers::caps::names(if nested { kept_capabilities } else { capabilities }); // which the child has verified
     enforced.no_new_privs = true;
     enforced.host_uid = uids.first().copied();
     enforced.host_gid = gids.first().copied();
     enforced.supplementary_groups = status.numbers("Groups").unwrap_or_default();
     Ok(())
-}
-
-fn names(mask: u64) -> Vec<String> {
-    (0..64)
-        .filter(|number| mask >> number & 1 == 1)
-        .map(|number| match Capability::ALL.iter().find(|capability| capability.number() == number) {
-            Some(capability) => capability.name().to_owned(),
-            None => format!("CAP_{number}"),
-        })
-        .collect()
 }
 
 #[cfg(test)]

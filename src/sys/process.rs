@@ -228,7 +228,8 @@ struct CapData {
 
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
-/// The three sets of `capget(2)`, as bit masks by capability number.
+/// The three sets of `capget(2)`, as bit masks by capability number. Crate caps, which others use, sets one at a time and
+/// allocates, so it is not for the child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapSets {
     /// What the kernel checks.

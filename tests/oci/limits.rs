@@ -76,7 +76,7 @@ fn what_was_changed_is_what_later_commands_know() {
         let plan = || -> Value {
             let path = bundle.dir.join("state").join(&bundle.id).join("plan.json");
             let plan: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-            plan["container"]["cgroup"]["resources"].clone()
+            plan["cgroup"]["resources"].clone()
         };
         assert_eq!((&plan()["pids"], &plan()["memory_limit"]), (&json!(55), &json!(80 << 20)));
         // Half of a change is none.

@@ -20,7 +20,7 @@ fn context(arch: Arch, capabilities: &'static [&'static str]) -> Context<'static
 }
 
 fn all_capabilities() -> &'static [&'static str] {
-    let names: Vec<&str> = Capability::ALL.iter().map(|capability| capability.name()).collect();
+    let names: Vec<&str> = Capability::all().iter().map(|one| &*one.to_string().leak()).collect();
     names.leak()
 }
 

@@ -398,7 +398,7 @@ fn later_layers_win_and_lists_add() {
     let kinds: Vec<_> =
         plan.mounts.iter().filter(|mount| mount.destination == "/two".into()).map(|mount| &mount.kind).collect();
     assert!(matches!(kinds.as_slice(), [MountKind::Tmpfs { .. }]), "{kinds:?}");
-    let names: Vec<_> = plan.capabilities.iter().map(|capability| capability.name()).collect();
+    let names: Vec<_> = plan.capabilities.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["CAP_CHOWN", "CAP_FOWNER", "CAP_KILL"]);
     assert_eq!((plan.budget.memory_bytes, plan.budget.pids), (None, Some(5)));
     assert_eq!(limit(&plan, RlimitResource::Core), (Some(7), Some(7), false), "asked for: not clamped");

@@ -106,6 +106,11 @@ impl Cgroup {
         self.with("memory").is_some_and(|dir| dir.read(SWAP).is_ok())
     }
 
+    /// Lifts the limit on CPU time. A failure only makes a tree that was killed end more slowly.
+    pub fn unthrottle(&self) {
+        let _ = self.set("cpu.cfs_quota_us", -1, |at| CpuController::new(at, root(), false).set_cfs_quota(-1));
+    }
+
     fn limit_cpu(&self, resources: &Resources) -> Result<()> {
         let cpu = |at| CpuController::new(at, root(), false);
         if let Some(shares) = some(resources.cpu_shares) {

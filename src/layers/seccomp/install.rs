@@ -87,7 +87,8 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
     };
     let groups = wanted.allow.iter().map(|name| name.parse::<Group>().map_err(|()| unknown(name, "group")));
     let groups = groups.collect::<Result<Vec<_>>>()?;
-    let capabilities: Vec<&str> = implied.capabilities.iter().map(|capability| capability.name()).collect();
+    let capabilities: Vec<_> = implied.capabilities.iter().map(ToString::to_string).collect();
+    let capabilities: Vec<_> = capabilities.iter().map(String::as_str).collect();
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
     // Only what is in the listener's own program is heard of.

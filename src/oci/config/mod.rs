@@ -23,7 +23,7 @@ use crate::plan::container::{self, Hook, Hooks, NamespaceKind, Resources};
 use crate::plan::{Bytes, Confinement, ContainerPlan};
 
 pub use self::mounts::options as mount_options;
-pub use self::process::{add_home, capability};
+pub use self::process::add_home;
 pub use self::schedule::memory_modes;
 
 /// The longest file that is read.

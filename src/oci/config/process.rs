@@ -83,7 +83,7 @@ fn capabilities(at: &At, warnings: &mut Vec<String>) -> Read<CapabilitySets> {
     let mut set = |name: &str| -> Read<Vec<Capability>> {
         let mut known = Vec::new();
         for item in sets.get(name)?.iter().map(At::items).collect::<Read<Vec<_>>>()?.into_iter().flatten() {
-            match capability(item.text()?) {
+            match Capability::from_word(item.text()?) {
                 Some(capability) if known.contains(&capability) => {}
                 Some(capability) => known.push(capability),
                 // The specification wants such a configuration to work on.
@@ -103,12 +103,6 @@ fn capabilities(at: &At, warnings: &mut Vec<String>) -> Read<CapabilitySets> {
         permitted: set("permitted")?,
         ambient: set("ambient")?,
     })
-}
-
-/// By its name, with or without the prefix, in any case.
-pub fn capability(name: &str) -> Option<Capability> {
-    let name = name.to_ascii_uppercase();
-    if name.starts_with("CAP_") { name.parse().ok() } else { format!("CAP_{name}").parse().ok() }
 }
 
 fn rlimits(at: &At) -> Read<Vec<Rlimit>> {
