@@ -15,6 +15,7 @@ use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::error::{Error, Result, Step};
 use crate::layers::user::open_proc_pid;
 use crate::plan::ContainerPlan;
+use crate::plan::container::OCI_VERSION;
 use crate::report::Enforced;
 use crate::sandbox::container::gate::{Gate, Started, open_gate};
 use crate::sandbox::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
@@ -291,15 +292,20 @@ fn make_groups(runtime: &Runtime, places: &Places, plan: &ContainerPlan) -> Resu
 
 /// The state as the specification has it: for hooks, and for `state`.
 pub fn state_text(record: &Record, pid: i32, status: &str) -> String {
-    let mut state = serde_json::json!({
-        "ociVersion": crate::plan::container::OCI_VERSION,
-        "id": record.id,
-        "status": status,
-        "pid": pid,
-        "bundle": record.bundle,
-    });
-    if !record.annotations.is_empty() {
-        state["annotations"] = serde_json::json!(record.annotations);
-    }
-    state.to_string()
+    state_of(record, pid, status).to_string()
+}
+
+/// The same for `state`, which says more.
+pub fn state_of(record: &Record, pid: i32, status: &str) -> serde_json::Value {
+    let annotations = Some(&record.annotations).filter(|annotations| !annotations.is_empty());
+    let mut state = oci_spec::runtime::State::default();
+    state
+        .set_version(OCI_VERSION.to_owned())
+        .set_id(record.id.clone())
+        .set_pid(Some(pid))
+        .set_bundle(record.bundle.clone())
+        .set_annotations(annotations.map(|annotations| annotations.clone().into_iter().collect()));
+    let mut state = serde_json::json!(state);
+    state["status"] = status.into(); // "paused" is none that the type knows
+    state
 }

@@ -6,7 +6,6 @@ use super::record::{Record, Status};
 
 use super::{Runtime, print};
 use crate::error::{Error, Result, Step};
-use crate::plan::container::OCI_VERSION;
 use crate::sys::helper;
 
 /// Says what a container is doing.
@@ -17,20 +16,13 @@ pub fn state(runtime: &Runtime) -> Result<u8> {
     print(&format!("{text}\n")).map(|()| 0)
 }
 
+/// What the specification wants, and what engines read beside it.
 fn describe(record: &Record, status: Status) -> Value {
-    let mut state = json!({
-        "ociVersion": OCI_VERSION,
-        "id": record.id,
-        "pid": if status == Status::Stopped { 0 } else { record.pid },
-        "status": status.name(),
-        "bundle": record.bundle,
-        "rootfs": record.rootfs,
-        "created": record.created,
-        "owner": "",
-    });
-    if !record.annotations.is_empty() {
-        state["annotations"] = json!(record.annotations);
-    }
+    let pid = if status == Status::Stopped { 0 } else { record.pid };
+    let mut state = super::create::state_of(record, pid, status.name());
+    state["rootfs"] = json!(record.rootfs);
+    state["created"] = json!(record.created);
+    state["owner"] = json!("");
     state
 }
 

@@ -1,10 +1,9 @@
 //! The one reader of `/proc/PID/status`, `proc_pid_status(5)`.
 
-use std::io::Read as _;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 
 /// Most that is read of it: a process may have 65536 groups.
@@ -33,11 +32,11 @@ impl Status {
 
     /// Of a process by its directory in `/proc`, which stays that process's.
     pub fn at(proc_pid: impl AsFd) -> Result<Self, Errno> {
-        read(std::fs::File::from(openat(proc_pid, c"status", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?))
+        read(&openat(proc_pid, c"status", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
     }
 
     fn by_path(path: &str) -> Result<Self, Errno> {
-        read(std::fs::File::open(path).map_err(|error| crate::error::errno_of(&error))?)
+        read(&open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
     }
 
     /// A text as the kernel writes it: a line a field. The name of the process, which is its own choice, has its line ends
@@ -88,10 +87,10 @@ impl Status {
     }
 }
 
-fn read(mut file: std::fs::File) -> Result<Status, Errno> {
+fn read(file: &OwnedFd) -> Result<Status, Errno> {
     let (mut bytes, mut filled) = (vec![0; 8 << 10], 0); // about 1.5 KiB, which come whole in one read
     loop {
-        filled += file.read(&mut bytes[filled..]).map_err(|error| crate::error::errno_of(&error))?;
+        filled += nix::unistd::read(file, &mut bytes[filled..])?;
         if filled < bytes.len() || filled > LONGEST {
             return Ok(Status::new(String::from_utf8_lossy(&bytes[..filled])));
         }

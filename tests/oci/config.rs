@@ -427,7 +427,7 @@ fn what_is_wrong_is_named_by_file_field_and_reason() {
     ours(|runtime| {
         let cases: [(&str, Value, &str); 22] = [
             ("/ociVersion", json!("2.0.0"), "ociVersion"),
-            ("/process/args", json!([]), "process: args"),
+            ("/process/args", json!([]), "process.args: must name a program"),
             ("/process/cwd", json!("relative"), "process.cwd: \"relative\": must be an absolute path"),
             ("/process/user/uid", json!(4_294_967_295u64), "process.user.uid"),
             ("/process/rlimits/0/soft", json!(4096), "process.rlimits[0]: soft is more than hard"),
@@ -441,7 +441,7 @@ fn what_is_wrong_is_named_by_file_field_and_reason() {
             ("/linux/namespaces/0/type", json!("planet"), "linux.namespaces[0].type"),
             ("/linux/namespaces/0/type", json!("mount"), "second mount namespace"),
             ("/linux/cgroupsPath", json!("/../x"), "leads out of itself"),
-            ("/linux/resources/memory", json!({ "limit": -2 }), "limit is -2"),
+            ("/linux/resources/memory", json!({ "limit": -2 }), "linux.resources.memory.limit: -2"),
             ("/linux/resources/unified", json!({ "../x": "1" }), "is no file of a controller"),
             ("/linux/resources/cpu", json!({ "cpus": "3-1" }), "linux.resources.cpu.cpus"),
             ("/linux/seccomp", json!({ "defaultAction": "SCMP_ACT_X" }), "linux.seccomp"),

@@ -2,164 +2,150 @@
 
 use std::collections::BTreeMap;
 
-use stockade_json::At;
+use oci_spec::runtime::{
+    Linux, LinuxBlockIo, LinuxCpu, LinuxDeviceCgroup, LinuxDeviceType, LinuxMemory, LinuxResources,
+};
 
-use super::{Flags, Read, flag, signed, small, text, unsigned};
+use super::document::{Read, Within as _, each, entries, wrong};
+use super::{Flags, ranged, schedule, text};
 use crate::plan::container::{ContainerCgroup, DeviceRule, Resources};
 
 /// Annotations of this kind are properties of the unit that systemd makes.
 const SYSTEMD_PROPERTY: &str = "org.systemd.property.";
 
 /// Where, by whom, and what is in force.
-pub fn read(linux: &At, annotations: &BTreeMap<String, String>, flags: Flags) -> Read<ContainerCgroup> {
-    let resources = linux.get("resources")?.map(|at| resources(&at)).transpose()?.unwrap_or_default();
+pub fn read(linux: &Linux, annotations: &BTreeMap<String, String>, flags: Flags) -> Read<ContainerCgroup> {
     let properties = annotations
         .iter()
         .filter_map(|(name, value)| Some((name.strip_prefix(SYSTEMD_PROPERTY)?.to_owned(), value.clone())));
-    let path = text(linux, "cgroupsPath")?.unwrap_or_default();
-    if let Some(at) = linux.get("cgroupsPath")?
-        && (path.len() > 4095 || path.split('/').any(|part| part.len() > 255))
-    {
-        return Err(at.wrong("is longer than a path can be"));
+    let path = linux.cgroups_path().as_ref().map(|path| text("cgroupsPath", path)).transpose()?.unwrap_or_default();
+    if path.len() > 4095 || path.split('/').any(|part| part.len() > 255) {
+        return Err(wrong("cgroupsPath", "is longer than a path can be"));
     }
     Ok(ContainerCgroup {
-        path,
+        path: path.to_owned(),
         systemd: flags.systemd_cgroup,
         systemd_properties: properties.collect(),
         disabled: flags.no_cgroup,
-        resources,
+        resources: linux.resources().as_ref().map(resources).transpose().within("resources")?.unwrap_or_default(),
     })
 }
 
 /// Limits, of a configuration or of `update`.
-pub fn resources(at: &At) -> Read<Resources> {
+pub fn resources(from: &LinuxResources) -> Read<Resources> {
     let mut all = Resources::default();
-    if let Some(memory) = at.get("memory")? {
-        let limit = |key| -> Read<Option<i64>> {
-            match signed(&memory, key)? {
-                Some(value) if value < -1 => Err(memory.lacks(format!("{key} is {value}; only -1 means unlimited"))),
-                value => Ok(value),
-            }
-        };
-        all.memory_limit = limit("limit")?;
-        all.memory_reservation = limit("reservation")?;
-        all.memory_swap = limit("swap")?;
-        all.memory_kernel_tcp = limit("kernelTCP")?;
-        // The largest number is how some engines say that they do not care.
-        let unset = memory.get("swappiness")?.is_some_and(|at| matches!(at.number(u64::MAX), Ok(u64::MAX)));
-        all.memory_swappiness = if unset { None } else { unsigned(&memory, "swappiness", 200)? };
-        all.disable_oom_killer = flag(&memory, "disableOOMKiller")?;
-        all.check_before_update = flag(&memory, "checkBeforeUpdate")?;
+    if let Some(limits) = from.memory() {
+        memory(limits, &mut all).within("memory")?;
     }
-    if let Some(cpu) = at.get("cpu")? {
-        all.cpu_shares = unsigned(&cpu, "shares", u64::MAX)?;
-        all.cpu_quota = signed(&cpu, "quota")?;
-        all.cpu_period = unsigned(&cpu, "period", u64::MAX)?;
-        all.cpu_burst = unsigned(&cpu, "burst", u64::MAX)?;
-        all.cpu_realtime_runtime = signed(&cpu, "realtimeRuntime")?;
-        all.cpu_realtime_period = unsigned(&cpu, "realtimePeriod", u64::MAX)?;
-        all.cpu_idle = signed(&cpu, "idle")?;
-        all.cpus = list(&cpu, "cpus")?;
-        all.mems = list(&cpu, "mems")?;
+    if let Some(limits) = from.cpu() {
+        cpu(limits, &mut all).within("cpu")?;
     }
-    if let Some(pids) = at.get("pids")? {
-        all.pids = signed(&pids, "limit")?;
+    if let Some(limits) = from.block_io() {
+        block_io(limits, &mut all).within("blockIO")?;
     }
-    if let Some(block) = at.get("blockIO")? {
-        block_io(&block, &mut all)?;
-    }
-    if let Some(pages) = at.get("hugepageLimits")? {
-        for item in pages.items()? {
-            let size = item.get("pageSize")?.ok_or_else(|| item.lacks("pageSize is missing"))?;
-            let name = size.text()?;
-            let digits = name.trim_end_matches(['K', 'M', 'G', 'B']);
-            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) || !name.ends_with('B') {
-                return Err(size.wrong("is no page size such as 2MB"));
-            }
-            all.hugepages.push((name.to_owned(), unsigned(&item, "limit", u64::MAX)?.unwrap_or(0)));
+    all.pids = from.pids().as_ref().map(|pids| pids.limit());
+    all.hugepages = each("hugepageLimits", from.hugepage_limits(), |item| {
+        let name = item.page_size();
+        let digits = name.trim_end_matches(['K', 'M', 'G', 'B']);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) || !name.ends_with('B') {
+            return Err(wrong("pageSize", "is no page size such as 2MB"));
         }
+        Ok((name.clone(), ranged("limit", item.limit(), 0..=i64::MAX)?))
+    })?;
+    if let Some(network) = from.network() {
+        all.network_class = network.class_id();
+        let priorities = network.priorities().iter().flatten();
+        all.network_priorities = priorities.map(|one| (one.name().clone(), one.priority())).collect();
     }
-    if let Some(network) = at.get("network")? {
-        all.network_class = small(&network, "classID")?;
-        if let Some(list) = network.get("priorities")? {
-            for item in list.items()? {
-                let name = text(&item, "name")?.unwrap_or_default();
-                all.network_priorities.push((name, small(&item, "priority")?.unwrap_or(0)));
-            }
+    all.rdma = entries("rdma", from.rdma(), |device, limits| {
+        Ok((device.to_owned(), limits.hca_handles(), limits.hca_objects()))
+    })?;
+    all.unified = entries("unified", from.unified(), |file, value| {
+        let named = file.contains('.') && !file.starts_with("cgroup.") && !file.contains(['/', '\0', '\n']);
+        if !named || file.starts_with('.') {
+            return Err(wrong("", "is no file of a controller"));
         }
-    }
-    if let Some(rdma) = at.get("rdma")? {
-        for (device, limits) in rdma.entries()? {
-            let (handles, objects) = (small(&limits, "hcaHandles")?, small(&limits, "hcaObjects")?);
-            all.rdma.push((device.to_owned(), handles, objects));
-        }
-    }
-    if let Some(unified) = at.get("unified")? {
-        for (file, value) in unified.entries()? {
-            let named = file.contains('.') && !file.starts_with("cgroup.") && !file.contains(['/', '\0', '\n']);
-            if !named || file.starts_with('.') {
-                return Err(value.lacks("is no file of a controller"));
-            }
-            all.unified.push((file.to_owned(), value.text()?.to_owned()));
-        }
-    }
-    if let Some(list) = at.get("devices")? {
-        all.devices = Some(list.items()?.map(|item| device_rule(&item)).collect::<Read<_>>()?);
+        Ok((file.to_owned(), value.clone()))
+    })?;
+    if from.devices().is_some() {
+        all.devices = Some(each("devices", from.devices(), device_rule)?);
     }
     Ok(all)
 }
 
-fn list(at: &At, key: &str) -> Read<Option<String>> {
-    let Some(value) = at.get(key)?.filter(|value| value.text() != Ok("")) else { return Ok(None) };
-    super::schedule::numbers(&value)?;
-    Ok(Some(value.text()?.to_owned()))
+fn memory(memory: &LinuxMemory, all: &mut Resources) -> Read<()> {
+    let limit = |field, value: Option<i64>| match value {
+        Some(..=-2) => Err(wrong(field, "is negative; only -1 means unlimited")),
+        value => Ok(value),
+    };
+    all.memory_limit = limit("limit", memory.limit())?;
+    all.memory_reservation = limit("reservation", memory.reservation())?;
+    all.memory_swap = limit("swap", memory.swap())?;
+    all.memory_kernel_tcp = limit("kernelTCP", memory.kernel_tcp())?;
+    // The largest number is how some engines say that they do not care.
+    let swappiness = memory.swappiness().filter(|value| *value != u64::MAX);
+    all.memory_swappiness = swappiness.map(|value| ranged("swappiness", value, 0..=200)).transpose()?;
+    all.disable_oom_killer = memory.disable_oom_killer().unwrap_or(false);
+    all.check_before_update = memory.check_before_update().unwrap_or(false);
+    Ok(())
 }
 
-fn block_io(block: &At, all: &mut Resources) -> Read<()> {
-    let weight = |at: &At, key| unsigned(at, key, 1000).map(|weight| weight.map(|weight| weight as u16));
-    let number = |at: &At| -> Read<String> {
-        let part = |key| small(at, key).map(Option::unwrap_or_default);
-        Ok(format!("{}:{}", part("major")?, part("minor")?))
-    };
-    all.block_weight = weight(block, "weight")?;
-    all.block_leaf_weight = weight(block, "leafWeight")?;
-    if let Some(list) = block.get("weightDevice")? {
-        for item in list.items()? {
-            all.block_weights.push((number(&item)?, weight(&item, "weight")?, weight(&item, "leafWeight")?));
-        }
-    }
-    for (key, short) in [
-        ("throttleReadBpsDevice", "rbps"),
-        ("throttleWriteBpsDevice", "wbps"),
-        ("throttleReadIOPSDevice", "riops"),
-        ("throttleWriteIOPSDevice", "wiops"),
-    ] {
-        let Some(list) = block.get(key)? else { continue };
-        for item in list.items()? {
-            let rate = unsigned(&item, "rate", u64::MAX)?.unwrap_or(0);
-            all.block_throttles.push((short.to_owned(), number(&item)?, rate));
+fn cpu(cpu: &LinuxCpu, all: &mut Resources) -> Read<()> {
+    all.cpu_shares = cpu.shares();
+    all.cpu_quota = cpu.quota();
+    all.cpu_period = cpu.period();
+    all.cpu_burst = cpu.burst();
+    all.cpu_realtime_runtime = cpu.realtime_runtime();
+    all.cpu_realtime_period = cpu.realtime_period();
+    all.cpu_idle = cpu.idle();
+    for (field, list, to) in [("cpus", cpu.cpus(), &mut all.cpus), ("mems", cpu.mems(), &mut all.mems)] {
+        if schedule::list(field, list)?.is_some() {
+            to.clone_from(list);
         }
     }
     Ok(())
 }
 
-fn device_rule(at: &At) -> Read<DeviceRule> {
-    let kind = at.get("type")?.map_or(Ok("a"), |kind| kind.text())?;
-    let kind = match kind {
-        "" | "a" => 'a',
-        "b" => 'b',
-        "c" | "u" => 'c',
-        _ => return Err(at.lacks(format!("type {kind:?} is none of a, b and c"))),
+fn block_io(block: &LinuxBlockIo, all: &mut Resources) -> Read<()> {
+    let weight = |field, weight: Option<u16>| weight.map(|weight| ranged(field, weight, 0..=1000)).transpose();
+    let number = |major, minor| -> Read<String> {
+        let part = |field, number: i64| ranged::<_, u32>(field, number, 0..=u32::MAX.into());
+        Ok(format!("{}:{}", part("major", major)?, part("minor", minor)?))
     };
-    let number = |key| -> Read<Option<u32>> {
-        match signed(at, key)? {
-            None | Some(-1) => Ok(None),
-            Some(value) => u32::try_from(value).map(Some).map_err(|_| at.lacks(format!("{key} is out of range"))),
-        }
-    };
-    let access = text(at, "access")?.filter(|access| !access.is_empty()).unwrap_or_else(|| "rwm".to_owned());
-    if access.chars().any(|letter| !"rwm".contains(letter)) {
-        return Err(at.lacks(format!("access {access:?} is not made of r, w and m")));
+    all.block_weight = weight("weight", block.weight())?;
+    all.block_leaf_weight = weight("leafWeight", block.leaf_weight())?;
+    all.block_weights = each("weightDevice", block.weight_device(), |item| {
+        let leaf_weight = weight("leafWeight", item.leaf_weight())?;
+        Ok((number(item.major(), item.minor())?, weight("weight", item.weight())?, leaf_weight))
+    })?;
+    for (field, short, list) in [
+        ("throttleReadBpsDevice", "rbps", block.throttle_read_bps_device()),
+        ("throttleWriteBpsDevice", "wbps", block.throttle_write_bps_device()),
+        ("throttleReadIOPSDevice", "riops", block.throttle_read_iops_device()),
+        ("throttleWriteIOPSDevice", "wiops", block.throttle_write_iops_device()),
+    ] {
+        all.block_throttles.extend(each(field, list, |item| {
+            Ok((short.to_owned(), number(item.major(), item.minor())?, item.rate()))
+        })?);
     }
-    Ok(DeviceRule { allow: flag(at, "allow")?, kind, major: number("major")?, minor: number("minor")?, access })
+    Ok(())
+}
+
+fn device_rule(rule: &LinuxDeviceCgroup) -> Read<DeviceRule> {
+    let kind = match rule.typ() {
+        None | Some(LinuxDeviceType::A) => 'a',
+        Some(LinuxDeviceType::B) => 'b',
+        Some(LinuxDeviceType::C | LinuxDeviceType::U) => 'c',
+        Some(LinuxDeviceType::P) => return Err(wrong("type", "is none of a, b and c")),
+    };
+    let number = |field, number: Option<i64>| {
+        let number = number.filter(|number| *number != -1);
+        number.map(|number| ranged(field, number, 0..=u32::MAX.into())).transpose()
+    };
+    let access = rule.access().as_deref().filter(|access| !access.is_empty()).unwrap_or("rwm");
+    if access.chars().any(|letter| !"rwm".contains(letter)) {
+        return Err(wrong("access", "is not made of r, w and m"));
+    }
+    let (major, minor) = (number("major", rule.major())?, number("minor", rule.minor())?);
+    Ok(DeviceRule { allow: rule.allow(), kind, major, minor, access: access.to_owned() })
 }

@@ -4,7 +4,7 @@
 use stockade_json::{At, parse};
 use stockade_seccomp::builtin::Guard;
 
-use super::Read;
+use super::document::Read;
 use crate::error::{Error, Result, Step};
 use crate::layers::landlock::{PORTS, TRUNCATE};
 use crate::plan::container::{ContainerMount, MountSource};

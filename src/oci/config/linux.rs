@@ -1,9 +1,12 @@
 //! The rest of `linux`: masked and read-only paths, devices, network devices, kernel parameters, seccomp.
 
-use sha2::{Digest as _, Sha256};
-use stockade_json::At;
+use std::collections::HashMap;
 
-use super::{Read, absolute, id, mounts, rdt, schedule, small, text, unsigned, without_nul};
+use oci_spec::runtime::{Linux, LinuxDevice, LinuxDeviceType, LinuxNetDevice};
+use sha2::{Digest as _, Sha256};
+
+use super::document::{Read, Within as _, each, entries, wrong};
+use super::{absolute, filled, id, mounts, ranged, rdt, schedule, text};
 use crate::plan::container::{Device, NamespaceKind, NetDevice, Sysctl};
 use crate::plan::{Bytes, ContainerPlan, Seccomp, SeccompProfile, hex};
 
@@ -21,48 +24,40 @@ const USUAL: [(&str, u32, u32); 6] = [
 const IPC: [&str; 8] = ["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"];
 
 /// Reads it.
-pub fn read(linux: &At, plan: &mut ContainerPlan, has_hostname: bool) -> Read<()> {
-    plan.devices = devices(linux)?;
-    plan.sysctl = sysctl(linux, plan, has_hostname)?;
-    plan.personality = schedule::personality(linux)?;
-    plan.memory_policy = schedule::memory_policy(linux)?;
-    plan.mount_label = text(linux, "mountLabel")?.filter(|label| !label.is_empty());
-    plan.net_devices = net_devices(linux, plan)?;
-    plan.intel_rdt = linux.get("intelRdt")?.map(|at| rdt::read(&at)).transpose()?;
-    if let Some(at) = linux.get("rootfsPropagation")?
-        && !at.text()?.is_empty()
-    {
-        let kind = mounts::propagation(at.text()?);
-        plan.root_propagation = kind.ok_or_else(|| at.wrong("is none of private, slave, shared, unbindable"))?;
+pub fn read(linux: &Linux, plan: &mut ContainerPlan, has_hostname: bool) -> Read<()> {
+    plan.devices = devices(linux.devices())?;
+    plan.sysctl = sysctl(linux.sysctl(), plan, has_hostname)?;
+    plan.personality = linux.personality().as_ref().map(schedule::personality).transpose().within("personality")?;
+    plan.memory_policy =
+        linux.memory_policy().as_ref().map(schedule::memory_policy).transpose().within("memoryPolicy")?;
+    plan.mount_label = filled("mountLabel", linux.mount_label())?;
+    plan.net_devices = net_devices(linux.net_devices(), plan)?;
+    plan.intel_rdt = linux.intel_rdt().as_ref().map(rdt::read).transpose().within("intelRdt")?;
+    if let Some(name) = linux.rootfs_propagation().as_ref().filter(|name| !name.is_empty()) {
+        let reason = "is none of private, slave, shared, unbindable";
+        plan.root_propagation = mounts::propagation(name).ok_or_else(|| wrong("rootfsPropagation", reason))?;
     }
-    plan.confinement.masked_paths = paths(linux, "maskedPaths")?;
-    plan.confinement.readonly_paths = paths(linux, "readonlyPaths")?;
-    plan.confinement.seccomp = linux.get("seccomp")?.map(|at| seccomp(&at)).transpose()?;
+    plan.confinement.masked_paths = each("maskedPaths", linux.masked_paths(), |path| absolute("", path))?;
+    plan.confinement.readonly_paths = each("readonlyPaths", linux.readonly_paths(), |path| absolute("", path))?;
     Ok(())
 }
 
-fn paths(linux: &At, key: &str) -> Read<Vec<Bytes>> {
-    let Some(list) = linux.get(key)? else { return Ok(Vec::new()) };
-    list.items()?.map(|item| absolute(&item)).collect()
-}
-
-fn seccomp(at: &At) -> Read<Seccomp> {
-    let text = at.json.to_string();
+/// A profile, as it stands in the document.
+pub fn seccomp(text: String) -> Seccomp {
     let sha256 = hex(&Sha256::digest(&text));
-    Ok(Seccomp { profile: SeccompProfile::Inline(text), sha256, allow: Vec::new(), strict: false })
+    Seccomp { profile: SeccompProfile::Inline(text), sha256, allow: Vec::new(), strict: false }
 }
 
-fn devices(linux: &At) -> Read<Vec<Device>> {
+fn devices(list: &Option<Vec<LinuxDevice>>) -> Read<Vec<Device>> {
     let mut devices: Vec<Device> = Vec::new();
-    if let Some(list) = linux.get("devices")? {
-        for item in list.items()? {
-            let device = device(&item)?;
-            if devices.iter().any(|other| other.path == device.path) {
-                return Err(item.lacks("is at the same path as another device"));
-            }
-            devices.push(device);
+    each("devices", list, |item| {
+        let device = device(item)?;
+        if devices.iter().any(|other| other.path == device.path) {
+            return Err(wrong("", "is at the same path as another device"));
         }
-    }
+        devices.push(device);
+        Ok(())
+    })?;
     for (path, major, minor) in USUAL {
         if !devices.iter().any(|device| device.path.as_bytes() == path.as_bytes()) {
             let path = Bytes::from(path);
@@ -72,88 +67,81 @@ fn devices(linux: &At) -> Read<Vec<Device>> {
     Ok(devices)
 }
 
-fn device(at: &At) -> Read<Device> {
-    let kind = at.get("type")?.ok_or_else(|| at.lacks("type is missing"))?;
-    let path = at.get("path")?.ok_or_else(|| at.lacks("path is missing"))?;
-    let bits = match kind.text()? {
-        "c" | "u" => libc::S_IFCHR,
-        "b" => libc::S_IFBLK,
-        "p" => libc::S_IFIFO,
-        _ => return Err(kind.wrong("is none of c, u, b and p")),
+fn device(device: &LinuxDevice) -> Read<Device> {
+    let kind = match device.typ() {
+        LinuxDeviceType::C | LinuxDeviceType::U => libc::S_IFCHR,
+        LinuxDeviceType::B => libc::S_IFBLK,
+        LinuxDeviceType::P => libc::S_IFIFO,
+        LinuxDeviceType::A => return Err(wrong("type", "is none of c, u, b and p")),
     };
-    if without_nul(&path)?.split('/').any(|part| part == "..") {
-        return Err(path.wrong("has \"..\" in it"));
+    if text("path", device.path())?.split('/').any(|part| part == "..") {
+        return Err(wrong("path", "has \"..\" in it"));
     }
-    let number = |key, most| unsigned(at, key, most).map(|number| number.unwrap_or(0) as u32);
     Ok(Device {
-        path: absolute(&path)?,
-        kind: bits,
-        major: number("major", 0xfff)?,
-        minor: number("minor", 0xf_ffff)?,
-        mode: small(at, "fileMode")?.unwrap_or(0o666) & 0o777,
-        uid: id(at, "uid")?,
-        gid: id(at, "gid")?,
+        path: absolute("path", device.path())?,
+        kind,
+        major: ranged("major", device.major(), 0..=0xfff)?,
+        minor: ranged("minor", device.minor(), 0..=0xf_ffff)?,
+        mode: device.file_mode().unwrap_or(0o666) & 0o777,
+        uid: id("uid", device.uid().unwrap_or(0))?,
+        gid: id("gid", device.gid().unwrap_or(0))?,
     })
 }
 
 /// Names are as `dev_valid_name` of the kernel has them, with one `%d` where it may choose.
-fn net_devices(linux: &At, plan: &ContainerPlan) -> Read<Vec<NetDevice>> {
-    let Some(at) = linux.get("netDevices")? else { return Ok(Vec::new()) };
+fn net_devices(map: &Option<HashMap<String, LinuxNetDevice>>, plan: &ContainerPlan) -> Read<Vec<NetDevice>> {
     let valid = |name: &str| {
         let odd = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
         (1..16).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(odd)
     };
     let mut devices: Vec<NetDevice> = Vec::new();
-    for (host, device) in at.entries()? {
-        let given = text(&device, "name")?.filter(|name| !name.is_empty());
-        let name = given.unwrap_or_else(|| host.to_owned());
+    entries("netDevices", map, |host, device| {
+        let name = filled("name", device.name())?.unwrap_or_else(|| host.to_owned());
         if !valid(host) || host.contains('%') {
-            return Err(device.lacks(format!("{host:?} is no name of a network device")));
+            return Err(wrong("", format!("{host:?} is no name of a network device")));
         }
         if !valid(&name) || name.replacen("%d", "", 1).contains('%') {
-            return Err(device.lacks(format!("name {name:?} is no name of a network device")));
+            return Err(wrong("", format!("name {name:?} is no name of a network device")));
         }
         if !name.contains('%') && devices.iter().any(|other| other.name == name) {
-            return Err(device.lacks(format!("name {name:?} is another device's too")));
+            return Err(wrong("", format!("name {name:?} is another device's too")));
         }
         devices.push(NetDevice { host: host.to_owned(), name });
-    }
+        Ok(())
+    })?;
     if !devices.is_empty() && !plan.has_own(NamespaceKind::Network) {
-        return Err(at.lacks("need an own network namespace to be moved to"));
+        return Err(wrong("netDevices", "need an own network namespace to be moved to"));
     }
     Ok(devices)
 }
 
-fn sysctl(linux: &At, plan: &ContainerPlan, has_hostname: bool) -> Read<Vec<Sysctl>> {
-    let Some(at) = linux.get("sysctl")? else { return Ok(Vec::new()) };
-    let mut all = Vec::new();
-    for (name, value) in at.entries()? {
+fn sysctl(map: &Option<HashMap<String, String>>, plan: &ContainerPlan, has_hostname: bool) -> Read<Vec<Sysctl>> {
+    entries("sysctl", map, |name, value| {
         let path = path_of(name);
         let needed = match path.split('/').collect::<Vec<_>>().as_slice() {
             ["kernel", name] if IPC.contains(name) => NamespaceKind::Ipc,
             ["fs", "mqueue", _] => NamespaceKind::Ipc,
             ["kernel", "domainname"] => NamespaceKind::Uts,
             ["kernel", "hostname"] if has_hostname => {
-                return Err(value.lacks("contradicts hostname, which says the same"));
+                return Err(wrong("", "contradicts hostname, which says the same"));
             }
             ["kernel", "hostname"] => NamespaceKind::Uts,
             ["net", _, ..] => NamespaceKind::Network,
-            _ => return Err(value.lacks("is not a kernel parameter that a namespace has of its own")),
+            _ => return Err(wrong("", "is not a kernel parameter that a namespace has of its own")),
         };
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err(value.lacks("is no name of a kernel parameter"));
+            return Err(wrong("", "is no name of a kernel parameter"));
         }
         if !plan.has_own(needed) {
             let reason = format!("needs an own {} namespace, or it would be the host's", needed.name());
-            return Err(value.lacks(reason));
+            return Err(wrong("", reason));
         }
-        let text = without_nul(&value)?;
-        if text.len() > 4000 || text.chars().any(|c| c.is_control() && c != '\t') {
-            return Err(value.wrong("is no value of a kernel parameter"));
+        let value = text("", value)?;
+        if value.len() > 4000 || value.chars().any(|c| c.is_control() && c != '\t') {
+            return Err(wrong("", "is no value of a kernel parameter"));
         }
-        all.push(Sysctl { path, value: text.to_owned() });
-    }
-    Ok(all)
+        Ok(Sysctl { path, value: value.to_owned() })
+    })
 }
 
 /// With slashes, as `sysctl(8)` reads names: the first separator says which of `.` and `/` is one.

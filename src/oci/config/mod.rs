@@ -1,9 +1,12 @@
 //! `config.json`, as the runtime specification has it, becomes a plan.
 //!
-//! Read from a tree in which no key stands twice, field by field, so that an error names file, field, value and reason.
-//! What the specification does not know is ignored, as it says; what it knows and we do not do is an error.
+//! The text is read to a tree in which no key stands twice, made fit for the types of the crate `oci-spec`, deserialized,
+//! and translated, so that an error names file, field, value and reason. What the specification does not know is ignored,
+//! as it says; what it knows and we do not do is an error.
 
 mod cgroup;
+mod document;
+mod fit;
 mod landlock;
 mod linux;
 mod mounts;
@@ -13,10 +16,14 @@ mod rdt;
 mod schedule;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use stockade_json::{At, Error as JsonError, Json, parse};
+use oci_spec::runtime;
+use serde::Deserialize;
 
+use self::document::{MAX_BYTES, ProfileError, Read, Within as _, each, wrong};
 use crate::error::{Error, Result, Step};
 use crate::file;
 use crate::plan::container::{self, Hook, Hooks, NamespaceKind, Resources};
@@ -24,13 +31,7 @@ use crate::plan::{Bytes, Confinement, ContainerPlan};
 
 pub use self::mounts::options as mount_options;
 pub use self::process::add_home;
-pub use self::schedule::memory_modes;
-
-/// The longest file that is read.
-const MAX_BYTES: usize = 64 << 20;
-
-/// Result of reading a field.
-pub type Read<T> = std::result::Result<T, JsonError>;
+pub use self::schedule::{MODE_FLAGS, MODES};
 
 /// A configuration that was read.
 #[derive(Debug)]
@@ -45,6 +46,24 @@ pub struct Config {
     pub rootfs: PathBuf,
     /// What is not as it seems.
     pub warnings: Vec<String>,
+}
+
+/// The document, of the parts that `oci-spec` has types for. Its own type for the whole also holds what other platforms
+/// want, where every mistake would count; and its `Process` brings a compiler of regular expressions, nearly a megabyte of
+/// the program, for the lists of `execCPUAffinity` alone.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    oci_version: String,
+    process: process::Given,
+    root: runtime::Root,
+    hostname: Option<String>,
+    domainname: Option<String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    hooks: Option<runtime::Hooks>,
+    mounts: Option<Vec<runtime::Mount>>,
+    linux: Option<runtime::Linux>,
 }
 
 /// What the command line says beside it.
@@ -72,16 +91,14 @@ pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
 /// A process of `exec --process`.
 pub fn load_process(path: &Path) -> Result<(container::Process, Vec<String>)> {
     let bytes = text_of(path)?;
-    let mut warnings = Vec::new();
-    let tree = parse(&bytes, MAX_BYTES);
-    let process = tree.and_then(|json| process::read(&At::root(&json), &mut warnings));
-    process.map(|process| (process, warnings)).map_err(|error| named(&path.display().to_string(), error))
+    let process = document::read(&bytes, fit::process, |process, warnings| Ok((process::read(&process)?, warnings)));
+    process.map_err(|error| named(&path.display().to_string(), error))
 }
 
 /// Resources of `update --resources`.
 pub fn read_resources(name: &str, bytes: &[u8]) -> Result<Resources> {
-    let tree = parse(bytes, MAX_BYTES);
-    tree.and_then(|json| cgroup::resources(&At::root(&json))).map_err(|error| named(name, error))
+    let resources = document::read(bytes, fit::resources, |resources, ()| cgroup::resources(&resources));
+    resources.map_err(|error| named(name, error))
 }
 
 fn text_of(path: &Path) -> Result<Vec<u8>> {
@@ -89,143 +106,234 @@ fn text_of(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// An error about a field, with the file that it is in.
-pub fn named(file: &str, error: JsonError) -> Error {
+pub fn named(file: &str, error: ProfileError) -> Error {
     let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
     Error::new(Step::Config, format!("{file}{place}"), error.message())
 }
 
 /// Reads a configuration's text.
 pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config> {
-    let json = parse(bytes, MAX_BYTES)?;
-    let root = At::root(&json);
-    let oci_version = version(&root)?;
-    let mut warnings = Vec::new();
-    let process = root.get("process")?.ok_or_else(|| root.lacks("process is missing"))?;
-    let process = process::read(&process, &mut warnings)?;
-    let (rootfs, read_only) = rootfs(&root, bundle)?;
-    let annotations = annotations(&root)?;
-    let mut plan = ContainerPlan {
-        confinement: Confinement { id: id.to_owned(), ..Confinement::default() },
-        process,
-        root: Some(Bytes::from(&rootfs)),
-        read_only,
-        new_keyring: !flags.no_new_keyring,
-        ..ContainerPlan::default()
-    };
-    let empty = Json::Object(Vec::new());
-    let linux = root.get("linux")?.unwrap_or(At::root(&empty));
-    namespaces::read(&linux, &mut plan)?;
-    plan.domainname = text(&root, "domainname")?.map(|name| Bytes::from(&name));
-    plan.hooks = hooks(&root)?;
-    plan.cgroup = cgroup::read(&linux, &annotations, flags)?;
-    let hostname = text(&root, "hostname")?;
-    if (hostname.is_some() || plan.domainname.is_some()) && !plan.has_own(NamespaceKind::Uts) {
-        return Err(root.lacks("hostname and domainname need an own uts namespace, or would be the host's"));
-    }
-    linux::read(&linux, &mut plan, hostname.is_some())?;
-    plan.confinement.hostname = hostname.filter(|name| !name.is_empty()).map(|name| Bytes::from(&name));
-    plan.mounts = mounts::read(&root, bundle)?;
-    Ok(Config { plan, oci_version, annotations, rootfs, warnings })
-}
-
-fn version(root: &At) -> Read<String> {
-    let at = root.get("ociVersion")?.ok_or_else(|| root.lacks("ociVersion is missing"))?;
-    let text = at.text()?;
-    let numbers: Vec<&str> = text.split(['-', '+']).next().unwrap_or_default().split('.').collect();
-    match numbers.as_slice() {
-        ["1", minor, patch] if [minor, patch].iter().all(|number| number.parse::<u32>().is_ok()) => Ok(text.to_owned()),
-        _ => Err(at.wrong("is no version 1.x.y of the runtime specification")),
-    }
-}
-
-fn rootfs(root: &At, bundle: &Path) -> Read<(PathBuf, bool)> {
-    let at = root.get("root")?.ok_or_else(|| root.lacks("root is missing"))?;
-    let path = at.get("path")?.ok_or_else(|| at.lacks("root.path is missing"))?;
-    let text = without_nul(&path)?;
-    if text.is_empty() {
-        return Err(path.wrong("is empty"));
-    }
-    let read_only = flag(&at, "readonly")?;
-    let path = bundle.join(text);
-    Ok((std::fs::canonicalize(&path).unwrap_or(path), read_only))
-}
-
-fn annotations(root: &At) -> Read<BTreeMap<String, String>> {
-    let Some(at) = root.get("annotations")? else { return Ok(BTreeMap::new()) };
-    at.entries()?
-        .map(|(key, value)| {
-            if key.is_empty() {
-                return Err(value.wrong("has an empty name"));
-            }
-            Ok((key.to_owned(), value.text()?.to_owned()))
-        })
-        .collect()
-}
-
-fn hooks(root: &At) -> Read<Hooks> {
-    let Some(at) = root.get("hooks")? else { return Ok(Hooks::default()) };
-    let list = |name| -> Read<Vec<Hook>> {
-        let Some(list) = at.get(name)? else { return Ok(Vec::new()) };
-        list.items()?.map(|hook| read_hook(&hook)).collect()
-    };
-    Ok(Hooks {
-        prestart: list("prestart")?,
-        create_runtime: list("createRuntime")?,
-        create_container: list("createContainer")?,
-        start_container: list("startContainer")?,
-        poststart: list("poststart")?,
-        poststop: list("poststop")?,
+    document::read(bytes, fit::spec, |spec: Spec, fit::Aside { seccomp, warnings }| {
+        check_version(&spec.oci_version)?;
+        let process = process::read(&spec.process).within("process")?;
+        let rootfs = rootfs(spec.root.path(), bundle).within("root.path")?;
+        if spec.annotations.contains_key("") {
+            return Err(wrong("annotations", "one has an empty name"));
+        }
+        let linux = spec.linux.as_ref().ok_or_else(|| wrong("linux.namespaces", namespaces::NO_MOUNT))?;
+        let name = |field, name: &Option<String>| name.as_ref().map(|name| bytes_of(field, name)).transpose();
+        let hostname = name("hostname", &spec.hostname)?;
+        let mut plan = ContainerPlan {
+            confinement: Confinement { id: id.to_owned(), ..Confinement::default() },
+            process,
+            root: Some(Bytes::from(&rootfs)),
+            read_only: spec.root.readonly().unwrap_or(false),
+            new_keyring: !flags.no_new_keyring,
+            domainname: name("domainname", &spec.domainname)?,
+            hooks: spec.hooks.as_ref().map(hooks).transpose().within("hooks")?.unwrap_or_default(),
+            cgroup: cgroup::read(linux, &spec.annotations, flags).within("linux")?,
+            mounts: mounts::read(&spec.mounts, bundle)?,
+            ..ContainerPlan::default()
+        };
+        namespaces::read(linux, &mut plan).within("linux")?;
+        if (hostname.is_some() || plan.domainname.is_some()) && !plan.has_own(NamespaceKind::Uts) {
+            return Err(wrong("", "hostname and domainname need an own uts namespace, or would be the host's"));
+        }
+        linux::read(linux, &mut plan, hostname.is_some()).within("linux")?;
+        plan.confinement.seccomp = seccomp.map(linux::seccomp);
+        plan.confinement.hostname = hostname.filter(|name| !name.as_bytes().is_empty());
+        let Spec { oci_version, annotations, .. } = spec;
+        Ok(Config { plan, oci_version, annotations, rootfs, warnings })
     })
 }
 
-fn read_hook(at: &At) -> Read<Hook> {
-    let path = at.get("path")?.ok_or_else(|| at.lacks("path is missing"))?;
-    let timeout = at.get("timeout")?;
-    let timeout_s = timeout.map(|timeout| timeout.number(u64::from(u32::MAX))).transpose()?;
-    if timeout_s == Some(0) {
-        return Err(at.get("timeout")?.unwrap_or(*at).wrong("must be greater than zero"));
+fn check_version(text: &str) -> Read<()> {
+    let numbers: Vec<&str> = text.split(['-', '+']).next().unwrap_or_default().split('.').collect();
+    match numbers.as_slice() {
+        ["1", minor, patch] if [minor, patch].iter().all(|number| number.parse::<u32>().is_ok()) => Ok(()),
+        _ => Err(wrong("ociVersion", "is no version 1.x.y of the runtime specification")),
     }
-    Ok(Hook { path: absolute(&path)?, args: strings(at, "args")?, env: strings(at, "env")?, timeout_s })
 }
 
-/// The text under a key.
-fn text(at: &At, key: &str) -> Read<Option<String>> {
-    at.get(key)?.map(|value| without_nul(&value).map(str::to_owned)).transpose()
+fn rootfs(path: &Path, bundle: &Path) -> Read<PathBuf> {
+    if text("", path)?.is_empty() {
+        return Err(wrong("", "must not be empty"));
+    }
+    let path = bundle.join(path);
+    Ok(std::fs::canonicalize(&path).unwrap_or(path))
 }
 
-/// Whether a key is `true`.
-fn flag(at: &At, key: &str) -> Read<bool> {
-    at.get(key)?.map_or(Ok(false), |value| value.boolean())
+#[allow(deprecated)] // `prestart`, which engines still use
+fn hooks(hooks: &runtime::Hooks) -> Read<Hooks> {
+    let hook = |hook: &runtime::Hook| {
+        Ok(Hook {
+            path: absolute("path", hook.path())?,
+            args: strings("args", hook.args())?,
+            env: strings("env", hook.env())?,
+            timeout_s: hook.timeout().map(|seconds| ranged("timeout", seconds, 1..=u32::MAX.into())).transpose()?,
+        })
+    };
+    Ok(Hooks {
+        prestart: each("prestart", hooks.prestart(), hook)?,
+        create_runtime: each("createRuntime", hooks.create_runtime(), hook)?,
+        create_container: each("createContainer", hooks.create_container(), hook)?,
+        start_container: each("startContainer", hooks.start_container(), hook)?,
+        poststart: each("poststart", hooks.poststart(), hook)?,
+        poststop: each("poststop", hooks.poststop(), hook)?,
+    })
 }
 
-fn signed(at: &At, key: &str) -> Read<Option<i64>> {
-    at.get(key)?.map(|value| value.signed()).transpose()
-}
-
-fn unsigned(at: &At, key: &str, most: u64) -> Read<Option<u64>> {
-    at.get(key)?.map(|value| value.number(most)).transpose()
-}
-
-fn small(at: &At, key: &str) -> Read<Option<u32>> {
-    Ok(unsigned(at, key, u64::from(u32::MAX))?.map(|number| number as u32))
+/// A number within what the kernel takes.
+fn ranged<N, T: TryFrom<i64>>(field: &str, number: N, range: RangeInclusive<i64>) -> Read<T>
+where
+    i64: TryFrom<N>,
+{
+    let number = i64::try_from(number).ok().filter(|number| range.contains(number));
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| wrong(field, format!("must be a whole number from {} to {}", range.start(), range.end())))
 }
 
 /// A user or group id: the largest number means "none" to the kernel, and is none.
-fn id(at: &At, key: &str) -> Read<u32> {
-    at.get(key)?.map_or(Ok(0), |value| value.number(u64::from(u32::MAX) - 1).map(|id| id as u32))
+fn id(field: &str, id: u32) -> Read<u32> {
+    ranged(field, id, 0..=i64::from(u32::MAX) - 1)
 }
 
-fn without_nul<'a>(at: &At<'a>) -> Read<&'a str> {
-    let text = at.text()?;
-    if text.contains('\0') { Err(at.wrong("contains a NUL byte")) } else { Ok(text) }
+fn text<'a>(field: &str, text: &'a (impl AsRef<OsStr> + ?Sized)) -> Read<&'a str> {
+    let text = text.as_ref().to_str().filter(|text| !text.contains('\0'));
+    text.ok_or_else(|| wrong(field, "contains a NUL byte"))
 }
 
-fn absolute(at: &At) -> Read<Bytes> {
-    let text = without_nul(at)?;
-    if text.starts_with('/') { Ok(Bytes::from(text)) } else { Err(at.wrong("must be an absolute path")) }
+fn bytes_of(field: &str, value: &(impl AsRef<OsStr> + ?Sized)) -> Read<Bytes> {
+    text(field, value).map(Bytes::from)
 }
 
-fn strings(at: &At, key: &str) -> Read<Vec<Bytes>> {
-    let Some(list) = at.get(key)? else { return Ok(Vec::new()) };
-    list.items()?.map(|item| without_nul(&item).map(Bytes::from)).collect()
+/// Text that says nothing when it is empty.
+fn filled(field: &str, value: &Option<String>) -> Read<Option<String>> {
+    let value = value.as_ref().filter(|value| !value.is_empty());
+    value.map(|value| text(field, value).map(str::to_owned)).transpose()
+}
+
+fn absolute(field: &str, path: &(impl AsRef<OsStr> + ?Sized)) -> Read<Bytes> {
+    let path = text(field, path)?;
+    if path.starts_with('/') { Ok(Bytes::from(path)) } else { Err(wrong(field, "must be an absolute path")) }
+}
+
+fn strings(field: &str, list: &Option<Vec<String>>) -> Read<Vec<Bytes>> {
+    each(field, list, |item| bytes_of("", item))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Reads a small configuration with something changed.
+    fn changed(change: impl FnOnce(&mut Value)) -> std::result::Result<Config, String> {
+        let mut config = json!({
+            "ociVersion": "1.0.2", "root": { "path": "rootfs" }, "process": { "args": ["true"], "cwd": "/" },
+            "linux": { "namespaces": [{ "type": "mount" }] },
+        });
+        change(&mut config);
+        let text = config.to_string();
+        read(text.as_bytes(), Path::new("/bundle"), "id", Flags::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_the_types_do_not_take_is_read_as_the_specification_means_it() {
+        let config = changed(|config| {
+            config["process"]["capabilities"] = json!({ "bounding": ["CAP_KILL", "CAP_CAP_KILL", "CAP_99", "chown"] });
+            config["process"]["rlimits"] = json!([{ "type": "RLIMIT_CORE", "soft": 0, "hard": -1 }]);
+            config["process"]["user"] = Value::Null;
+            config["process"]["execCPUAffinity"] = json!({ "initial": "", "final": "0-1, 3" });
+            config["linux"]["resources"] = json!({
+                "devices": [{ "allow": true, "type": "", "major": -1 }], "memory": { "limit": null, "swappiness": u64::MAX },
+                "hugepageLimits": [{ "pageSize": "2MB", "limit": u64::MAX }],
+            });
+            config["linux"]["seccomp"] = json!({ "defaultAction": "known to our compiler alone" });
+            config["windows"] = json!(7);
+            config["uidMappings"] = json!("of the crate alone");
+        });
+        let Config { plan, warnings, .. } = config.unwrap();
+        assert_eq!(plan.process.capabilities.bounding, ["CAP_CHOWN", "CAP_KILL"].map(|name| name.parse().unwrap()));
+        let left_out = ["[1]: \"CAP_CAP_KILL\"", "[2]: \"CAP_99\""];
+        let left_out = left_out
+            .map(|which| format!("process.capabilities.bounding{which} is no capability known here, and left out"));
+        assert_eq!(warnings, left_out);
+        assert_eq!((plan.process.command.rlimits[0].soft, plan.process.command.rlimits[0].hard), (Some(0), None));
+        assert_eq!((plan.process.initial_cpu_affinity, plan.process.cpu_affinity), (None, Some(vec![0, 1, 3])));
+        let resources = plan.cgroup.resources;
+        assert_eq!((resources.memory_limit, resources.memory_swappiness), (None, None));
+        assert_eq!(resources.hugepages, [("2MB".to_owned(), i64::MAX as u64)]);
+        assert_eq!(resources.devices.unwrap()[0].kind, 'a');
+        assert!(plan.confinement.seccomp.is_some());
+    }
+
+    #[test]
+    fn names_are_the_kernels_numbers() {
+        let policies = ["OTHER", "FIFO", "RR", "BATCH", "ISO", "IDLE", "DEADLINE"];
+        let flags = [
+            "RESET_ON_FORK",
+            "RECLAIM",
+            "DL_OVERRUN",
+            "KEEP_POLICY",
+            "KEEP_PARAMS",
+            "UTIL_CLAMP_MIN",
+            "UTIL_CLAMP_MAX",
+        ];
+        for number in 0..7 {
+            let config = changed(|config| {
+                let (policy, flag) = (format!("SCHED_{}", policies[number]), format!("SCHED_FLAG_{}", flags[number]));
+                config["process"]["scheduler"] = json!({ "policy": policy, "flags": [flag] });
+            });
+            let scheduler = config.unwrap().plan.process.scheduler.unwrap();
+            assert_eq!((scheduler.policy, scheduler.flags), (number as u32, 1 << number));
+        }
+        for (class, number) in [("RT", 1), ("BE", 2), ("IDLE", 3)] {
+            let class = format!("IOPRIO_CLASS_{class}");
+            let config = changed(|config| config["process"]["ioPriority"] = json!({ "class": class, "priority": 4 }));
+            assert_eq!(config.unwrap().plan.process.io_priority, Some((number, 4)));
+        }
+        let policy = json!({ "mode": "MPOL_WEIGHTED_INTERLEAVE", "flags": ["MPOL_F_STATIC_NODES"] });
+        let config = changed(|config| config["linux"]["memoryPolicy"] = policy);
+        assert_eq!(config.unwrap().plan.memory_policy, Some((6 | 1 << 15, Vec::new())));
+        for kind in NamespaceKind::ALL {
+            let all = json!([{ "type": "mount", "path": "/x" }, { "type": kind.name(), "path": "/x" }]);
+            let all = if *kind == NamespaceKind::Mount { json!([all[0]]) } else { all };
+            let config = changed(|config| config["linux"]["namespaces"] = all);
+            assert!(config.unwrap().plan.joins(*kind));
+        }
+    }
+
+    #[test]
+    fn what_the_types_would_take_and_the_specification_does_not_is_refused_by_name() {
+        for (pointer, value, said) in [
+            ("/process/user", json!([0, 0]), "process.user: an array: must be an object"),
+            ("/process/rlimits", json!([{ "type": "RLIMIT_CORE", "hard": 1 }]), "process.rlimits[0]: soft is missing"),
+            ("/process/ioPriority", json!({ "priority": 1 }), "process.ioPriority: class is missing"),
+            ("/process/scheduler", json!({ "policy": "SCHED_OTHER", "flags": ["SCHED_RESET_ON_FORK"] }), "flags[0]"),
+            (
+                "/process/scheduler",
+                json!({ "policy": "SCHED_OTHER", "flags": [""] }),
+                "none of SCHED_FLAG_RESET_ON_FORK,",
+            ),
+            ("/process/args", json!([null]), "process.args[0]: null: must be a string"),
+            ("/annotations", json!({ "a.b[0]": null }), "annotations.a.b[0]: null: must be a string"),
+            ("/linux/sysctl", json!({ "a.b": "1", "a": "2" }), "linux.sysctl.a: \"2\": is not a kernel parameter"),
+            (
+                "/linux/devices",
+                json!([{ "path": "/dev/x", "type": "a" }]),
+                "linux.devices[0].type: \"a\": is none of c",
+            ),
+            (
+                "/linux/resources",
+                json!({ "hugepageLimits": [{ "limit": 1 }] }),
+                "hugepageLimits[0]: pageSize is no page size",
+            ),
+        ] {
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            let error = changed(|config| config.pointer_mut(parent).unwrap()[key] = value).unwrap_err();
+            assert!(error.contains(said), "{pointer}: {error}");
+        }
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use stockade_json::At;
+use oci_spec::runtime::Mount;
 
+use super::document::{Read, each, wrong};
 use super::namespaces::ranges;
-use super::{Read, without_nul};
+use super::text;
 use crate::plan::Bytes;
 use crate::plan::container::{ContainerMount, MountSource};
 use crate::sys::mount::{NODEV, NOEXEC, NOSUID, RDONLY};
@@ -73,22 +74,21 @@ pub fn options() -> Vec<String> {
 }
 
 /// All of them, in order.
-pub fn read(root: &At, bundle: &Path) -> Read<Vec<ContainerMount>> {
-    let Some(list) = root.get("mounts")? else { return Ok(Vec::new()) };
+pub fn read(list: &Option<Vec<Mount>>, bundle: &Path) -> Read<Vec<ContainerMount>> {
     let mut mounts: Vec<ContainerMount> = Vec::new();
-    for item in list.items()? {
-        let mount = mount(&item, bundle)?;
+    each("mounts", list, |item| {
+        let mount = mount(item, bundle)?;
         if let MountSource::Remount { options } = &mount.source
             && !options.is_empty()
             && !is_new_at(&mounts, &mount.destination)
         {
             // It would change the file system for the host too.
-            return Err(
-                item.lacks("remount has options of the file system, which none of the mounts before made there")
-            );
+            let reason = "remount has options of the file system, which none of the mounts before made there";
+            return Err(wrong("", reason));
         }
         mounts.push(mount);
-    }
+        Ok(())
+    })?;
     Ok(mounts)
 }
 
@@ -101,49 +101,42 @@ fn is_new_at(mounts: &[ContainerMount], destination: &Bytes) -> bool {
     last.is_some_and(|mount| matches!(mount.source, MountSource::FileSystem { .. }))
 }
 
-fn mount(at: &At, bundle: &Path) -> Read<ContainerMount> {
-    let destination = at.get("destination")?.ok_or_else(|| at.lacks("destination is missing"))?;
-    let path = cleaned(&destination)?;
-    let mut mount = ContainerMount { destination: path, ..ContainerMount::default() };
+fn mount(entry: &Mount, bundle: &Path) -> Read<ContainerMount> {
+    let mut mount = ContainerMount { destination: cleaned(entry.destination())?, ..ContainerMount::default() };
     let mut data: Vec<Bytes> = Vec::new();
     let (mut bind, mut recursive, mut again) = (false, false, false);
-    if let Some(options) = at.get("options")? {
-        for option in options.items()? {
-            match option_of(&option, &mut mount)? {
-                Taken::Bind { below } => (bind, recursive) = (true, recursive | below),
-                Taken::Again => again = true,
-                Taken::Done => {}
-                Taken::Data(text) => data.push(Bytes::from(text)),
-            }
+    each("options", entry.options(), |option| {
+        match option_of(text("", option)?, &mut mount) {
+            Taken::Bind { below } => (bind, recursive) = (true, recursive | below),
+            Taken::Again => again = true,
+            Taken::Done => {}
+            Taken::Data(text) => data.push(Bytes::from(text)),
         }
-    }
-    let kind = super::text(at, "type")?.unwrap_or_default();
-    let source = super::text(at, "source")?;
-    mount.uid_map = ranges(at, "uidMappings")?;
-    mount.gid_map = ranges(at, "gidMappings")?;
+        Ok(())
+    })?;
+    let kind = text("type", entry.typ().as_deref().unwrap_or_default())?;
+    let source = entry.source().as_ref().map(|source| text("source", source)).transpose()?;
+    let source = source.filter(|source| !source.is_empty());
+    mount.uid_map = ranges("uidMappings", entry.uid_mappings())?;
+    mount.gid_map = ranges("gidMappings", entry.gid_mappings())?;
     mount.idmap |= !mount.uid_map.is_empty() || !mount.gid_map.is_empty();
-    mount.source = match kind.as_str() {
+    mount.source = match kind {
         _ if again && bind => MountSource::Remount { options: Vec::new() },
         _ if again => MountSource::Remount { options: data },
         "cgroup" | "cgroup2" if !bind => MountSource::Cgroup,
-        _ if bind || matches!(kind.as_str(), "bind" | "rbind") => {
-            let source = source.filter(|source| !source.is_empty());
-            let source = source.ok_or_else(|| at.lacks("a bind mount needs a source"))?;
-            data.clear(); // options of the file system it comes from are its own
+        _ if bind || matches!(kind, "bind" | "rbind") => {
+            let source = source.ok_or_else(|| wrong("", "a bind mount needs a source"))?;
+            // Options of the file system it comes from are its own.
             MountSource::Bind { source: Bytes::from(&bundle.join(source)), recursive: recursive || kind == "rbind" }
         }
-        "" | "none" => return Err(at.lacks("has neither a type nor the option bind")),
-        _ => MountSource::FileSystem {
-            kind,
-            source: source.filter(|source| !source.is_empty()).map(|source| Bytes::from(&source)),
-            options: data,
-        },
+        "" | "none" => return Err(wrong("", "has neither a type nor the option bind")),
+        _ => MountSource::FileSystem { kind: kind.to_owned(), source: source.map(Bytes::from), options: data },
     };
     if mount.idmap && !matches!(mount.source, MountSource::Bind { .. }) {
-        return Err(at.lacks("only bind mounts that are made here can be idmapped"));
+        return Err(wrong("", "only bind mounts that are made here can be idmapped"));
     }
     if mount.copy_up && !matches!(&mount.source, MountSource::FileSystem { kind, .. } if kind == "tmpfs") {
-        return Err(at.lacks("tmpcopyup is for a tmpfs"));
+        return Err(wrong("", "tmpcopyup is for a tmpfs"));
     }
     Ok(mount)
 }
@@ -159,8 +152,7 @@ enum Taken<'a> {
     Data(&'a str),
 }
 
-fn option_of<'a>(at: &At<'a>, mount: &mut ContainerMount) -> Read<Taken<'a>> {
-    let name = without_nul(at)?;
+fn option_of<'a>(name: &'a str, mount: &mut ContainerMount) -> Taken<'a> {
     let find = |name: &str| ATTRIBUTES.iter().chain(&OTHER_NAMES).find(|(known, ..)| *known == name);
     if let Some((_, set, clear)) = find(name) {
         (mount.set, mount.clear) = changed((mount.set, mount.clear), (*set, *clear));
@@ -170,18 +162,18 @@ fn option_of<'a>(at: &At<'a>, mount: &mut ContainerMount) -> Read<Taken<'a>> {
         mount.propagation.push(kind);
     } else {
         match name {
-            "bind" => return Ok(Taken::Bind { below: false }),
-            "rbind" => return Ok(Taken::Bind { below: true }),
-            "remount" => return Ok(Taken::Again),
+            "bind" => return Taken::Bind { below: false },
+            "rbind" => return Taken::Bind { below: true },
+            "remount" => return Taken::Again,
             "idmap" => mount.idmap = true,
             "ridmap" => (mount.idmap, mount.idmap_below) = (true, true),
             "tmpcopyup" => mount.copy_up = true,
             "" => {} // buildah passes some
             _ if IGNORED.contains(&name) => {}
-            _ => return Ok(Taken::Data(name)),
+            _ => return Taken::Data(name),
         }
     }
-    Ok(Taken::Done)
+    Taken::Done
 }
 
 /// A later option takes back what an earlier one said. Access times are one number, of which all bits are cleared first.
@@ -190,10 +182,10 @@ fn changed((set, clear): (u64, u64), (more, less): (u64, u64)) -> (u64, u64) {
 }
 
 /// The destination within the root, without `.` and `..`: what leads above the root stays at it.
-fn cleaned(at: &At) -> Read<Bytes> {
-    let text = without_nul(at)?;
+fn cleaned(path: &Path) -> Read<Bytes> {
+    let text = text("destination", path)?;
     if text.len() > 4095 {
-        return Err(at.wrong("is longer than a path can be"));
+        return Err(wrong("destination", "is longer than a path can be"));
     }
     let mut parts: Vec<&str> = Vec::new();
     for part in text.split('/') {
@@ -204,7 +196,7 @@ fn cleaned(at: &At) -> Read<Bytes> {
         }
     }
     if parts.is_empty() {
-        return Err(at.wrong("is the root itself"));
+        return Err(wrong("destination", "is the root itself"));
     }
     Ok(Bytes::from(&format!("/{}", parts.join("/"))))
 }

@@ -1,70 +1,74 @@
 //! `linux.namespaces`, the id maps and the clocks.
 
-use stockade_json::At;
+use oci_spec::runtime::{Linux, LinuxIdMapping};
 
-use super::{Read, small};
+use super::absolute;
+use super::document::{Read, each, entries, wrong};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{ClockOffset, IdRange, Joined, NamespaceKind};
+
+/// Why there cannot be none.
+pub const NO_MOUNT: &str = "must have a mount namespace: the root cannot be changed without one";
 
 /// Most lines that the kernel takes for a map, and their length as text: less than a page.
 const MOST_RANGES: usize = 340;
 const LONGEST_MAP: usize = 4095;
 
 /// The namespaces that are new or entered.
-pub fn read(linux: &At, plan: &mut ContainerPlan) -> Read<()> {
+pub fn read(linux: &Linux, plan: &mut ContainerPlan) -> Read<()> {
     let mut seen = Vec::new();
-    if let Some(list) = linux.get("namespaces")? {
-        for item in list.items()? {
-            let kind = item.get("type")?.ok_or_else(|| item.lacks("type is missing"))?;
-            let kind: NamespaceKind = kind.text()?.parse().map_err(|()| {
-                kind.wrong("is no namespace; there are pid, network, mount, ipc, uts, user, cgroup and time")
-            })?;
-            if seen.contains(&kind) {
-                return Err(item.lacks(format!("is the second {} namespace", kind.name())));
-            }
-            seen.push(kind);
-            match item.get("path")? {
-                Some(path) if !path.text()?.is_empty() => {
-                    plan.joined.push(Joined { kind, path: super::absolute(&path)? });
-                }
-                _ => plan.new.push(kind),
-            }
+    each("namespaces", linux.namespaces(), |namespace| {
+        let kind = namespace.typ() as u32;
+        let kind = NamespaceKind::ALL.iter().copied().find(|known| known.number() == kind);
+        let kind = kind.ok_or_else(|| wrong("type", "is no namespace that is known here"))?;
+        if seen.contains(&kind) {
+            return Err(wrong("", format!("is the second {} namespace", kind.name())));
         }
-    }
+        seen.push(kind);
+        match namespace.path().as_ref().filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => plan.joined.push(Joined { kind, path: absolute("path", path)? }),
+            None => plan.new.push(kind),
+        }
+        Ok(())
+    })?;
     let own = |kind| seen.contains(&kind);
     if !own(NamespaceKind::Mount) {
-        return Err(linux.lacks("namespaces must have a mount namespace: the root cannot be changed without one"));
+        return Err(wrong("namespaces", NO_MOUNT));
     }
-    plan.uid_map = ranges(linux, "uidMappings")?;
-    plan.gid_map = ranges(linux, "gidMappings")?;
+    plan.uid_map = ranges("uidMappings", linux.uid_mappings())?;
+    plan.gid_map = ranges("gidMappings", linux.gid_mappings())?;
     if plan.makes(NamespaceKind::User) {
         for (name, map) in [("uidMappings", &plan.uid_map), ("gidMappings", &plan.gid_map)] {
             if !map.iter().any(|range| range.inside == 0) {
-                return Err(linux.lacks(format!("{name} must map the container's id 0 for a new user namespace")));
+                return Err(wrong(name, "must map the container's id 0 for a new user namespace"));
             }
         }
     } else if own(NamespaceKind::User) {
         (plan.uid_map, plan.gid_map) = Default::default(); // as whoever made it mapped it
     } else if !plan.uid_map.is_empty() || !plan.gid_map.is_empty() {
-        return Err(linux.lacks("uidMappings and gidMappings need a user namespace"));
+        return Err(wrong("", "uidMappings and gidMappings need a user namespace"));
     }
-    plan.time_offsets = offsets(linux)?;
+    plan.time_offsets = entries("timeOffsets", linux.time_offsets(), |clock, offset| {
+        if !matches!(clock, "monotonic" | "boottime") {
+            return Err(wrong("", "is no clock that has an offset; there are monotonic and boottime"));
+        }
+        let nanosecs = super::ranged("nanosecs", offset.nanosecs().unwrap_or(0), 0..=999_999_999)?;
+        Ok(ClockOffset { clock: clock.to_owned(), secs: offset.secs().unwrap_or(0), nanosecs })
+    })?;
     if !plan.time_offsets.is_empty() && !plan.makes(NamespaceKind::Time) {
-        return Err(linux.lacks("timeOffsets need a new time namespace"));
+        return Err(wrong("", "timeOffsets need a new time namespace"));
     }
     Ok(())
 }
 
 /// A list of id ranges, none of which overlap.
-pub fn ranges(at: &At, key: &str) -> Read<Vec<IdRange>> {
-    let Some(list) = at.get(key)? else { return Ok(Vec::new()) };
+pub fn ranges(field: &str, list: &Option<Vec<LinuxIdMapping>>) -> Read<Vec<IdRange>> {
     let mut ranges: Vec<IdRange> = Vec::new();
-    for item in list.items()? {
-        let field = |name| small(&item, name).map(Option::unwrap_or_default);
-        let range = IdRange { inside: field("containerID")?, outside: field("hostID")?, count: field("size")? };
+    each(field, list, |item| {
+        let range = IdRange { inside: item.container_id(), outside: item.host_id(), count: item.size() };
         let ends = |first: u32| first.checked_add(range.count);
         if range.count == 0 || ends(range.inside).is_none() || ends(range.outside).is_none() {
-            return Err(item.lacks("size must be at least 1, and no id above 4294967295"));
+            return Err(wrong("", "size must be at least 1, and no id above 4294967295"));
         }
         let overlaps =
             |a: u32, b: u32, other: &IdRange| a < b.saturating_add(other.count) && b < a.saturating_add(range.count);
@@ -72,31 +76,18 @@ pub fn ranges(at: &At, key: &str) -> Read<Vec<IdRange>> {
             .iter()
             .any(|other| overlaps(range.inside, other.inside, other) || overlaps(range.outside, other.outside, other))
         {
-            return Err(item.lacks("overlaps with another range"));
+            return Err(wrong("", "overlaps with another range"));
         }
         ranges.push(range);
-    }
+        Ok(())
+    })?;
     if ranges.len() > MOST_RANGES {
-        return Err(list.lacks(format!("has {} ranges; the kernel takes {MOST_RANGES}", ranges.len())));
+        return Err(wrong(field, format!("has {} ranges; the kernel takes {MOST_RANGES}", ranges.len())));
     }
     let line = |range: &IdRange| format!("{} {} {}\n", range.inside, range.outside, range.count).len();
     let length: usize = ranges.iter().map(line).sum();
     if length > LONGEST_MAP {
-        return Err(list.lacks(format!("is a map of {length} bytes; the kernel takes {LONGEST_MAP}")));
+        return Err(wrong(field, format!("is a map of {length} bytes; the kernel takes {LONGEST_MAP}")));
     }
     Ok(ranges)
-}
-
-fn offsets(linux: &At) -> Read<Vec<ClockOffset>> {
-    let Some(at) = linux.get("timeOffsets")? else { return Ok(Vec::new()) };
-    let mut offsets = Vec::new();
-    for (clock, value) in at.entries()? {
-        if !matches!(clock, "monotonic" | "boottime") {
-            return Err(value.wrong("is no clock that has an offset; there are monotonic and boottime"));
-        }
-        let secs = super::signed(&value, "secs")?.unwrap_or(0);
-        let nanosecs = super::unsigned(&value, "nanosecs", 999_999_999)?.unwrap_or(0) as u32;
-        offsets.push(ClockOffset { clock: clock.to_owned(), secs, nanosecs });
-    }
-    Ok(offsets)
 }

@@ -1,46 +1,42 @@
 //! `linux.intelRdt`.
 
-use stockade_json::At;
+use oci_spec::runtime::LinuxIntelRdt;
 
-use super::{Read, flag, text, without_nul};
+use super::document::{Read, each, wrong};
+use super::{filled, text};
 use crate::plan::container::IntelRdt;
 
 /// Names that a group of `resctrl` cannot have.
 const TAKEN: [&str; 4] = [".", "..", "info", "mon_groups"];
 
 /// Reads it.
-pub fn read(at: &At) -> Read<IntelRdt> {
-    let clos_id = text(at, "closID")?.filter(|name| !name.is_empty());
-    if let (Some(name), Some(place)) = (&clos_id, at.get("closID")?) {
+#[allow(deprecated)] // the older names asked for the same monitoring, one for each kind of counter
+pub fn read(rdt: &LinuxIntelRdt) -> Read<IntelRdt> {
+    let clos_id = filled("closID", rdt.clos_id())?;
+    if let Some(name) = &clos_id {
         let odd = |c: char| c == '/' || c.is_control();
         if name != "/" && (name.len() > 255 || name.contains(odd) || TAKEN.contains(&name.as_str())) {
-            return Err(place.wrong("is no name of a group"));
+            return Err(wrong("closID", "is no name of a group"));
         }
     }
     let mut schemas = Vec::new();
-    for (key, resource) in [("l3CacheSchema", "L3"), ("memBwSchema", "MB")] {
-        let Some(value) = at.get(key)? else { continue };
-        for line in without_nul(&value)?.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let both = [("l3CacheSchema", "L3", rdt.l3_cache_schema()), ("memBwSchema", "MB", rdt.mem_bw_schema())];
+    for (key, resource, schema) in both {
+        let lines = text(key, schema.as_deref().unwrap_or_default())?.lines().map(str::trim);
+        for line in lines.filter(|line| !line.is_empty()) {
             // Cache allocation may be split for code and data.
             let named = line.split(':').next().unwrap_or_default().trim();
             if !is_line(line) || !named.starts_with(resource) {
-                return Err(value.wrong(format!("is no line such as {resource}:0=ff;1=f")));
+                return Err(wrong(key, format!("is no line such as {resource}:0=ff;1=f")));
             }
             schemas.push(line.to_owned());
         }
     }
-    let mut schemata = Vec::new();
-    if let Some(list) = at.get("schemata")? {
-        for item in list.items()? {
-            let line = without_nul(&item)?.trim();
-            if !is_line(line) {
-                return Err(item.wrong("is no line such as L3:0=ff;1=f"));
-            }
-            schemata.push(line.to_owned());
-        }
-    }
-    // The older names asked for the same, one for each kind of counter.
-    let monitored = flag(at, "enableMonitoring")? | flag(at, "enableCMT")? | flag(at, "enableMBM")?;
+    let schemata = each("schemata", rdt.schemata(), |item| {
+        let line = text("", item)?.trim();
+        if is_line(line) { Ok(line.to_owned()) } else { Err(wrong("", "is no line such as L3:0=ff;1=f")) }
+    })?;
+    let monitored = [rdt.enable_monitoring(), rdt.enable_cmt(), rdt.enable_mbm()].contains(&&Some(true));
     Ok(IntelRdt { clos_id, schemas, schemata, monitored })
 }
 
