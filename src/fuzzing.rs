@@ -23,7 +23,7 @@ use crate::audit::Line;
 use crate::cgroup::hierarchies;
 use crate::cli::denials;
 use crate::error::{Error, is_deceptive, printable, printable_json};
-use crate::layers::root::place::Shape;
+use crate::layers::root::mount_point::Shape;
 use crate::layers::root::within;
 use crate::oci::config;
 use crate::oci::record;

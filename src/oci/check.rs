@@ -8,7 +8,7 @@ use crate::cgroup::container::{Places, absent};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::container::{Hook, MountSource, NamespaceKind};
 use crate::plan::{ContainerPlan, SeccompProfile};
-use crate::sandbox::container::trouble;
+use crate::sandbox::container::preflight;
 
 /// What was found out.
 #[derive(Debug, Serialize)]
@@ -92,8 +92,8 @@ impl Findings {
         for warning in &config.warnings {
             self.add("config.json", "warning", Error::new(Step::Config, "", warning.clone()));
         }
-        for trouble in trouble::find(plan) {
-            self.add(&trouble.field, if trouble.bearable { "warning" } else { "error" }, trouble.error);
+        for finding in preflight::run(plan) {
+            self.add(&finding.field, if finding.is_warning { "warning" } else { "error" }, finding.error);
         }
         match create::places(plan, "check") {
             Err(error) => self.error("linux.cgroupsPath", error),

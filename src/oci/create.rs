@@ -258,7 +258,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         .hand_over(&mut launched)
         .and_then(|()| held.put_in_place())
         .and_then(|()| runtime.write_pid_file(held.record.pid))
-        .and_then(|()| launched.let_go());
+        .and_then(|()| launched.release());
     if let Err(error) = made {
         process::end_child(launched.pidfd.as_fd(), launched.pid);
         return Err(error);

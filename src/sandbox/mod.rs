@@ -169,12 +169,12 @@ fn start(
     let (mut early, mut stack) = (None, Some(stack));
     let mut meanwhile = || {
         early = Some(blank());
-        prepared.root.let_go();
+        prepared.root.drop_parent_copies();
         drop(stack.take());
     };
     let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
     kept.pumps.restore();
-    Ok(conclude(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
+    Ok(build_report(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
 }
 
 fn namespace_flags(plan: &RunPlan) -> u64 {
@@ -241,7 +241,7 @@ fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn conclude(
+fn build_report(
     blank: Report,
     plan: &RunPlan,
     begun: Beginning,
@@ -286,7 +286,7 @@ fn conclude(
         None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
         None => outcome.error.clone().or_else(|| kept.pumps.failure().filter(|_| unasked)),
     };
-    let mut report = outcome::finished(blank, plan, begun, outcome, findings, error.as_ref());
+    let mut report = outcome::complete_report(blank, plan, begun, outcome, findings, error.as_ref());
     if let (Some(command), Some(program)) =
         (&mut report.command, outcome.program.as_ref().filter(|_| outcome.executed_at.is_some()))
     {

@@ -92,7 +92,7 @@ pub struct Findings {
 }
 
 /// The report of a run that was started, from a blank one. `error` is what the outcome's failure or error amounts to.
-pub fn finished(
+pub fn complete_report(
     mut report: Report,
     plan: &RunPlan,
     begun: Beginning,
@@ -123,11 +123,11 @@ pub fn finished(
     }
     report.network = Some(NetworkRecord { mode: plan.namespaces.network });
     report.enforced = Some(findings.enforced);
-    conclude(&mut report, plan, outcome);
+    classify_end(&mut report, plan, outcome);
     report
 }
 
-fn conclude(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
+fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
     let status = outcome.wait_status.unwrap_or(libc::SIGKILL);
     report.signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
     report.core_dumped = libc::WIFSIGNALED(status) && libc::WCOREDUMP(status);

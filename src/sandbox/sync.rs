@@ -81,8 +81,8 @@ const PROGRAM: u32 = 6;
 const BUILT: u32 = 7;
 const READY: u32 = 8;
 const MESSAGE_LENGTH: usize = 24;
-/// Most that is said about a failure in words: a record with it is written to a pipe as one.
-pub const MOST_SAID: usize = 2048;
+/// Most that is said about a failure in message: a record with it is written to a pipe as one.
+pub const MAX_FAILURE_MESSAGE: usize = 2048;
 /// Length of the record of a failure.
 pub const FAILURE_LENGTH: usize = 8;
 
@@ -151,8 +151,8 @@ impl ParentEnds {
 
     /// After the pipe became readable: the child's failure, or `None` when it ended because the workload runs.
     pub fn failure(&self) -> Option<Failure> {
-        match read_told(self.failure.as_fd()) {
-            Ok(Told::Failed(failure, _)) => Some(failure),
+        match read_failure_event(self.failure.as_fd()) {
+            Ok(FailureEvent::Failed(failure, _)) => Some(failure),
             _ => None,
         }
     }
@@ -160,42 +160,42 @@ impl ParentEnds {
 
 /// What stands in a pipe for failures.
 #[derive(Debug)]
-pub enum Told {
+pub enum FailureEvent {
     /// The last filter is about to be put in force.
-    Due,
-    /// A failure, and the words that came with it.
+    FilterDue,
+    /// A failure, and the message that came with it.
     Failed(Failure, String),
     /// The end of the stream, or what is no record.
-    Nothing,
+    Closed,
 }
 
 /// No failure: an error number of 0.
-const DUE: Failure = Failure { step: Step::Seccomp, index: 0, errno: Errno::UnknownErrno };
+const FILTER_DUE: Failure = Failure { step: Step::Seccomp, index: 0, errno: Errno::UnknownErrno };
 
 /// Reads from a pipe for failures.
-pub fn read_told(pipe: BorrowedFd<'_>) -> std::result::Result<Told, Errno> {
-    let mut record = [0; 2 * FAILURE_LENGTH + MOST_SAID];
+pub fn read_failure_event(pipe: BorrowedFd<'_>) -> std::result::Result<FailureEvent, Errno> {
+    let mut record = [0; 2 * FAILURE_LENGTH + MAX_FAILURE_MESSAGE];
     let length = nix::unistd::read(pipe, &mut record)?;
-    let told = &record[..length];
-    let rest = told.strip_prefix(&failure_record(DUE));
+    let event = &record[..length];
+    let rest = event.strip_prefix(&failure_record(FILTER_DUE));
     if rest.is_some_and(<[u8]>::is_empty) {
-        return Ok(Told::Due);
+        return Ok(FailureEvent::FilterDue);
     }
-    let told = rest.unwrap_or(told);
-    let (record, words) = told.split_at(told.len().min(FAILURE_LENGTH));
-    let failed = |failure| Told::Failed(failure, String::from_utf8_lossy(words).into_owned());
-    Ok(parse_failure(record).map_or(Told::Nothing, failed))
+    let event = rest.unwrap_or(event);
+    let (record, message) = event.split_at(event.len().min(FAILURE_LENGTH));
+    let failed = |failure| FailureEvent::Failed(failure, String::from_utf8_lossy(message).into_owned());
+    Ok(parse_failure(record).map_or(FailureEvent::Closed, failed))
 }
 
 /// Tells that the last filter is about to be put in force.
-pub fn tell_due(pipe: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-    nix::unistd::write(pipe, &failure_record(DUE)).map(drop)
+pub fn announce_filter(pipe: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+    nix::unistd::write(pipe, &failure_record(FILTER_DUE)).map(drop)
 }
 
-/// The record of a failure, and words about it.
-pub fn failure_with_words(failure: Failure, words: &str) -> Vec<u8> {
-    let words = &words.as_bytes()[words.len().saturating_sub(MOST_SAID)..];
-    [&failure_record(failure), words].concat()
+/// The record of a failure, and message about it.
+pub fn failure_with_message(failure: Failure, message: &str) -> Vec<u8> {
+    let message = &message.as_bytes()[message.len().saturating_sub(MAX_FAILURE_MESSAGE)..];
+    [&failure_record(failure), message].concat()
 }
 
 /// Reads the record of a failure totally: `None` if it is not one.
@@ -227,7 +227,7 @@ impl ChildEnds {
 
     /// Tells the parent what failed. Nothing more can be done if it does not listen.
     pub fn fail(&self, failure: Failure) {
-        self.fail_with_words(failure, "");
+        self.fail_with_message(failure, "");
     }
 
     /// The pipe for failures.
@@ -236,8 +236,8 @@ impl ChildEnds {
     }
 
     /// As [`Self::fail`], with what a program that we ran said about it.
-    pub fn fail_with_words(&self, failure: Failure, words: &str) {
-        let _ = nix::unistd::write(&self.failure, &failure_with_words(failure, words));
+    pub fn fail_with_message(&self, failure: Failure, message: &str) {
+        let _ = nix::unistd::write(&self.failure, &failure_with_message(failure, message));
     }
 
     /// Tells that the root of a container is built, and waits for its hooks; `false` when the parent is gone instead.
@@ -332,16 +332,16 @@ mod tests {
     fn what_is_due_and_what_failed_are_told_apart() {
         let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
         let failure = Failure { step: Step::Exec, index: 3, errno: Errno::EACCES };
-        assert_eq!(read_told(reader.as_fd()).unwrap_err(), Errno::EAGAIN);
-        let failed = || matches!(read_told(reader.as_fd()), Ok(Told::Failed(found, words)) if found == failure && words == "why");
-        let fail = || nix::unistd::write(&writer, &failure_with_words(failure, "why")).map(drop);
+        assert_eq!(read_failure_event(reader.as_fd()).unwrap_err(), Errno::EAGAIN);
+        let failed = || matches!(read_failure_event(reader.as_fd()), Ok(FailureEvent::Failed(found, message)) if found == failure && message == "why");
+        let fail = || nix::unistd::write(&writer, &failure_with_message(failure, "why")).map(drop);
         fail().unwrap();
         assert!(failed());
-        tell_due(writer.as_fd()).unwrap();
-        assert!(matches!(read_told(reader.as_fd()), Ok(Told::Due)));
-        tell_due(writer.as_fd()).and_then(|()| fail()).unwrap();
+        announce_filter(writer.as_fd()).unwrap();
+        assert!(matches!(read_failure_event(reader.as_fd()), Ok(FailureEvent::FilterDue)));
+        announce_filter(writer.as_fd()).and_then(|()| fail()).unwrap();
         assert!(failed(), "both at once");
         drop(writer);
-        assert!(matches!(read_told(reader.as_fd()), Ok(Told::Nothing)));
+        assert!(matches!(read_failure_event(reader.as_fd()), Ok(FailureEvent::Closed)));
     }
 }

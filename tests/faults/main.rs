@@ -3,8 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod go_between;
 mod histories;
+mod intermediate;
 mod oci;
 mod oci_calls;
 mod oci_signals;

@@ -11,8 +11,8 @@ use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mkn
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
 use super::container_mounts::{self, Surroundings};
-use super::operation::{Made, Operation};
-use super::place::{Shape, relative};
+use super::mount_point::{Shape, relative};
+use super::operation::{BuildResults, Operation};
 use super::read_back::{self, Expected, FIRST_INDEX};
 use super::source::Source;
 use super::{BuiltRoot, proc, within};
@@ -120,9 +120,9 @@ impl PreparedContainerRoot {
         let mut hidden = 0;
         let scratch = mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base().during(Step::MountRoot, 1)?;
-        let mut made = Made::default();
+        let mut results = BuildResults::default();
         for operation in &self.mounts {
-            operation.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
+            operation.apply(root.as_fd(), scratch.as_fd(), &mut results)?;
         }
         if !self.cwd.is_empty() {
             let _ = within::create(root.as_fd(), &self.cwd, Shape::Directory); // entering it says whether it is there
@@ -133,7 +133,7 @@ impl PreparedContainerRoot {
             }
             self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
         }
-        let Made { freeze, devpts, proc, expected } = made;
+        let BuildResults { freeze, devpts, proc, expected } = results;
         // Where the container has none, and none of ours can be had, the one of the old root has to do. In that of a pid
         // namespace that our children will be in there is no `self` for us.
         let other = || mount::private_proc().or_else(|_| super::host_proc());

@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use super::mount_point::relative;
 use super::operation::{self, MountPoint, Operation, What};
-use super::place::relative;
 use super::source::Source;
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;

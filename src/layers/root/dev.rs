@@ -12,8 +12,8 @@ use nix::sys::stat::{Mode, makedev};
 use nix::unistd::symlinkat;
 
 use super::host::{Fault, Found, Last, Resolver};
-use super::operation::Made;
-use super::place::make_directory;
+use super::mount_point::make_directory;
+use super::operation::BuildResults;
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
@@ -98,12 +98,12 @@ fn open_node(path: &Path, found: std::result::Result<Found, Fault>, privileged: 
 
 impl Dev {
     /// Parent half: lets go of what the child has by now.
-    pub fn let_go(&mut self) {
-        self.nodes.iter_mut().for_each(|node| node.source.let_go());
+    pub fn drop_parent_copies(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.source.drop_parent_copies());
     }
 
     /// Child half: mounts and fills it.
-    pub fn apply(&self, target: BorrowedFd<'_>, made: &mut Made) -> Applied {
+    pub fn apply(&self, target: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         let tmpfs = (|| {
             let context = FsContext::open(c"tmpfs")?;
             context.set(c"size", c"64k")?;
@@ -118,8 +118,8 @@ impl Dev {
             node.apply(tmpfs.as_fd()).during(Step::Device, at)?;
         }
         let devpts = self.furnish(tmpfs.as_fd()).during(Step::Mount, self.index)?;
-        made.freeze.push(tmpfs);
-        made.devpts = Some(devpts);
+        results.freeze.push(tmpfs);
+        results.devpts = Some(devpts);
         Ok(())
     }
 

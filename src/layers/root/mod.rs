@@ -10,8 +10,8 @@ pub mod container_mounts;
 mod copy_up;
 mod dev;
 mod host;
+pub mod mount_point;
 mod operation;
-pub mod place;
 mod proc;
 pub mod reach;
 mod read_back;
@@ -32,8 +32,8 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::time::{ClockId, clock_gettime};
 
 use self::host::{Fault, Last, Resolver};
-use self::operation::{Made, Operation};
-use self::place::{Places, Shape, make_directory};
+use self::mount_point::{MountPoints, Shape, make_directory};
+use self::operation::{BuildResults, Operation};
 pub use self::run_mounts::Powers;
 use self::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
@@ -94,7 +94,7 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
         Root::Synthetic => None,
         Root::Directory(path) => Some(open_rootfs(path.as_path(), powers.privileged, &mut sources)?),
     };
-    let mut places = Places::new(rootfs.as_ref().map(|(fd, _)| fd));
+    let mut places = MountPoints::new(rootfs.as_ref().map(|(fd, _)| fd));
     let mut mounts = Vec::with_capacity(plan.mounts.len());
     for (index, planned) in plan.mounts.iter().enumerate() {
         mounts.extend(run_mounts::prepare(index, planned, &mut places, powers, &mut sources)?);
@@ -113,7 +113,7 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
         mounts,
         masked: proc::prepare(&plan.confinement.masked_paths)?,
         read_only: proc::prepare(&plan.confinement.readonly_paths)?,
-        cwd: place::relative(plan.command.cwd.as_path())?,
+        cwd: mount_point::relative(plan.command.cwd.as_path())?,
         oom_score: proc::oom_score(plan.command.oom_score_adj, 0)?,
         clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         nested: text(plan.namespaces.nested.into()),
@@ -172,8 +172,8 @@ impl PreparedRoot {
     }
 
     /// Parent half, when the child is there: lets go of the mounts that it has by now.
-    pub fn let_go(&mut self) {
-        self.mounts.iter_mut().for_each(Operation::let_go);
+    pub fn drop_parent_copies(&mut self) {
+        self.mounts.iter_mut().for_each(Operation::drop_parent_copies);
     }
 
     /// Child half: builds the root on top of the old one.
@@ -181,23 +181,23 @@ impl PreparedRoot {
         let mut hidden = 0;
         let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
-        let mut made = Made::default();
+        let mut results = BuildResults::default();
         for operation in &self.mounts {
-            operation.apply(root.as_fd(), scratch.as_fd(), &mut made)?;
+            operation.apply(root.as_fd(), scratch.as_fd(), &mut results)?;
         }
         proc::mask(root.as_fd(), scratch.as_fd(), &self.masked, &mut |_, _| Ok(()))?;
-        let proc = self.open_proc(made.proc)?;
+        let proc = self.open_proc(results.proc)?;
         self.write_settings(proc.as_fd())?;
         let limits = proc::open_limits(proc.as_fd())?;
         proc::freeze(root.as_fd(), &self.read_only, &mut |_, _| Ok(()))?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
-        for mounted in &made.freeze {
+        for mounted in &results.freeze {
             mount::set_attributes(mounted, read_only).during(Step::MountRoot, 2)?;
         }
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         let (expected, proc) = (Vec::new(), None);
         let limits = Some(limits);
-        Ok(BuiltRoot { root, hidden, scratch, devpts: made.devpts, freeze: Vec::new(), expected, proc, limits })
+        Ok(BuiltRoot { root, hidden, scratch, devpts: results.devpts, freeze: Vec::new(), expected, proc, limits })
     }
 
     /// Child half, when all namespaces and mounts are made.

@@ -11,7 +11,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::symlinkat;
 
 use super::dev::Dev;
-use super::place::{Place, Shape, make_directory};
+use super::mount_point::{MountPointPlan, Shape, make_directory};
 use super::read_back::{self, Expected};
 use super::source::Source;
 use super::{copy_up, within};
@@ -19,7 +19,7 @@ use crate::error::Step;
 use crate::layers::{Applied, During};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDONLY};
 
-/// One entry, ready to be made.
+/// One entry, ready to be results.
 #[derive(Debug)]
 pub enum Operation {
     /// A mount.
@@ -29,7 +29,7 @@ pub enum Operation {
         /// Which of the plan's mounts it is.
         index: usize,
         /// Where it goes.
-        place: Place,
+        place: MountPointPlan,
         /// What it is.
         content: Content,
     },
@@ -44,7 +44,7 @@ pub enum Content {
     Symlink(CString),
 }
 
-/// A mount, ready to be made.
+/// A mount, ready to be results.
 #[derive(Debug)]
 pub struct Mount {
     /// Which of the plan's mounts it is.
@@ -65,7 +65,7 @@ pub struct Mount {
 #[derive(Debug)]
 pub enum MountPoint {
     /// As it was planned: something is created only on file systems of ours.
-    Planned(Place),
+    Planned(MountPointPlan),
     /// In a container's root: found by whatever links lead there, or created. Others may share such mounts, and hooks run
     /// while they are made, so they are read back in the end.
     InRoot(CString),
@@ -88,9 +88,9 @@ pub enum What {
     CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
 }
 
-/// What later steps have to do with what was made.
+/// What later steps have to do with what was results.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct BuildResults {
     /// File systems that become read-only when everything is in place.
     pub freeze: Vec<OwnedFd>,
     /// The new devpts instance at `/dev/pts`.
@@ -103,18 +103,18 @@ pub struct Made {
 
 impl Operation {
     /// Parent half, once the child has a copy of it: closing the last one is work, and left to the child.
-    pub fn let_go(&mut self) {
+    pub fn drop_parent_copies(&mut self) {
         match self {
-            Self::Mount(Mount { what: What::Tree { source, .. }, .. }) => source.let_go(),
-            Self::Mount(Mount { what: What::Dev(dev), .. }) => dev.let_go(),
+            Self::Mount(Mount { what: What::Tree { source, .. }, .. }) => source.drop_parent_copies(),
+            Self::Mount(Mount { what: What::Dev(dev), .. }) => dev.drop_parent_copies(),
             _ => {}
         }
     }
 
     /// Child half: makes the mount point if need be, and what belongs there.
-    pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, made: &mut Made) -> Applied {
+    pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         match self {
-            Self::Mount(mount) => mount.apply(root, scratch, made),
+            Self::Mount(mount) => mount.apply(root, scratch, results),
             Self::Entry { index, place, content } => {
                 place.create(root).during(Step::MountPoint, *index)?;
                 place.entry.create(root, |parent, name| content.create(parent, name)).during(Step::Mount, *index)
@@ -145,12 +145,12 @@ impl Content {
 }
 
 impl Mount {
-    fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, made: &mut Made) -> Applied {
+    fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         let target = self.target(root).during(Step::MountPoint, self.index)?;
         match &self.what {
             What::Tree { source, changes } => {
                 let tree = source.tree(changes).during(Step::Mount, self.index)?;
-                self.attach(tree.as_fd(), &target, made)
+                self.attach(tree.as_fd(), &target, results)
             }
             What::FileSystem { kind, options, copy_up, .. } => {
                 let tree = self.file_system(kind, options, &target).during(Step::Mount, self.index)?;
@@ -159,8 +159,8 @@ impl Mount {
                     from.and_then(|from| copy_up::copy(from.as_fd(), to?.as_fd(), 0))
                         .during(Step::Mount, self.index)?;
                 }
-                self.attach(tree.as_fd(), &target, made)?;
-                self.keep(kind, options, tree, made);
+                self.attach(tree.as_fd(), &target, results)?;
+                self.keep(kind, options, tree, results);
                 Ok(())
             }
             What::Scratch { name, mode } => {
@@ -168,18 +168,18 @@ impl Mount {
                 let tree = mount::clone_tree(scratch, name, false).during(Step::MountClone, self.index)?;
                 let change = Attributes { set: self.set, ..Attributes::default() };
                 mount::set_attributes(&tree, change).during(Step::MountAttributes, self.index)?;
-                self.attach(tree.as_fd(), &target, made)
+                self.attach(tree.as_fd(), &target, results)
             }
-            What::Dev(dev) => dev.apply(target.as_fd(), made),
+            What::Dev(dev) => dev.apply(target.as_fd(), results),
             What::Existing { clear, options } => {
                 self.change(&target, *clear, options).during(Step::MountAttributes, self.index)?;
-                self.finish(target.as_fd(), made)
+                self.finish(target.as_fd(), results)
             }
             What::CgroupV1 { hierarchies, links } => {
                 let top = self.cgroup_v1(&target, hierarchies, links).during(Step::Mount, self.index)?;
-                self.finish(top.as_fd(), made)?;
+                self.finish(top.as_fd(), results)?;
                 if self.set & RDONLY != 0 || hierarchies.is_empty() {
-                    made.freeze.push(top); // a later mount may lie in it
+                    results.freeze.push(top); // a later mount may lie in it
                 }
                 Ok(())
             }
@@ -221,13 +221,13 @@ impl Mount {
         }
     }
 
-    fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, made: &mut Made) -> Applied {
+    fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, results: &mut BuildResults) -> Applied {
         mount::attach(tree, target).during(Step::Mount, self.index)?;
-        self.finish(tree, made)
+        self.finish(tree, results)
     }
 
     /// Sets the propagation, and notes what it has to be like in the end.
-    fn finish(&self, mounted: BorrowedFd<'_>, made: &mut Made) -> Applied {
+    fn finish(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         for kind in &self.propagation {
             let (propagation, recursive) = (kind & !libc::MS_REC, kind & libc::MS_REC != 0);
             let change = Attributes { propagation, recursive, ..Attributes::default() };
@@ -238,31 +238,31 @@ impl Mount {
         }
         let last = self.propagation.last().copied().unwrap_or(0);
         let id = mount::id_of(mounted).during(Step::Mount, self.index)?;
-        let before = made.expected.iter().find(|other| other.id == id).map_or(0, |other| other.set);
+        let before = results.expected.iter().find(|other| other.id == id).map_or(0, |other| other.set);
         let kept = if let What::Existing { clear, .. } = &self.what { before & !clear } else { 0 };
         let expected =
             Expected { id, set: self.set | kept, shared: last & libc::MS_SHARED != 0, below: false, index: self.index };
         if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Existing { .. }) {
             // At once: what later mounts lie below was not said to be like this.
             let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
-            read_back::verify(made.proc.as_ref().map(AsFd::as_fd), &[below])?;
+            read_back::verify(results.proc.as_ref().map(AsFd::as_fd), &[below])?;
         }
-        made.expected.retain(|other| other.id != expected.id);
-        made.expected.push(expected);
+        results.expected.retain(|other| other.id != expected.id);
+        results.expected.push(expected);
         Ok(())
     }
 
     /// Keeps what later steps need.
-    fn keep(&self, kind: &CStr, options: &[(CString, Option<CString>)], tree: OwnedFd, made: &mut Made) {
+    fn keep(&self, kind: &CStr, options: &[(CString, Option<CString>)], tree: OwnedFd, results: &mut BuildResults) {
         let destination = match &self.point {
             MountPoint::Planned(place) => &place.path,
             MountPoint::InRoot(destination) => destination,
         };
         let shows_all = !options.iter().any(|(name, _)| name.as_c_str() == c"subset");
         match (kind.to_bytes(), destination.to_bytes()) {
-            (b"tmpfs", _) if self.set & RDONLY != 0 => made.freeze.push(tree),
-            (b"proc", b"proc") if shows_all => made.proc = Some(tree),
-            (b"devpts", b"dev/pts") => made.devpts = Some(tree),
+            (b"tmpfs", _) if self.set & RDONLY != 0 => results.freeze.push(tree),
+            (b"proc", b"proc") if shows_all => results.proc = Some(tree),
+            (b"devpts", b"dev/pts") => results.devpts = Some(tree),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, mknodat};
 
-use super::place::{make_directory, relative};
+use super::mount_point::{make_directory, relative};
 use crate::error::{Error, Result, Step};
 use crate::layers::{Applied, During};
 use crate::plan::Bytes;
@@ -20,17 +20,17 @@ pub fn prepare(paths: &[Bytes]) -> Result<Vec<CString>> {
 }
 
 /// Told of every mount that is made, by the index of its path.
-pub type Made<'a> = &'a mut dyn FnMut(usize, BorrowedFd<'_>) -> std::result::Result<(), Errno>;
+pub type OnMount<'a> = &'a mut dyn FnMut(usize, BorrowedFd<'_>) -> std::result::Result<(), Errno>;
 
 /// Child half: covers each path that exists with an empty read-only file or directory of ours.
-pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString], made: Made<'_>) -> Applied {
+pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString], on_mount: OnMount<'_>) -> Applied {
     if paths.is_empty() {
         return Ok(());
     }
     make_covers(scratch).during(Step::Mask, 0)?;
     for (index, path) in paths.iter().enumerate() {
         let covered = cover(root, scratch, path).during(Step::Mask, index)?;
-        covered.map_or(Ok(()), |cover| made(index, cover.as_fd())).during(Step::Mask, index)?;
+        covered.map_or(Ok(()), |cover| on_mount(index, cover.as_fd())).during(Step::Mask, index)?;
     }
     Ok(())
 }
@@ -57,10 +57,10 @@ fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::res
 }
 
 /// Child half: makes each path that exists read-only, with all below it.
-pub fn freeze(root: BorrowedFd<'_>, paths: &[CString], made: Made<'_>) -> Applied {
+pub fn freeze(root: BorrowedFd<'_>, paths: &[CString], on_mount: OnMount<'_>) -> Applied {
     for (index, path) in paths.iter().enumerate() {
         let frozen = freeze_one(root, path).during(Step::ReadOnly, index)?;
-        frozen.map_or(Ok(()), |tree| made(index, tree.as_fd())).during(Step::ReadOnly, index)?;
+        frozen.map_or(Ok(()), |tree| on_mount(index, tree.as_fd())).during(Step::ReadOnly, index)?;
     }
     Ok(())
 }

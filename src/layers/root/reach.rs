@@ -33,12 +33,12 @@ pub struct Tree {
     /// Its device and inode; none for what is mounted below another.
     inode: Option<(u64, u64)>,
     /// Where it lies.
-    spots: Vec<Spot>,
+    locations: Vec<Location>,
 }
 
 /// A path on a file system, which is told by its device number.
 #[derive(Debug)]
-struct Spot {
+struct Location {
     device: String,
     path: PathBuf,
 }
@@ -77,11 +77,12 @@ impl Reach {
             let stat = fstat(&opened)?;
             let inode = Some((stat.st_dev, stat.st_ino));
             let path = name_of(&opened).ok_or(Errno::ENOENT)?;
-            let spots = reach.spot(mount::id_of(&opened)?, &path).into_iter().collect();
+            let locations = reach.location(mount::id_of(&opened)?, &path).into_iter().collect();
             let below = reach.mounts.iter().filter(|mount| mount.point.starts_with(&path));
-            let below = below.map(|mount| Spot { device: mount.device.clone(), path: mount.root.clone() }).collect();
-            reach.trees.push(Tree { source: source.clone(), writable, inode, spots });
-            reach.trees.push(Tree { source, writable: writable_below, inode: None, spots: below });
+            let below =
+                below.map(|mount| Location { device: mount.device.clone(), path: mount.root.clone() }).collect();
+            reach.trees.push(Tree { source: source.clone(), writable, inode, locations });
+            reach.trees.push(Tree { source, writable: writable_below, inode: None, locations: below });
         }
         Ok(reach)
     }
@@ -89,26 +90,26 @@ impl Reach {
     /// The tree that a file lies in, a link on the way to it does, or of which nobody can tell that it does not have a name
     /// of the file. The writable ones first.
     pub fn find(&self, trail: &Trail, writable_only: bool) -> Option<&Tree> {
-        let spots: Vec<Spot> = trail.paths.iter().filter_map(|(id, path)| self.spot(*id, path)).collect();
+        let locations: Vec<Location> = trail.paths.iter().filter_map(|(id, path)| self.location(*id, path)).collect();
         let holds = |tree: &&Tree| {
             tree.inode.is_some_and(|inode| trail.inodes.contains(&inode))
                 || tree.writable && tree.inode.is_some_and(|inode| trail.elsewhere == Some(inode.0))
-                || tree.spots.iter().any(|tree| spots.iter().any(|spot| spot.is_below(tree)))
+                || tree.locations.iter().any(|tree| locations.iter().any(|location| location.is_below(tree)))
         };
         let writable = self.trees.iter().filter(|tree| tree.writable).find(holds);
         writable.or_else(|| self.trees.iter().find(holds).filter(|_| !writable_only))
     }
 
-    fn spot(&self, mount: u64, path: &Path) -> Option<Spot> {
+    fn location(&self, mount: u64, path: &Path) -> Option<Location> {
         let mount = self.mounts.iter().find(|found| found.id == mount)?;
         let rest = path.strip_prefix(&mount.point).ok()?;
         // Joining nothing would add a slash, and make a file's path that of a directory.
         let path = if rest.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(rest) };
-        Some(Spot { device: mount.device.clone(), path })
+        Some(Location { device: mount.device.clone(), path })
     }
 }
 
-impl Spot {
+impl Location {
     fn is_below(&self, other: &Self) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
     }
@@ -169,8 +170,8 @@ mod tests {
         let mounts = vec![mount(1, "8:1", "/", "/"), mount(2, "8:1", "/w/sub", "/b"), mount(3, "0:9", "/", "/b/in")];
         let mut reach = Reach { trees: Vec::new(), mounts };
         let tree = |reach: &Reach, id, path: &str, writable| {
-            let spots = reach.spot(id, Path::new(path)).into_iter().collect();
-            Tree { source: path.into(), writable, inode: None, spots }
+            let locations = reach.location(id, Path::new(path)).into_iter().collect();
+            Tree { source: path.into(), writable, inode: None, locations }
         };
         reach.trees = vec![tree(&reach, 1, "/usr", false), tree(&reach, 1, "/w", true)];
         let found = |id, path: &str, all: bool| {

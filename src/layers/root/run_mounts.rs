@@ -10,8 +10,8 @@ use nix::sys::stat::{Mode, SFlag};
 
 use super::dev;
 use super::host::{Fault, Found, Last, Resolver};
+use super::mount_point::{MountOwner, MountPoints, Shape};
 use super::operation::{self, Content, MountPoint, Operation, What};
-use super::place::{MountOwner, Places, Shape};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Mount, MountKind};
@@ -29,7 +29,7 @@ pub struct Powers<'a> {
 pub fn prepare(
     index: usize,
     mount: &Mount,
-    places: &mut Places<'_>,
+    places: &mut MountPoints<'_>,
     powers: &mut Powers<'_>,
     sources: &mut Resolver,
 ) -> Result<Option<Operation>> {
@@ -101,7 +101,7 @@ pub fn prepare(
 }
 
 /// A file or symlink of ours.
-fn generated(index: usize, destination: &Path, content: Content, places: &mut Places<'_>) -> Result<Operation> {
+fn generated(index: usize, destination: &Path, content: Content, places: &mut MountPoints<'_>) -> Result<Operation> {
     // Below a symlink nothing can be put.
     let owner = if matches!(content, Content::Symlink(_)) { MountOwner::Host } else { MountOwner::Sandbox };
     let place = places.add(destination, Shape::Absent, owner)?;

@@ -81,7 +81,7 @@ impl Source {
     }
 
     /// The parent half, once the child has a copy of it: closing the last one is work, and left to it.
-    pub fn let_go(&mut self) {
+    pub fn drop_parent_copies(&mut self) {
         self.tree = None;
     }
 
@@ -95,15 +95,15 @@ impl Source {
     }
 
     /// Child half: the detached mount with these changes. Where the parent cloned it, it has them.
-    pub fn tree(&self, changes: &[Attributes<'_>]) -> Result<Detached<'_>, Stumble> {
+    pub fn tree(&self, changes: &[Attributes<'_>]) -> Result<Detached<'_>, SourceError> {
         if let Some(tree) = &self.tree {
             return Ok(Detached::Prepared(tree.as_fd()));
         }
-        let opened = self.find().map_err(|errno| Stumble { part: Part::Open, errno })?;
+        let opened = self.find().map_err(|errno| SourceError { part: Part::Open, errno })?;
         let tree = mount::clone_tree(opened.as_fd(), c"", self.recursive);
-        let tree = tree.map_err(|errno| Stumble { part: Part::Clone, errno })?;
+        let tree = tree.map_err(|errno| SourceError { part: Part::Clone, errno })?;
         for change in changes {
-            mount::set_attributes(&tree, *change).map_err(|errno| Stumble { part: Part::Change, errno })?;
+            mount::set_attributes(&tree, *change).map_err(|errno| SourceError { part: Part::Change, errno })?;
         }
         Ok(Detached::Own(tree))
     }
@@ -150,20 +150,20 @@ pub enum Part {
 
 /// A failure with its part, which becomes a step of its own where it is about one of the plan's mounts.
 #[derive(Clone, Copy, Debug)]
-pub struct Stumble {
+pub struct SourceError {
     part: Part,
     errno: Errno,
 }
 
-impl From<Stumble> for Errno {
-    fn from(stumble: Stumble) -> Self {
-        stumble.errno
+impl From<SourceError> for Errno {
+    fn from(error: SourceError) -> Self {
+        error.errno
     }
 }
 
-impl<T> During<T> for Result<T, Stumble> {
+impl<T> During<T> for Result<T, SourceError> {
     fn during(self, step: Step, index: usize) -> Applied<T> {
-        self.or_else(|Stumble { part, errno }| {
+        self.or_else(|SourceError { part, errno }| {
             let step = match (step, part) {
                 (Step::Mount, Part::Open) => Step::Source,
                 (Step::Mount, Part::Clone) => Step::MountClone,

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 
-use super::place::Shape;
+use super::mount_point::Shape;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 
 /// As many symlinks as the kernel follows.

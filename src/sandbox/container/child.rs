@@ -20,7 +20,7 @@ use crate::layers::process::program::Executable;
 use crate::layers::{Applied, During, root, schedule};
 use crate::plan::ContainerPlan;
 use crate::plan::container::Hook;
-use crate::sandbox::sync::{self, ChildEnds, failure_with_words};
+use crate::sandbox::sync::{self, ChildEnds, failure_with_message};
 use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
 use crate::sys::{entry, mount, namespace, net, process, terminal};
 
@@ -48,16 +48,16 @@ pub fn run(
 ) -> ! {
     entry::retitle(&prepared.title); // other processes of the container can read it
     if ends.wait() {
-        let mut said = String::new();
+        let mut hook_message = String::new();
         let Err(failure) = match confined {
-            Some(confined) => join(prepared, plan, confined, ends, state, &mut said),
-            None => start(prepared, plan, ends, state, &mut said),
+            Some(confined) => join(prepared, plan, confined, ends, state, &mut hook_message),
+            None => start(prepared, plan, ends, state, &mut hook_message),
         };
         // Once it waited for its start, nobody but whoever started it listens.
         if let Some(gate) = &prepared.gate {
-            let _ = nix::unistd::write(gate.answer(), &failure_with_words(failure, &said));
+            let _ = nix::unistd::write(gate.answer(), &failure_with_message(failure, &hook_message));
         }
-        ends.fail_with_words(failure, &said);
+        ends.fail_with_message(failure, &hook_message);
     }
     process::exit(125)
 }
@@ -67,7 +67,7 @@ fn start(
     plan: &ContainerPlan,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
-    said: &mut String,
+    hook_message: &mut String,
 ) -> Applied<Infallible> {
     process::ignore_broken_pipes();
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
@@ -78,12 +78,12 @@ fn start(
     if !ends.parent_lives() {
         process::exit(125);
     }
-    let terminal = take_root(prepared, plan, ends, &[], state, said)?;
+    let terminal = take_root(prepared, plan, ends, &[], state, hook_message)?;
     take_streams(prepared, terminal.as_ref())?;
     let rules = path_rules(prepared)?;
     prepared.process.settle_but(prepared.first_closed)?;
     let ready = confine(prepared, plan, ends, rules)?;
-    wait_and_execute(prepared, plan, ends, state, said, ready)
+    wait_and_execute(prepared, plan, ends, state, hook_message, ready)
 }
 
 /// What takes privilege: namespaces that are made late, the root with its mounts and hooks, and what follows from it. Gives
@@ -94,7 +94,7 @@ fn take_root(
     ends: &ChildEnds,
     also: &[RawFd],
     state: &dyn Fn(i32, &str) -> String,
-    said: &mut String,
+    hook_message: &mut String,
 ) -> Applied<Option<OwnedFd>> {
     if prepared.hides_cgroup {
         process::unshare_cgroup().during(Step::Cgroup, 0)?; // now that it is in its own
@@ -117,7 +117,7 @@ fn take_root(
     if prepared.waits_for_hooks && !ends.built() {
         process::exit(125);
     }
-    run_hooks(&plan.hooks.create_container, 0, state, "creating", said)?;
+    run_hooks(&plan.hooks.create_container, 0, state, "creating", hook_message)?;
     set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
         close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
@@ -134,11 +134,11 @@ pub fn confine_first<'a>(
     ends: &ChildEnds,
     channel: RawFd,
     state: &dyn Fn(i32, &str) -> String,
-    said: &mut String,
+    hook_message: &mut String,
 ) -> Applied<Confined<'a>> {
     entry::retitle(&prepared.title); // the process that is made in the end is a copy of this one
     process::ignore_broken_pipes();
-    let terminal = take_root(prepared, plan, ends, &[channel], state, said)?;
+    let terminal = take_root(prepared, plan, ends, &[channel], state, hook_message)?;
     let ready = confine(prepared, plan, ends, path_rules(prepared)?)?;
     Ok(Confined { terminal, ready })
 }
@@ -150,7 +150,7 @@ fn join(
     confined: Confined<'_>,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
-    said: &mut String,
+    hook_message: &mut String,
 ) -> Applied<Infallible> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
     if !ends.parent_lives() {
@@ -161,7 +161,7 @@ fn join(
     close_the_host(prepared, terminal.as_ref(), ends, rules.as_slice())?;
     take_streams(prepared, terminal.as_ref())?;
     prepared.process.settle_but(prepared.first_closed)?;
-    wait_and_execute(prepared, plan, ends, state, said, ready)
+    wait_and_execute(prepared, plan, ends, state, hook_message, ready)
 }
 
 /// Confined: waits to be looked at, then for its start if it has a gate, and becomes its program.
@@ -170,7 +170,7 @@ fn wait_and_execute(
     plan: &ContainerPlan,
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
-    said: &mut String,
+    hook_message: &mut String,
     Ready { rules, executable }: Ready<'_>,
 ) -> Applied<Infallible> {
     process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
@@ -183,7 +183,7 @@ fn wait_and_execute(
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
         let first = plan.hooks.create_container.len();
-        run_hooks(&plan.hooks.start_container, first, state, "created", said)?;
+        run_hooks(&plan.hooks.start_container, first, state, "created", hook_message)?;
     }
     // Only now: hooks inside are the administrator's.
     if let Some(rules) = rules {
@@ -213,11 +213,11 @@ pub fn leave_the_host(prepared: &Prepared<'_>, ends: &ChildEnds, also: &[RawFd])
 
 /// The filter, if it is not in force yet, and the program.
 fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, executable: &Executable<'_>) -> Applied<Infallible> {
-    if let (Some(seccomp), Some(hold)) = (&prepared.seccomp, &prepared.hold) {
+    if let (Some(seccomp), Some(handshake)) = (&prepared.seccomp, &prepared.handshake) {
         let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
-        sync::tell_due(pipe).during(Step::Wait, 1)?;
+        sync::announce_filter(pipe).during(Step::Wait, 1)?;
         seccomp.apply()?;
-        hold.wait(prepared.scheduled_last); // without any call, as all that follows
+        handshake.wait(prepared.scheduled_last); // without any call, as all that follows
     }
     prepared.process.exec(executable)
 }
@@ -381,7 +381,7 @@ fn run_hooks(
     first: usize,
     state: &dyn Fn(i32, &str) -> String,
     status: &str,
-    said: &mut String,
+    hook_message: &mut String,
 ) -> Applied {
     if all.is_empty() {
         return Ok(());
@@ -389,8 +389,8 @@ fn run_hooks(
     let state = state(std::process::id() as i32, status);
     for (index, hook) in all.iter().enumerate() {
         hooks::run_one(hook, &state)
-            .map_err(|words| {
-                *said = words;
+            .map_err(|message| {
+                *hook_message = message;
                 Errno::ECANCELED
             })
             .during(Step::Hook, first + index)?;

@@ -1,6 +1,6 @@
 //! What really confines a container's process before it executes its program, read from outside by the runtime's own handle
 //! of its `/proc` directory. That the child set and checked it is its word; this is the kernel's. For a filter that is
-//! put in force last, the process waits once more ([`super::hold`]).
+//! put in force last, the process waits once more ([`super::filter_handshake`]).
 
 use std::os::fd::OwnedFd;
 

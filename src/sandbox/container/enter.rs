@@ -22,7 +22,7 @@ use crate::layers::{Applied, During, root, schedule};
 use crate::plan::ContainerPlan;
 use crate::plan::container::NamespaceKind;
 use crate::sandbox::sync::{
-    ChildEnds, FAILURE_LENGTH, MOST_SAID, Message, ParentEnds, failure_with_words, parse_failure,
+    ChildEnds, FAILURE_LENGTH, MAX_FAILURE_MESSAGE, Message, ParentEnds, failure_with_message, parse_failure,
 };
 use crate::sys::clone::{Cloned, SIBLING, clone3, sibling};
 use crate::sys::{namespace, process, socket};
@@ -54,15 +54,15 @@ pub fn clone<'a>(
             Cloned::Parent { pid, pidfd } => Ok(Side::Parent(pid, pidfd, Vec::new())),
         };
     }
-    let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
+    let failed = |errno| Error::errno(Step::Clone, "intermediate process", errno);
     let (ours, theirs) =
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
-    let (go_between, pidfd) = match clone3(0, None).map_err(failed)? {
+    let (intermediate, pidfd) = match clone3(0, None).map_err(failed)? {
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
-            let mut said = String::new();
-            return match go(prepared, plan, entered, (&theirs, ends), state, &mut said) {
+            let mut hook_message = String::new();
+            return match go(prepared, plan, entered, (&theirs, ends), state, &mut hook_message) {
                 Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // which drops our socket
                 Ok((Cloned::Parent { pid, pidfd }, _)) => {
                     if socket::send(&theirs, &[0; 8], Some(pidfd.as_fd())).is_ok() {
@@ -72,21 +72,21 @@ pub fn clone<'a>(
                     process::exit(125)
                 }
                 Err(failure) => {
-                    let _ = socket::send(&theirs, &failure_with_words(failure, &said), None);
+                    let _ = socket::send(&theirs, &failure_with_message(failure, &hook_message), None);
                     process::exit(125)
                 }
             };
         }
     };
     drop(theirs);
-    let result = follow(plan, prepared, groups, go_between, &ours, parent, built);
+    let result = follow(plan, prepared, groups, intermediate, &ours, parent, built);
     if result.is_err() {
         // It has time to end by itself: only then it has told of what it made.
         let _ = shutdown(ours.as_raw_fd(), Shutdown::Write);
         let _ = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::from(1_000u16));
-        let _ = nix::sys::signal::kill(go_between, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
+        let _ = nix::sys::signal::kill(intermediate, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
     }
-    let _ = process::wait4(go_between);
+    let _ = process::wait4(intermediate);
     if result.is_err() {
         // What it made, and we have not heard of: our own child, for which a pid namespace would wait.
         if let Ok((_, Some(pidfd))) = socket::receive(&ours, &mut [0; 9], false)
@@ -104,28 +104,28 @@ fn follow<'a>(
     plan: &ContainerPlan,
     prepared: &'a Prepared<'_>,
     groups: Option<&Groups>,
-    go_between: Pid,
+    intermediate: Pid,
     ours: &OwnedFd,
     parent: &ParentEnds,
     built: &mut dyn FnMut(Pid) -> Result<()>,
 ) -> Result<Side<'a>> {
     if let Some(groups) = groups {
-        groups.put(go_between)?;
+        groups.put(intermediate)?;
     }
-    let failed = |errno| Error::errno(Step::Clone, "go-between", errno);
+    let failed = |errno| Error::errno(Step::Clone, "intermediate process", errno);
     socket::send(ours, b"g", None).map_err(failed)?;
     let mut messages = Vec::new();
     while !is_readable(ours, parent).map_err(failed)? {
         match parent.receive() {
             Ok(Some(Message::Built)) => {
-                built(go_between)?;
+                built(intermediate)?;
                 parent.go()?;
             }
             Ok(message) => messages.extend(message),
             Err(_) => break, // it has ended, and said why or not
         }
     }
-    let mut record = [0; FAILURE_LENGTH + MOST_SAID];
+    let mut record = [0; FAILURE_LENGTH + MAX_FAILURE_MESSAGE];
     match socket::receive(ours, &mut record, true).map_err(failed)? {
         (FAILURE_LENGTH, Some(pidfd)) => {
             let pid = process::pid_of(pidfd.as_fd()).ok_or_else(|| failed(Errno::ESRCH))?;
@@ -140,10 +140,10 @@ fn follow<'a>(
                     let object = format!("{} namespace {}", join.kind.name(), join.path);
                     Err(Error::errno(failure.step, object, failure.errno))
                 }
-                _ => Err(super::in_words(super::name_failure(plan, prepared, failure), words)),
+                _ => Err(super::with_message(super::name_failure(plan, prepared, failure), words)),
             }
         }
-        _ => Err(Error::new(Step::Clone, "go-between", "died on its way")),
+        _ => Err(Error::new(Step::Clone, "intermediate process", "died on its way")),
     }
 }
 
@@ -166,7 +166,7 @@ fn go<'a>(
     entered: Option<BorrowedFd<'_>>,
     (theirs, ends): (&OwnedFd, &ChildEnds),
     state: &dyn Fn(i32, &str) -> String,
-    said: &mut String,
+    hook_message: &mut String,
 ) -> Applied<(Cloned, Option<Confined<'a>>)> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
     let bound = if entered.is_some() { schedule::bind_initially(&plan.process) } else { Ok(()) };
@@ -200,7 +200,7 @@ fn go<'a>(
     if prepared.flags != 0 {
         namespace::unshare(prepared.flags as i32).during(Step::Clone, 0)?; // or the process that is made would be seen before
     }
-    let confined = child::confine_first(prepared, plan, ends, theirs.as_raw_fd(), state, said)?;
+    let confined = child::confine_first(prepared, plan, ends, theirs.as_raw_fd(), state, hook_message)?;
     Ok((sibling().during(Step::Clone, 0)?, Some(confined)))
 }
 

@@ -12,10 +12,10 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use super::hold::Hold;
+use super::filter_handshake::FilterHandshake;
 use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
-use crate::sandbox::sync::{self, Told};
+use crate::sandbox::sync::{self, FailureEvent};
 
 /// The FIFO that is waited at.
 const GATE: &str = "exec.fifo";
@@ -86,7 +86,7 @@ pub enum Started {
 #[derive(Debug)]
 pub struct Underway {
     answer: OwnedFd,
-    hold: Option<Hold>,
+    handshake: Option<FilterHandshake>,
 }
 
 /// Opens the gate of a state directory: `Err(ENXIO)` when nobody waits there.
@@ -96,14 +96,14 @@ pub fn open_gate(directory: &Path) -> std::result::Result<Underway, Errno> {
     // There is somebody who has it open for writing as well, so that this does not wait. Reading from it does.
     let answer = open(&directory.join(ANSWER), flags | OFlag::O_NONBLOCK | OFlag::O_RDONLY, Mode::empty())?;
     fcntl(&answer, FcntlArg::F_SETFL(OFlag::empty()))?;
-    let hold = Hold::find(directory)?;
-    if let Some(hold) = &hold {
-        hold.watch()?;
+    let handshake = FilterHandshake::open_in(directory)?;
+    if let Some(handshake) = &handshake {
+        handshake.watch()?;
     }
     nix::unistd::write(&gate, b"s")?;
     let _ = std::fs::remove_file(directory.join(GATE)); // started is started, whoever looks
-    Hold::forget(directory);
-    Ok(Underway { answer, hold })
+    FilterHandshake::remove_from(directory);
+    Ok(Underway { answer, handshake })
 }
 
 impl Underway {
@@ -115,21 +115,21 @@ impl Underway {
         look: impl FnOnce() -> Result<(OwnedFd, u64)>,
         schedule: impl FnOnce() -> Result<()>,
     ) -> Result<Started> {
-        let told = || loop {
-            match sync::read_told(self.answer.as_fd()) {
+        let next_event = || loop {
+            match sync::read_failure_event(self.answer.as_fd()) {
                 Err(Errno::EINTR) => {}
-                told => return told.map_err(|errno| Error::errno(Step::State, "exec answer", errno)),
+                event => return event.map_err(|errno| Error::errno(Step::State, "exec answer", errno)),
             }
         };
-        let mut first = told()?;
-        let mut seen = self.hold.is_none();
-        if let (Told::Due, Some(hold)) = (&first, &self.hold) {
+        let mut first = next_event()?;
+        let mut seen = self.handshake.is_none();
+        if let (FailureEvent::FilterDue, Some(handshake)) = (&first, &self.handshake) {
             let (proc_pid, filters) = look()?;
-            seen = hold.oversee(&proc_pid, filters, self.answer.as_fd(), schedule)?;
-            first = told()?;
+            seen = handshake.verify_and_release(&proc_pid, filters, self.answer.as_fd(), schedule)?;
+            first = next_event()?;
         }
         Ok(match first {
-            Told::Failed(failure, words) => Started::Failed(failure, words),
+            FailureEvent::Failed(failure, message) => Started::Failed(failure, message),
             _ if seen => Started::Executed,
             _ => Started::Died,
         })

@@ -19,7 +19,7 @@ use crate::plan::container::{Hook, Hooks};
 use crate::sys::{image, process};
 
 /// Most of what a failed hook said that is passed on: the end of it.
-const MOST_SAID: usize = 1024;
+const MAX_FAILURE_MESSAGE: usize = 1024;
 
 /// How long one that has ended may leave its standard error open with others, and have it listened to.
 const AFTERMATH: Duration = Duration::from_millis(100);
@@ -147,7 +147,7 @@ impl Said {
             Ok(0) => false,
             Ok(length) => {
                 self.tail.extend_from_slice(&chunk[..length]);
-                self.tail.drain(..self.tail.len().saturating_sub(MOST_SAID));
+                self.tail.drain(..self.tail.len().saturating_sub(MAX_FAILURE_MESSAGE));
                 true
             }
             Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted),

@@ -28,12 +28,12 @@
 mod child;
 mod confined;
 mod enter;
+mod filter_handshake;
 pub mod foreground;
 pub mod gate;
-mod hold;
 pub mod hooks;
+pub mod preflight;
 mod prepare;
-pub mod trouble;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -45,7 +45,7 @@ use nix::unistd::Pid;
 use self::gate::Gate;
 use self::prepare::Prepared;
 use super::executed;
-use super::sync::{self, Message, ParentEnds, Told};
+use super::sync::{self, FailureEvent, Message, ParentEnds};
 use super::verify::Inhabited;
 use crate::cgroup::container::Groups;
 use crate::error::{Cause, Error, Result, Step};
@@ -90,7 +90,7 @@ pub struct Launched {
     pub terminal: Option<OwnedFd>,
     /// What could not be had and need not be.
     pub warnings: Vec<String>,
-    /// As long as this is not given up by [`Self::let_go`], it dies with us.
+    /// As long as this is not given up by [`Self::release`], it dies with us.
     lifeline: Option<ParentEnds>,
 }
 
@@ -101,7 +101,7 @@ impl Launched {
     }
 
     /// Lets a container live on without us: whoever comes later can find it.
-    pub fn let_go(&mut self) -> Result<()> {
+    pub fn release(&mut self) -> Result<()> {
         self.lifeline.take().map_or(Ok(()), |ends| ends.go())
     }
 }
@@ -112,8 +112,8 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
     let mut prepared = prepare::prepare(plan, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let (ends, child_ends) = sync::channels()?;
-    if let (Some(hold), None) = (&prepared.hold, &prepared.gate) {
-        hold.watch().map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))?;
+    if let (Some(handshake), None) = (&prepared.handshake, &prepared.gate) {
+        handshake.watch().map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))?;
     }
     let first = entered.map(|(pidfd, _)| pidfd);
     let mut messages = Vec::new();
@@ -252,11 +252,13 @@ impl Launch<'_> {
                         self.ends.go()?;
                     }
                     Ok(Some(message)) => self.take(message)?,
-                    Err(Errno::EPIPE | Errno::ECONNRESET) if self.told(proc_pid, gated)? => return Ok(()),
+                    Err(Errno::EPIPE | Errno::ECONNRESET) if self.handle_failure_event(proc_pid, gated)? => {
+                        return Ok(());
+                    }
                     Err(Errno::EPIPE | Errno::ECONNRESET) => {}
                     Err(errno) => return Err(Error::errno(Step::Supervise, "message from the container", errno)),
                 }
-            } else if failure && self.told(proc_pid, gated)? {
+            } else if failure && self.handle_failure_event(proc_pid, gated)? {
                 return Ok(());
             }
         }
@@ -278,17 +280,17 @@ impl Launch<'_> {
 
     /// The failure pipe has something to say: that the last filter is due, a failure, or by its end that the program was
     /// executed. `Ok(false)` if there is more to come.
-    fn told(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
-        let hold = self.prepared.hold.as_ref().filter(|_| !gated);
-        match (sync::read_told(self.ends.failure.as_fd()), hold) {
+    fn handle_failure_event(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
+        let handshake = self.prepared.handshake.as_ref().filter(|_| !gated);
+        match (sync::read_failure_event(self.ends.failure.as_fd()), handshake) {
             (Err(Errno::EINTR), _) => Ok(false),
-            (Ok(Told::Failed(failure, words)), _) => {
-                Err(in_words(name_failure(self.plan, self.prepared, failure), words))
+            (Ok(FailureEvent::Failed(failure, words)), _) => {
+                Err(with_message(name_failure(self.plan, self.prepared, failure), words))
             }
-            (Ok(Told::Due), Some(hold)) => {
+            (Ok(FailureEvent::FilterDue), Some(handshake)) => {
                 let filters = confined::filters_with_one_more();
                 let schedule = || set_policy(self.plan, self.pid);
-                self.seen = hold.oversee(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
+                self.seen = handshake.verify_and_release(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
                 Ok(false)
             }
             _ if gated => Err(confined::died("while it was set up")),
@@ -397,7 +399,7 @@ fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> O
 /// Most of a program's name that an error repeats.
 const MOST_SHOWN: usize = 1000;
 /// What a program said that failed says more than an error number.
-fn in_words(error: Error, words: String) -> Error {
+fn with_message(error: Error, words: String) -> Error {
     if words.is_empty() { error } else { Error { cause: Cause::Reason(words), ..error } }
 }
 
@@ -413,7 +415,7 @@ pub fn start_error(plan: &ContainerPlan, failure: Failure, words: String) -> Err
         return exec_error(plan, failure);
     }
     let named = hooks::named(&plan.hooks, usize::from(failure.index));
-    in_words(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
+    with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
 }
 
 /// What engines look for when a program cannot be executed.

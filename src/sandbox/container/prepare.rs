@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
+use super::filter_handshake::FilterHandshake;
 use super::gate::Gate;
-use super::hold::Hold;
 use crate::cgroup::container::Groups;
 use crate::error::{Error, Result, Step};
 use crate::layers::caps::Sets;
@@ -69,7 +69,7 @@ pub struct Prepared<'a> {
     /// Where it waits for `start`.
     pub gate: Option<Gate>,
     /// Where it waits until its filter was seen, if that is put in force last.
-    pub hold: Option<Hold>,
+    pub handshake: Option<FilterHandshake>,
     /// Whether the runtime sets how it is scheduled, when it has seen that.
     pub scheduled_last: bool,
     /// Whether hooks of the runtime's run when its root is built.
@@ -146,7 +146,9 @@ pub fn prepare<'a>(
         && !new_user
         && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));
     let late = seccomp.is_some() && !filters_early;
-    let hold = late.then(|| gate.as_ref().map_or_else(Hold::new, |gate| Hold::make(gate.directory()))).transpose()?;
+    let handshake = late
+        .then(|| gate.as_ref().map_or_else(FilterHandshake::new, |gate| FilterHandshake::create_in(gate.directory())))
+        .transpose()?;
     let (rows, columns) = plan.process.console_size.unwrap_or((24, 80));
     let title = CString::new(format!("stockade-oci: init {}", plan.confinement.id));
     Ok(Prepared {
@@ -171,9 +173,9 @@ pub fn prepare<'a>(
         terminal: plan.process.terminal.then_some(Size { rows, columns }),
         streams,
         first_closed: 3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3),
-        scheduled_last: hold.is_some() && schedule::is_real_time(&plan.process),
+        scheduled_last: handshake.is_some() && schedule::is_real_time(&plan.process),
         gate,
-        hold,
+        handshake,
         waits_for_hooks: !plan.hooks.prestart.is_empty() || !plan.hooks.create_runtime.is_empty(),
         in_user_namespace: new_user,
         filters_early,

@@ -12,7 +12,7 @@ use crate::sys::{mount, mountinfo};
 
 /// A directory of the host, or a file.
 #[derive(Debug)]
-pub struct Spot {
+pub struct Location {
     /// Its path, without links.
     pub path: PathBuf,
     /// What `stat(2)` says of it.
@@ -34,7 +34,7 @@ struct Mount {
     place: PathBuf,
 }
 
-impl Spot {
+impl Location {
     /// The one that is open.
     pub fn of(file: impl AsFd, stat: &FileStat, path: PathBuf) -> Result<Self, Errno> {
         Ok(Self { path, device: stat.st_dev, inode: stat.st_ino, mount: mount::id_of(file)? })
@@ -58,10 +58,10 @@ impl Spot {
 
 impl Mounts {
     /// Which file system it is on, and where there.
-    fn locate(&self, spot: &Spot) -> Option<(&str, PathBuf)> {
+    fn locate(&self, location: &Location) -> Option<(&str, PathBuf)> {
         let read = || std::fs::read(mountinfo::OWN).map_or_else(|_| HashMap::new(), |text| by_id(&text));
-        let mount = self.0.get_or_init(read).get(&spot.mount)?;
-        Some((&mount.device, mount.root.join(spot.path.strip_prefix(&mount.place).ok()?)))
+        let mount = self.0.get_or_init(read).get(&location.mount)?;
+        Some((&mount.device, mount.root.join(location.path.strip_prefix(&mount.place).ok()?)))
     }
 }
 
@@ -85,14 +85,14 @@ mod tests {
         let text = b"20 1 8:1 / / rw - ext4 /dev/vda rw\n\
             21 20 8:1 /home/me/w/a\\040b /mnt rw - ext4 /dev/vda rw\n22 20 8:1 /home/me/wide /srv rw - ext4 /dev/vda rw\njunk\n";
         let mounts = Mounts(OnceCell::from(by_id(text)));
-        let spot = |mount, inode, path: &str| Spot { path: path.into(), device: 1, inode, mount };
-        let work = spot(20, 2, "/home/me/w");
-        assert!(spot(21, 3, "/mnt").is_within(&work, &mounts));
-        assert!(spot(21, 4, "/mnt/c").is_within(&work, &mounts));
-        assert!(spot(21, 2, "/x").is_within(&work, &mounts), "the same directory");
-        assert!(!spot(22, 5, "/srv").is_within(&work, &mounts), "a name that begins the same");
-        assert!(!spot(20, 6, "/home/me").is_within(&spot(21, 3, "/mnt"), &mounts), "above");
-        assert!(spot(99, 7, "/y").is_within(&work, &mounts), "nothing is known of that mount");
+        let location = |mount, inode, path: &str| Location { path: path.into(), device: 1, inode, mount };
+        let work = location(20, 2, "/home/me/w");
+        assert!(location(21, 3, "/mnt").is_within(&work, &mounts));
+        assert!(location(21, 4, "/mnt/c").is_within(&work, &mounts));
+        assert!(location(21, 2, "/x").is_within(&work, &mounts), "the same directory");
+        assert!(!location(22, 5, "/srv").is_within(&work, &mounts), "a name that begins the same");
+        assert!(!location(20, 6, "/home/me").is_within(&location(21, 3, "/mnt"), &mounts), "above");
+        assert!(location(99, 7, "/y").is_within(&work, &mounts), "nothing is known of that mount");
         assert_eq!(by_id(text)[&21].root, Path::new("/home/me/w/a b"));
     }
 }

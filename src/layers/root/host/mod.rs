@@ -24,7 +24,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, readlinkat};
 use nix::sys::stat::{FileStat, SFlag, fstat};
 
-use self::alias::{Mounts, Spot};
+use self::alias::{Location, Mounts};
 use self::trust::{Trust, Why};
 use self::walk::Walk;
 use self::way::{Way, loops};
@@ -41,7 +41,7 @@ pub struct Resolver {
     follow: bool,
     trust: Trust,
     ways: Vec<Way>,
-    writable: Vec<Spot>,
+    writable: Vec<Location>,
 }
 
 /// Whether a path may end at a link.
@@ -128,7 +128,7 @@ impl Resolver {
             }
         }
         let (found, way) = Walk::new(&self.trust, path, destination).run(last)?;
-        if !way.leaps.is_empty() {
+        if !way.redirections.is_empty() {
             self.ways.push(way);
         }
         Ok(found)
@@ -147,7 +147,7 @@ impl Resolver {
 
     /// Notes that the workload can write this source and what is below it.
     pub fn is_writable(&mut self, source: &Found) -> std::result::Result<(), Errno> {
-        self.writable.push(Spot::of(&source.file, &source.stat, source.path())?);
+        self.writable.push(Location::of(&source.file, &source.stat, source.path())?);
         Ok(())
     }
 
@@ -155,11 +155,11 @@ impl Resolver {
     /// all are resolved.
     pub fn check(&self) -> Result<()> {
         let mounts = Mounts::default();
-        let writable = |spot: &&Spot| self.writable.iter().any(|other| spot.is_within(other, &mounts));
+        let writable = |location: &&Location| self.writable.iter().any(|other| location.is_within(other, &mounts));
         for way in &self.ways {
-            for (before, leap) in &way.leaps {
+            for (before, redirection) in &way.redirections {
                 if let Some(directory) = way.visited[..*before].iter().find(writable) {
-                    return Err(way.refuse(leap, &directory.path, Why::Workload));
+                    return Err(way.refuse(redirection, &directory.path, Why::Workload));
                 }
             }
         }

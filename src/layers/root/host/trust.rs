@@ -28,7 +28,7 @@ pub enum Why {
 
 /// What may be followed in a directory.
 #[derive(Clone, Copy, Debug)]
-pub enum Ground {
+pub enum DirectoryTrust {
     /// Anything.
     Trusted,
     /// No link; but the entries of root and the caller cannot be replaced by others.
@@ -58,17 +58,17 @@ impl Trust {
     }
 
     /// Whether a directory is trusted, if all above it are.
-    pub fn ground(&self, directory: BorrowedFd<'_>, stat: &FileStat) -> Ground {
+    pub fn classify(&self, directory: BorrowedFd<'_>, stat: &FileStat) -> DirectoryTrust {
         let why = if !self.is_trusted(stat.st_uid) {
-            return Ground::Foreign(Why::Owner(stat.st_uid));
+            return DirectoryTrust::Foreign(Why::Owner(stat.st_uid));
         } else if stat.st_mode & libc::S_IWOTH != 0 {
             Why::World
         } else if stat.st_mode & libc::S_IWGRP != 0 && !self.is_private(directory, stat) {
             Why::Group(stat.st_gid)
         } else {
-            return Ground::Trusted;
+            return DirectoryTrust::Trusted;
         };
-        if stat.st_mode & libc::S_ISVTX != 0 { Ground::Shared(why) } else { Ground::Foreign(why) }
+        if stat.st_mode & libc::S_ISVTX != 0 { DirectoryTrust::Shared(why) } else { DirectoryTrust::Foreign(why) }
     }
 
     /// Whether the group that may write is the caller's own, of the same number, as many systems give each user one. With an

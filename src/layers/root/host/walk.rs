@@ -11,9 +11,9 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 
-use super::alias::Spot;
-use super::trust::{Ground, Trust, Why};
-use super::way::{Kind, Leap, Way, loops};
+use super::alias::Location;
+use super::trust::{DirectoryTrust, Trust, Why};
+use super::way::{Kind, Redirection, Way, loops};
 use super::{Again, Fault, Found, Last, PLAIN, c_string, components, kind};
 use crate::sys::mount::{self, NO_MAGICLINKS, NO_SYMLINKS};
 
@@ -23,19 +23,19 @@ type Result<T, E = Fault> = std::result::Result<T, E>;
 const MOST_LINKS: usize = 40;
 
 /// One directory of a path, or its end.
-struct Place {
+struct Component {
     file: OwnedFd,
     stat: FileStat,
     name: Vec<u8>,
     mount: u64,
-    ground: Ground,
+    trust: DirectoryTrust,
 }
 
 /// One path, component by component.
 pub struct Walk<'a> {
     trust: &'a Trust,
     /// The root, and what was entered since: the path without links.
-    places: Vec<Place>,
+    entered: Vec<Component>,
     way: Way,
     links: usize,
 }
@@ -44,8 +44,8 @@ impl<'a> Walk<'a> {
     /// To what this path leads, which is to be at `destination` inside.
     pub fn new(trust: &'a Trust, path: &Path, destination: &Path) -> Self {
         let (source, destination) = (path.to_owned(), destination.to_owned());
-        let way = Way { source, destination, visited: Vec::new(), leaps: Vec::new() };
-        Self { trust, places: Vec::new(), way, links: 0 }
+        let way = Way { source, destination, visited: Vec::new(), redirections: Vec::new() };
+        Self { trust, entered: Vec::new(), way, links: 0 }
     }
 
     /// Walks it.
@@ -55,15 +55,15 @@ impl<'a> Walk<'a> {
         let mut directory = names_directory(path);
         self.enter(Vec::new(), mount::open_beneath(AT_FDCWD, c"/", libc::O_PATH | libc::O_DIRECTORY, 0)?)?;
         while let Some(name) = left.pop_front() {
-            let here = self.places.last().expect("the root stays");
-            if let Ground::Foreign(why) = here.ground {
+            let here = self.entered.last().expect("the root stays");
+            if let DirectoryTrust::Foreign(why) = here.trust {
                 left.push_front(name);
                 return self.rest(&left.make_contiguous().join(&b'/'), directory, last, why);
             }
             if name == b".." {
-                self.leap(Kind::Up, &name);
-                if self.places.len() > 1 {
-                    self.places.pop();
+                self.note_redirection(Kind::Up, &name);
+                if self.entered.len() > 1 {
+                    self.entered.pop();
                 }
                 continue;
             }
@@ -73,7 +73,7 @@ impl<'a> Walk<'a> {
                 let target = self.follow(&name, &file)?;
                 directory |= left.is_empty() && names_directory(&target);
                 if target.starts_with(b"/") {
-                    self.places.truncate(1);
+                    self.entered.truncate(1);
                 }
                 components(&target).map(<[u8]>::to_vec).rev().for_each(|name| left.push_front(name));
                 continue;
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
             }
         }
         let path = self.path()?;
-        let end = self.places.pop().expect("the root stays");
+        let end = self.entered.pop().expect("the root stays");
         let again = Again { path, resolve: NO_SYMLINKS | NO_MAGICLINKS, rest: None };
         Ok((Found { file: end.file, stat: end.stat, again }, self.way))
     }
@@ -93,29 +93,31 @@ impl<'a> Walk<'a> {
     fn enter(&mut self, name: Vec<u8>, file: OwnedFd) -> Result<()> {
         let stat = fstat(&file)?;
         let mount = mount::id_of(&file)?;
-        let here = self.places.last();
+        let here = self.entered.last();
         let crossed = here.is_some_and(|here| here.mount != mount);
-        let ground = match here.map_or(Ground::Trusted, |here| here.ground) {
-            Ground::Shared(_) if crossed => Ground::Foreign(Why::MountedInShared),
+        let trust = match here.map_or(DirectoryTrust::Trusted, |here| here.trust) {
+            DirectoryTrust::Shared(_) if crossed => DirectoryTrust::Foreign(Why::MountedInShared),
             // What a program serves can claim any owner.
-            _ if crossed && fstatfs(&file)?.filesystem_type() == FUSE_SUPER_MAGIC => Ground::Foreign(Why::Served),
-            _ => self.trust.ground(file.as_fd(), &stat),
+            _ if crossed && fstatfs(&file)?.filesystem_type() == FUSE_SUPER_MAGIC => {
+                DirectoryTrust::Foreign(Why::Served)
+            }
+            _ => self.trust.classify(file.as_fd(), &stat),
         };
         if crossed {
-            self.leap(Kind::Mount, &name);
+            self.note_redirection(Kind::Mount, &name);
         }
         let path = self.shown(&[&name]);
-        self.way.visited.push(Spot { path, device: stat.st_dev, inode: stat.st_ino, mount });
-        self.places.push(Place { file, stat, name, mount, ground });
+        self.way.visited.push(Location { path, device: stat.st_dev, inode: stat.st_ino, mount });
+        self.entered.push(Component { file, stat, name, mount, trust });
         Ok(())
     }
 
     /// The target of a link in a directory that is trusted.
     fn follow(&mut self, name: &[u8], link: &OwnedFd) -> Result<Vec<u8>> {
-        let here = self.places.last().expect("the root stays");
-        if let Ground::Shared(why) = here.ground {
-            let leap = Leap { kind: Kind::Link, at: self.shown(&[name]) };
-            return Err(Fault::Refused(self.way.refuse(&leap, &self.shown(&[]), why)));
+        let here = self.entered.last().expect("the root stays");
+        if let DirectoryTrust::Shared(why) = here.trust {
+            let redirection = Redirection { kind: Kind::Link, at: self.shown(&[name]) };
+            return Err(Fault::Refused(self.way.refuse(&redirection, &self.shown(&[]), why)));
         }
         if fstatfs(link)?.filesystem_type() == PROC_SUPER_MAGIC {
             let plain = mount::open_beneath(&here.file, &c_string(name)?, libc::O_PATH, NO_MAGICLINKS);
@@ -127,17 +129,17 @@ impl<'a> Walk<'a> {
         if self.links > MOST_LINKS {
             return Err(Errno::ELOOP.into());
         }
-        self.leap(Kind::Link, name);
+        self.note_redirection(Kind::Link, name);
         let target = readlinkat(link, c"")?.into_vec();
         if target.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(target) }
     }
 
     /// The rest of a path below a directory that is not trusted.
     fn rest(self, rest: &[u8], directory: bool, last: Last, why: Why) -> Result<(Found, Way)> {
-        let here = self.places.last().expect("the root stays");
+        let here = self.entered.last().expect("the root stays");
         let refuse = |kind, at: &[u8]| {
-            let leap = Leap { kind, at: self.shown(&[at]) };
-            Err(Fault::Refused(self.way.refuse(&leap, &self.shown(&[]), why)))
+            let redirection = Redirection { kind, at: self.shown(&[at]) };
+            Err(Fault::Refused(self.way.refuse(&redirection, &self.shown(&[]), why)))
         };
         if components(rest).any(|name| name == b"..") {
             return refuse(Kind::Up, rest);
@@ -165,14 +167,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn leap(&mut self, kind: Kind, name: &[u8]) {
-        let leap = Leap { kind, at: self.shown(&[name]) };
-        self.way.leaps.push((self.way.visited.len(), leap));
+    fn note_redirection(&mut self, kind: Kind, name: &[u8]) {
+        let redirection = Redirection { kind, at: self.shown(&[name]) };
+        self.way.redirections.push((self.way.visited.len(), redirection));
     }
 
     /// The path of where it is now, with `more` below.
     fn shown(&self, more: &[&[u8]]) -> PathBuf {
-        let names = self.places.iter().map(|place| &place.name[..]).chain(more.iter().copied());
+        let names = self.entered.iter().map(|place| &place.name[..]).chain(more.iter().copied());
         let mut path = PathBuf::from("/");
         path.extend(names.map(|name| Path::new(std::ffi::OsStr::from_bytes(name))));
         path

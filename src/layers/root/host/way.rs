@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::alias::Spot;
+use super::alias::Location;
 use super::trust::Why;
 use crate::error::{Error, Step};
 
@@ -14,14 +14,14 @@ pub struct Way {
     /// Where the file is to be inside.
     pub destination: PathBuf,
     /// What it led through.
-    pub visited: Vec<Spot>,
+    pub visited: Vec<Location>,
     /// Each with the number of directories visited before.
-    pub leaps: Vec<(usize, Leap)>,
+    pub redirections: Vec<(usize, Redirection)>,
 }
 
 /// A step that leads out of a directory.
 #[derive(Debug)]
-pub struct Leap {
+pub struct Redirection {
     /// By what.
     pub kind: Kind,
     /// Where.
@@ -41,8 +41,8 @@ pub enum Kind {
 
 impl Way {
     /// That it is not followed, because of what this directory is.
-    pub fn refuse(&self, leap: &Leap, directory: &Path, why: Why) -> Error {
-        let (what, way_out) = match leap.kind {
+    pub fn refuse(&self, redirection: &Redirection, directory: &Path, why: Why) -> Error {
+        let (what, way_out) = match redirection.kind {
             Kind::Link => ("is a symlink", "give the path that it leads to, if that is what you mean"),
             Kind::Up => ("goes up by \"..\"", "give the path without \"..\""),
             Kind::Mount => ("is another mount", "mount it elsewhere"),
@@ -56,7 +56,7 @@ impl Way {
             Why::Workload => "can be written by the workload of this run".into(),
         };
         let object = format!("{} (for {})", self.source.display(), self.destination.display());
-        let reason = format!("{} {what} below {}, which {why}", leap.at.display(), directory.display());
+        let reason = format!("{} {what} below {}, which {why}", redirection.at.display(), directory.display());
         Error::new(Step::Source, object, reason)
             .hint(format!("{way_out}; --follow goes on, also where others decide where that leads"))
     }

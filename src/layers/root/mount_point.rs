@@ -30,7 +30,7 @@ pub enum Shape {
 
 /// A mount point, prepared for the child. All paths are relative to the new root.
 #[derive(Debug)]
-pub struct Place {
+pub struct MountPointPlan {
     /// Directories to create on the way, outermost first.
     pub directories: Vec<Entry>,
     /// The mount point.
@@ -79,7 +79,7 @@ pub enum MountOwner {
     Host,
 }
 
-impl Place {
+impl MountPointPlan {
     /// Child half: creates what is to be created, on file systems of ours.
     pub fn create(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         let directory =
@@ -107,7 +107,7 @@ pub fn make_directory(dir: BorrowedFd<'_>, path: &CStr, mode: Mode) -> std::resu
 }
 
 /// Plans mount points one after the other, in the order in which the mounts will be made.
-pub struct Places<'a> {
+pub struct MountPoints<'a> {
     rootfs: Option<&'a OwnedFd>,
     owners: Vec<(PathBuf, MountOwner)>,
     symlinks: HashSet<PathBuf>,
@@ -116,7 +116,7 @@ pub struct Places<'a> {
     pub skeleton: Vec<(CString, Shape)>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> MountPoints<'a> {
     /// Starts with a root of our own, or with this directory of the host.
     pub fn new(rootfs: Option<&'a OwnedFd>) -> Self {
         let owner = if rootfs.is_some() { MountOwner::Host } else { MountOwner::Sandbox };
@@ -130,14 +130,14 @@ impl<'a> Places<'a> {
     }
 
     /// Plans the mount point of `shape` at this absolute path; what will be mounted there is `owner`'s.
-    pub fn add(&mut self, destination: &Path, shape: Shape, owner: MountOwner) -> Result<Place> {
+    pub fn add(&mut self, destination: &Path, shape: Shape, owner: MountOwner) -> Result<MountPointPlan> {
         let unfit = |reason: String| Error::new(Step::MountPoint, destination.display().to_string(), reason);
         if let Some(link) = destination.ancestors().skip(1).find(|path| self.symlinks.contains(*path)) {
             return Err(unfit(format!("lies below {}, which is a symlink in the sandbox", link.display())));
         }
         let (below, below_owner) = self.covering(destination);
         let entry = Entry::new(destination)?;
-        let mut place = Place { directories: Vec::new(), path: relative(destination)?, entry, create: None };
+        let mut place = MountPointPlan { directories: Vec::new(), path: relative(destination)?, entry, create: None };
         if below_owner == MountOwner::Sandbox {
             let outermost_first: Vec<_> = destination.ancestors().skip(1).take_while(|path| *path != below).collect();
             for directory in outermost_first.into_iter().rev() {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_created_once_and_only_on_file_systems_of_ours() {
-        let mut places = Places::new(None);
+        let mut places = MountPoints::new(None);
         let etc = places.add(Path::new("/etc/ssl/certs"), Shape::Directory, MountOwner::Host).unwrap();
         assert_eq!(etc.directories, ["/etc", "/etc/ssl"].map(|path| Entry::new(Path::new(path)).unwrap()));
         assert_eq!(etc.create, Some(Shape::Directory));
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn nothing_is_put_below_a_symlink() {
-        let mut places = Places::new(None);
+        let mut places = MountPoints::new(None);
         places.add(Path::new("/bin"), Shape::Absent, MountOwner::Host).unwrap();
         let error = places.add(Path::new("/bin/tool"), Shape::File, MountOwner::Host).unwrap_err();
         assert!(error.to_string().contains("/bin, which is a symlink"), "{error}");

@@ -1,4 +1,4 @@
-//! What a go-between has made and cannot tell of. A suite of its own, because it looks at all children of its process.
+//! Processes that an intermediate process created and cannot report. A separate suite, because it looks at all children of its process.
 
 use crate::common::bundle::ours;
 use crate::common::confined::{Before, by, confined, prepare, said_in};
@@ -20,7 +20,7 @@ fn a_process_that_nobody_heard_of_is_ended_and_waited_for() {
             let before = leaks::descendants(own);
             let fault = [process, &call.to_string(), "1", error];
             let called = by(&bundle, &inject::words(&fault), &["exec", &bundle.id, "true"]);
-            assert!(called.err().contains("go-between"), "{fault:?}: {}", called.err());
+            assert!(called.err().contains("intermediate process"), "{fault:?}: {}", called.err());
             let new: Vec<_> = leaks::descendants(own).into_iter().filter(|pid| !before.contains(pid)).collect();
             assert!(new.is_empty(), "{fault:?}: {}", leaks::describe(&new));
         }

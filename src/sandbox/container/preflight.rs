@@ -12,19 +12,20 @@ use crate::plan::{ContainerPlan, Facility};
 
 /// A part of a configuration, by its path in `config.json`, and what is the matter with it.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct PreflightFinding {
     /// Which.
     pub field: String,
     /// What.
     pub error: Error,
     /// Whether the container is made all the same, with less.
-    pub bearable: bool,
+    pub is_warning: bool,
 }
 
 /// Everything that preparing finds, not only the first.
-pub fn find(plan: &ContainerPlan) -> Vec<Trouble> {
+pub fn run(plan: &ContainerPlan) -> Vec<PreflightFinding> {
     let mut found = Vec::new();
-    let mut note = |field: &str, error: Error| found.push(Trouble { field: field.to_owned(), error, bearable: false });
+    let mut note =
+        |field: &str, error: Error| found.push(PreflightFinding { field: field.to_owned(), error, is_warning: false });
     for (index, join) in plan.joined.iter().enumerate() {
         if let Err(error) = open_join(join.kind, &join.path) {
             note(&format!("linux.namespaces[{index}]"), error);
@@ -89,7 +90,7 @@ pub fn find(plan: &ContainerPlan) -> Vec<Trouble> {
         Ok((Some(prepared), _)) => {
             for warning in prepared.warnings.clone() {
                 let error = Error::new(crate::error::Step::SeccompProfile, "", warning);
-                found.push(Trouble { field: "linux.seccomp".to_owned(), error, bearable: true });
+                found.push(PreflightFinding { field: "linux.seccomp".to_owned(), error, is_warning: true });
             }
         }
         Ok(_) => {}
@@ -100,11 +101,11 @@ pub fn find(plan: &ContainerPlan) -> Vec<Trouble> {
         let names = Sets { bounding: lost, ..Sets::of(&Default::default()) }.names().join(", ");
         let error =
             Error::new(crate::error::Step::Capabilities, names, "the caller does not have them: they are left out");
-        found.push(Trouble { field: "process.capabilities".to_owned(), error, bearable: true });
+        found.push(PreflightFinding { field: "process.capabilities".to_owned(), error, is_warning: true });
     }
     for one in degraded {
         let error = Error::new(crate::error::Step::Landlock, Facility::Landlock.name(), one.why);
-        found.push(Trouble { field: "annotations.org.stockade.landlock".to_owned(), error, bearable: true });
+        found.push(PreflightFinding { field: "annotations.org.stockade.landlock".to_owned(), error, is_warning: true });
     }
     found
 }

@@ -50,7 +50,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// One side of it.
 #[derive(Debug)]
-pub struct Hold(Shared);
+pub struct FilterHandshake(Shared);
 
 /// What a process that is held back reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,17 +58,17 @@ enum Word {
     Go,
     Wait,
     /// There is nobody who could say anything else.
-    Deserted,
+    NoWatcher,
 }
 
-impl Hold {
+impl FilterHandshake {
     /// One for this process and its children.
     pub fn new() -> Result<Self> {
         Shared::map(None).map(Self).map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))
     }
 
     /// One that can be found in a state directory.
-    pub fn make(directory: &Path) -> Result<Self> {
+    pub fn create_in(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let failed = |errno| Error::errno(Step::State, path.display().to_string(), errno);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -79,7 +79,7 @@ impl Hold {
     }
 
     /// That of a state directory, if there is one.
-    pub fn find(directory: &Path) -> std::result::Result<Option<Self>, Errno> {
+    pub fn open_in(directory: &Path) -> std::result::Result<Option<Self>, Errno> {
         let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match open(&directory.join(FILE), flags, Mode::empty()) {
             Err(Errno::ENOENT) => Ok(None),
@@ -88,7 +88,7 @@ impl Hold {
     }
 
     /// Takes that of a state directory away, which who has it keeps.
-    pub fn forget(directory: &Path) {
+    pub fn remove_from(directory: &Path) {
         let _ = std::fs::remove_file(directory.join(FILE));
     }
 
@@ -100,7 +100,7 @@ impl Hold {
     /// Parent half, once it is due: waits until the filter is said to be in force, looks, has the scheduling set if that is
     /// left to do, and lets the process go on to its program. `false` when there is something to be read from the channel
     /// instead. The process must be killed if this fails.
-    pub fn oversee(
+    pub fn verify_and_release(
         &self,
         proc_pid: &OwnedFd,
         filters: u64,
@@ -132,7 +132,7 @@ impl Hold {
             match self.word() {
                 Word::Go => return,
                 Word::Wait => std::hint::spin_loop(),
-                Word::Deserted => die(),
+                Word::NoWatcher => die(),
             }
         }
     }
@@ -140,8 +140,8 @@ impl Hold {
     fn word(&self) -> Word {
         match self.0.words().watcher.load(SeqCst) {
             GO => Word::Go,
-            0 => Word::Deserted, // nobody ever was there
-            word if word & OWNER_DIED != 0 => Word::Deserted,
+            0 => Word::NoWatcher, // nobody ever was there
+            word if word & OWNER_DIED != 0 => Word::NoWatcher,
             _ => Word::Wait,
         }
     }
@@ -170,15 +170,15 @@ mod tests {
     /// What comes of a process with or without a filter that is held back.
     fn overseen(filter: bool) -> (Result<bool>, i32) {
         const ALLOW: libc::sock_filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
-        let hold = Hold::new().unwrap();
-        hold.watch().unwrap();
+        let handshake = FilterHandshake::new().unwrap();
+        handshake.watch().unwrap();
         let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
         let (pid, pidfd) = child(|| {
             if filter {
                 process::set_no_new_privs().unwrap();
                 seccomp::set_filter(&[ALLOW], 0).unwrap();
             }
-            hold.wait(filter);
+            handshake.wait(filter);
         });
         drop(writer);
         let mut scheduled = false;
@@ -186,7 +186,12 @@ mod tests {
             scheduled = true;
             Ok(())
         };
-        let seen = hold.oversee(&open_proc_pid(pid).unwrap(), filters_with_one_more(), reader.as_fd(), schedule);
+        let seen = handshake.verify_and_release(
+            &open_proc_pid(pid).unwrap(),
+            filters_with_one_more(),
+            reader.as_fd(),
+            schedule,
+        );
         assert_eq!(scheduled, filter);
         if seen.is_err() {
             process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL).unwrap();
@@ -203,23 +208,23 @@ mod tests {
 
     #[test]
     fn nobody_goes_on_where_nobody_watches_any_more() {
-        let hold = Hold::new().unwrap();
-        let ended = || libc::WIFSIGNALED(process::wait4(child(|| hold.wait(false)).0).unwrap().0);
-        assert_eq!(hold.word(), Word::Deserted);
+        let handshake = FilterHandshake::new().unwrap();
+        let ended = || libc::WIFSIGNALED(process::wait4(child(|| handshake.wait(false)).0).unwrap().0);
+        assert_eq!(handshake.word(), Word::NoWatcher);
         assert!(ended(), "nobody ever did");
-        process::wait4(child(|| hold.watch().unwrap()).0).unwrap();
-        assert_eq!(hold.word(), Word::Deserted);
+        process::wait4(child(|| handshake.watch().unwrap()).0).unwrap();
+        assert_eq!(handshake.word(), Word::NoWatcher);
         assert!(ended(), "somebody did, and has gone");
-        hold.watch().unwrap();
-        assert_eq!(hold.word(), Word::Wait);
+        handshake.watch().unwrap();
+        assert_eq!(handshake.word(), Word::Wait);
     }
 
     #[test]
     fn a_process_that_dies_or_fails_is_not_waited_for() {
-        let hold = Hold::new().unwrap();
+        let handshake = FilterHandshake::new().unwrap();
         let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
         drop(writer);
         let own = open_proc_pid(nix::unistd::getpid()).unwrap();
-        assert!(!hold.oversee(&own, 0, reader.as_fd(), || Ok(())).unwrap());
+        assert!(!handshake.verify_and_release(&own, 0, reader.as_fd(), || Ok(())).unwrap());
     }
 }
