@@ -2,31 +2,41 @@
 //!
 //! # Theory of operation
 //!
-//! Three processes, two channels, one way through:
+//! | process | ids | namespaces | lifetime |
+//! |---|---|---|---|
+//! | supervisor, the process that called [`run`] | the caller's | the caller's | until the report is complete |
+//! | pid 1, the sandbox's init | the sandbox's user; no capabilities except planned ones | its own: user, mount, pid, net, ipc, uts, cgroup, time as planned | dies with the supervisor; ends after the workload |
+//! | network thread of pid 1 | as pid 1 before it drops capabilities | creates the network namespace | ends before pid 1 enters that namespace |
+//! | workload, pid 2 | as pid 1, and restricted by seccomp and Landlock | pid 1's | until it exits or the run ends |
+//!
+//! | channel | between | carries |
+//! |---|---|---|
+//! | control socket | supervisor, pid 1 and, until `execve`, the workload | "go" twice and "verified"; back: terminal, missing facilities, pidfd, listener, program, exit status |
+//! | failure pipe | pid 1 or workload to supervisor | `{step, index, errno}`. End of file: the workload was executed |
 //!
 //! ```text
-//! supervisor (the caller's process)        pid 1 of the sandbox                      workload, pid 2
+//! supervisor                               pid 1 of the sandbox                      workload, pid 2
 //! ────────────────────────────────────     ─────────────────────────────────────     ─────────────────────────────
 //! prepare: open, parse, compile, allocate
-//! clone3 with the new namespaces ────────► waits; meanwhile a thread of its own makes the network
-//! write id maps, go ─────────────────────► ids, lifeline, root and mounts, the network, pivot,
-//! verify namespaces, go ─────────────────► hostname, keyring, groups, capabilities, no_new_privs,
+//! clone3 with the new namespaces ────────► wait; meanwhile a thread creates the network namespace
+//! write id maps, go ─────────────────────► ids, parent-death signal, root and mounts, network, pivot,
+//! verify namespaces, go ─────────────────► host name, keyring, groups, capabilities, no_new_privs,
 //! supervise: pidfd, signals, deadlines,    not dumpable
-//!   messages, streams                      vfork, wait ──────────────────────────► session, streams, cwd, umask,
-//!                                                                                     Landlock, limits, signals,
-//!                          ◄──── pidfd ─── init: reap, forward signals ◄─────────── verify, seccomp, execve
-//! verify /proc/PID/status                  the failure pipe closes by itself
-//!                          ◄─── status ─── workload ended; if it was not verified yet it stays a zombie
-//! SIGKILL to pid 1, if it has not ended by
-//!   itself: the whole tree is dead
-//! drain the streams, read what was used, report
+//!   messages, streams                      vfork, wait ──────────────────────────► session, streams, cwd,
+//!                                                                                     Landlock, umask, limits,
+//!                                                                                     signals, read back,
+//!                          ◄──── pidfd ─── init: reap, forward signals ◄─────────── seccomp, execve
+//! verify /proc/PID/status                                                            (closes the failure pipe)
+//!                          ◄─── status ─── workload ended; unverified, it stays a zombie until it is verified
+//! SIGKILL to pid 1, unless it has ended:
+//!   every process in the sandbox is dead
+//! drain the streams, read the usage, report
 //! ```
 //!
-//! The child was copied from a process without threads, formats no text and takes no lock. Its only other thread is one that
-//! makes the network namespace, and has ended before the child enters that and gives anything up. What fails in it travels as
-//! {step, index, errno}; the supervisor, who has the plan, names the thing. Pid 1 dies with its supervisor
-//! (`PR_SET_PDEATHSIG`, and the socket's end before that is set), and with pid 1 dies everything in its pid namespace.
-//! Without init the workload is pid 1 itself.
+//! The child is copied from a process without threads. It formats no text and takes no lock. Its failures are reported as
+//! `{step, index, errno}`; the supervisor has the plan and names the object. Pid 1 dies with its supervisor
+//! (`PR_SET_PDEATHSIG`; before that is set, pid 1 notices the end of the control socket). The kernel kills every process in the pid
+//! namespace when pid 1 ends. Without init the workload is pid 1.
 
 #[cfg(feature = "ablate")]
 pub(crate) mod ablate;

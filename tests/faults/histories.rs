@@ -99,7 +99,7 @@ fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
         ("that is not stopped: running", Outcome::Running),
         ("that is not stopped: paused", Outcome::Paused),
         ("died before its program was executed", Outcome::Lost(0)),
-        ("died while it was looked at", Outcome::Lost(0)),
+        ("died while it was checked", Outcome::Lost(0)),
     ];
     if verb == Verb::Create && complaint.contains("first process died while it was") {
         return Outcome::Lost(std::fs::read_to_string(&pid).map_or(0, |pid| pid.trim().parse().unwrap()));

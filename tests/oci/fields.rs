@@ -952,7 +952,7 @@ fn a_mount_that_is_no_longer_what_it_was_made_stops_the_container() {
                 continue;
             }
             assert!(called.out().is_empty(), "{change}: it ran");
-            called.expect_error(&format!("verifying the confinement: mount {place}: is not there as it was made"));
+            called.expect_error(&format!("verifying the confinement: mount {place}: differs from what was mounted"));
             assert!(bundle.state().is_null());
         }
     });

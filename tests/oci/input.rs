@@ -250,7 +250,7 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
         (
             "/linux/namespaces/-",
             json!({ "type": "time", "path": "/proc/self/ns/net" }),
-            "is a namespace of another kind",
+            "is a namespace of a different kind",
         ),
         ("/linux/namespaces/-", json!({ "type": "time", "path": "/etc/passwd" }), "is not a namespace"),
         ("/linux/namespaces/-", json!({ "type": "time", "path": "/dev/null" }), "is not a namespace"),

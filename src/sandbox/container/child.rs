@@ -1,7 +1,7 @@
-//! The container's process: the start-up sequence from clone3 to execve, one line a step.
+//! The container's process: the start-up sequence from clone3 to execve, one line per step.
 //!
-//! As for a direct run, what it needs was prepared, and a failure leaves as numbers. Hooks are the exception: they are
-//! programs of the administrator's, started from here because they run inside.
+//! As in a direct run, everything was prepared before the clone, and a failure is reported as numbers. Hooks are the exception:
+//! they are the administrator's programs, and this process starts them because they run inside the container.
 
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
@@ -24,21 +24,21 @@ use crate::sandbox::sync::{self, ChildEnds, failure_with_message};
 use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
 use crate::sys::{entry, mount, namespace, net, process, terminal};
 
-/// What the go-between of a process that is confined before it joins hands on.
+/// The state that an intermediate process passes to the container's process, if it confines itself before it joins.
 #[derive(Debug)]
 pub struct Confined<'a> {
     terminal: Option<OwnedFd>,
     ready: Ready<'a>,
 }
 
-/// What is left of the preparations once a process is confined.
+/// The remaining steps of a confined process.
 #[derive(Debug)]
 struct Ready<'a> {
     rules: Option<PathRules>,
     executable: Executable<'a>,
 }
 
-/// Becomes the container. Never returns to the code that cloned it.
+/// Becomes the container's program. Never returns to the code that cloned it.
 pub fn run(
     prepared: &Prepared<'_>,
     plan: &ContainerPlan,
@@ -46,14 +46,14 @@ pub fn run(
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
 ) -> ! {
-    entry::retitle(&prepared.title); // other processes of the container can read it
+    entry::retitle(&prepared.title); // other processes of the container can read the command line
     if ends.wait() {
         let mut hook_message = String::new();
         let Err(failure) = match confined {
             Some(confined) => join(prepared, plan, confined, ends, state, &mut hook_message),
             None => start(prepared, plan, ends, state, &mut hook_message),
         };
-        // Once it waited for its start, nobody but whoever started it listens.
+        // After the gate opens, only `start` reads failures.
         if let Some(gate) = &prepared.gate {
             let _ = nix::unistd::write(gate.answer(), &failure_with_message(failure, &hook_message));
         }
@@ -72,9 +72,9 @@ fn start(
     process::ignore_broken_pipes();
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
     if prepared.in_user_namespace {
-        process::set_ids(0, 0).during(Step::SetIds, 0)?; // its own root, for as long as it is set up
+        process::set_ids(0, 0).during(Step::SetIds, 0)?; // root of its user namespace, until set-up is complete
     }
-    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?; // after the change of ids, which clears it
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?; // after the change of ids, which clears the signal
     if !ends.parent_lives() {
         process::exit(125);
     }
@@ -86,8 +86,8 @@ fn start(
     wait_and_execute(prepared, plan, ends, state, hook_message, ready)
 }
 
-/// What takes privilege: namespaces that are made late, the root with its mounts and hooks, and what follows from it. Gives
-/// the process's terminal. Nothing of the host is open afterwards but `also`.
+/// The steps that require privilege: cgroup namespace, loopback, and the root with its mounts and hooks. Returns the process's
+/// terminal. Afterwards no descriptor of the host is open except `also`.
 fn take_root(
     prepared: &Prepared<'_>,
     plan: &ContainerPlan,
@@ -97,7 +97,7 @@ fn take_root(
     hook_message: &mut String,
 ) -> Applied<Option<OwnedFd>> {
     if prepared.hides_cgroup {
-        process::unshare_cgroup().during(Step::Cgroup, 0)?; // now that it is in its own
+        process::unshare_cgroup().during(Step::Cgroup, 0)?; // after the move into its cgroup, which becomes the namespace's root
     }
     nix::sys::stat::umask(Mode::empty());
     if prepared.loopback {
@@ -126,8 +126,8 @@ fn take_root(
     Ok(terminal)
 }
 
-/// In the intermediate process of one that joins a pid namespace, where no process inside can see it yet: all that takes
-/// privilege. The process that then appears among the others has no more than they have. `channel` stays open.
+/// Confines the intermediate process of a process that joins a pid namespace, while no process inside can see it. The process
+/// that then appears inside has no more privileges than the others. `channel` stays open.
 pub fn confine_first<'a>(
     prepared: &'a Prepared<'_>,
     plan: &ContainerPlan,
@@ -136,14 +136,14 @@ pub fn confine_first<'a>(
     state: &dyn Fn(i32, &str) -> String,
     hook_message: &mut String,
 ) -> Applied<Confined<'a>> {
-    entry::retitle(&prepared.title); // the process that is made in the end is a copy of this one
+    entry::retitle(&prepared.title); // the container's process will be a copy of this one
     process::ignore_broken_pipes();
     let terminal = take_root(prepared, plan, ends, &[channel], state, hook_message)?;
     let ready = confine(prepared, plan, ends, path_rules(prepared)?)?;
     Ok(Confined { terminal, ready })
 }
 
-/// The rest of such a process, in the container's pid namespace.
+/// The remaining steps of the container's process in the joined pid namespace, after [`confine_first`].
 fn join(
     prepared: &Prepared<'_>,
     plan: &ContainerPlan,
@@ -164,7 +164,7 @@ fn join(
     wait_and_execute(prepared, plan, ends, state, hook_message, ready)
 }
 
-/// Confined: waits to be looked at, then for its start if it has a gate, and becomes its program.
+/// Waits until the runtime has verified this process, then for `start` if there is a gate, and executes the program.
 fn wait_and_execute(
     prepared: &Prepared<'_>,
     plan: &ContainerPlan,
@@ -175,8 +175,8 @@ fn wait_and_execute(
 ) -> Applied<Infallible> {
     process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
     ends.send_ready(executable.executed).during(Step::Fork, 0)?;
-    // The runtime may not like what it sees; and without anybody who knows of us we would wait for ever: it has to have
-    // written us down first.
+    // The runtime may refuse what it sees. And it must have recorded this process, or a process that no command knows would
+    // wait for ever.
     if !ends.wait() {
         process::exit(125);
     }
@@ -185,15 +185,16 @@ fn wait_and_execute(
         let first = plan.hooks.create_container.len();
         run_hooks(&plan.hooks.start_container, first, state, "created", hook_message)?;
     }
-    // Only now: hooks inside are the administrator's.
+    // Only now, because hooks inside the container must not be restricted.
     if let Some(rules) = rules {
         rules.apply(prepared)?;
     }
     execute(prepared, ends, &executable)
 }
 
-/// Closes everything that is neither the container's own nor handed to it, before the first path of its root is looked up:
-/// `/proc/self/fd/N/..` must lead nowhere, and close-on-exec comes only after execve has looked its paths up.
+/// Closes every descriptor that is not the container's own and not passed to it. This happens before the first path in its root
+/// is looked up: `/proc/self/fd/N/..` must not lead to the host, and close-on-exec takes effect only after execve has resolved
+/// its paths.
 fn close_the_host(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
     let mut kept: Vec<RawFd> = prepared.streams.iter().map(|stream| stream.as_raw_fd()).collect();
     kept.extend([ends.control().as_raw_fd(), ends.failure().as_raw_fd()]);
@@ -204,20 +205,20 @@ fn close_the_host(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>, ends: &Ch
     process::close_but(prepared.first_closed, &mut kept).during(Step::Descriptors, 1)
 }
 
-/// In the go-between, before it enters a root that is not ours: as [`close_the_host`], but for the namespaces that it is still
-/// to enter and its channel to the runtime.
+/// As [`close_the_host`], for an intermediate process before it enters the container's root. It keeps the namespaces that it
+/// has yet to enter and its channel to the runtime.
 pub fn leave_the_host(prepared: &Prepared<'_>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
     let joined = prepared.joined.iter().map(|join| join.fd.as_raw_fd());
     close_the_host(prepared, None, ends, &joined.chain(also.iter().copied()).collect::<Vec<_>>())
 }
 
-/// The filter, if it is not in force yet, and the program.
+/// Installs the filter, if it is not installed yet, and executes the program.
 fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, executable: &Executable<'_>) -> Applied<Infallible> {
     if let (Some(seccomp), Some(handshake)) = (&prepared.seccomp, &prepared.handshake) {
         let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
         sync::announce_filter(pipe).during(Step::Wait, 1)?;
         seccomp.apply()?;
-        handshake.wait(prepared.scheduled_last); // without any call, as all that follows
+        handshake.wait(prepared.scheduled_last); // makes no system call, and neither does the code between here and execve
     }
     prepared.process.exec(executable)
 }
@@ -236,7 +237,8 @@ fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
     prepared.landlock.as_ref().map(PathRules::of).transpose()
 }
 
-/// What takes privilege, and the old root: host name, kernel parameters, label; then the new root, keyring and scheduling.
+/// Set-up that requires privilege and the old root: host name, kernel parameters, label. Then the new root, keyring and
+/// scheduling.
 fn set_up(prepared: &Prepared<'_>, plan: &ContainerPlan, change_root: impl FnOnce() -> Applied) -> Applied {
     if let Some(root) = &prepared.root {
         prepared.process.set_hostname()?;
@@ -258,13 +260,13 @@ fn set_up(prepared: &Prepared<'_>, plan: &ContainerPlan, change_root: impl FnOnc
         }
     }
     if !prepared.confines_first && !prepared.scheduled_last {
-        schedule::set_policy(&plan.process, 0)?; // the runtime does it otherwise
+        schedule::set_policy(&plan.process, 0)?; // otherwise the runtime sets it
     }
     schedule::apply(plan)
 }
 
-/// Asks for the labels that execve gives. An intermediate process that joins a pid namespace does so while it reaches the
-/// procfs of its own one: in any other there is no `self` for it.
+/// Sets the labels for the next execve. An intermediate process that joins a pid namespace does so while it can reach the
+/// procfs of its own pid namespace: in any other procfs it has no `self`.
 pub fn label(prepared: &Prepared<'_>) -> Applied {
     if prepared.label.is_empty() {
         return Ok(());
@@ -276,23 +278,23 @@ pub fn label(prepared: &Prepared<'_>) -> Applied {
     prepared.label.apply(proc.as_fd())
 }
 
-/// A procfs that nobody else can reach; where none may be mounted, the one of the old root.
+/// A procfs that no other process can reach. If none can be mounted, the old root's procfs.
 fn private_proc(step: Step) -> Applied<OwnedFd> {
     mount::private_proc().or_else(|_| root::host_proc()).during(step, 0)
 }
 
-/// Limits, ids, capabilities, no_new_privs, working directory; each read back where that can be done.
+/// Sets no_new_privs, ids, capabilities and the working directory, and reads them back.
 fn confine<'a>(
     prepared: &'a Prepared<'_>,
     plan: &ContainerPlan,
     ends: &ChildEnds,
     mut rules: Option<PathRules>,
 ) -> Applied<Ready<'a>> {
-    // Before a filter that might refuse it; and while it still may enter the directory, if its user may not.
+    // Opened before a filter that may refuse it, and before the change of ids, because the program's user may lack access.
     let cwd = prepared.process.open_cwd();
     let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
     let looked_up = prepared.process.find();
-    process::ignore_broken_pipes(); // settled signals are the program's; until then a pipe may break
+    process::ignore_broken_pipes(); // the program's signal dispositions are already set; until execve a write to a broken pipe must not kill
     if plan.process.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
@@ -301,7 +303,8 @@ fn confine<'a>(
     {
         rules.apply(prepared)?;
     }
-    // Without no_new_privs a filter takes CAP_SYS_ADMIN, and a listener must be handed over while somebody is there.
+    // Without no_new_privs, installing a filter requires CAP_SYS_ADMIN. A listener must be handed over while the runtime
+    // exists.
     if prepared.filters_early
         && let Some(seccomp) = &prepared.seccomp
         && let Some(listener) = seccomp.apply()?
@@ -312,7 +315,7 @@ fn confine<'a>(
     process::keep_capabilities(true).during(Step::Capabilities, 0)?;
     if prepared.users.can_clear_groups() {
         match process::set_groups(&plan.process.groups) {
-            // Where a user namespace forbids it, nobody inside has any that could be dropped.
+            // setgroups may be denied in a user namespace. Then no process inside has groups that could be dropped.
             Err(Errno::EPERM) if plan.process.groups.is_empty() && prepared.in_user_namespace => {}
             set => set.during(Step::Groups, 0)?,
         }
@@ -333,12 +336,12 @@ fn confine<'a>(
     if plan.process.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
         return Err(Errno::EPERM).during(Step::Verify, 2);
     }
-    // The change of ids has cleared this, and made us dumpable by them.
+    // The change of ids has cleared the signal and made this process dumpable.
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
     process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
         .during(Step::Lifeline, 0)?;
     process::default_broken_pipes().during(Step::Signals, 0)?;
-    // What the user of the container reaches is what counts, if root did not find it.
+    // If root did not find the program, the lookup as the container's user counts.
     let mut found = match looked_up {
         Ok(found) if entered.is_ok() => found,
         _ => prepared.process.find()?,
@@ -347,21 +350,21 @@ fn confine<'a>(
     Ok(Ready { rules, executable: found.close() })
 }
 
-/// Makes it the working directory, if it lies in our root.
+/// Makes it the working directory, if it lies within our root.
 fn enter(directory: &OwnedFd) -> std::result::Result<(), Errno> {
     nix::unistd::fchdir(directory)?;
     if nix::unistd::getcwd()?.is_absolute() { Ok(()) } else { Err(Errno::EXDEV) }
 }
 
-/// Path and port rules that wait to be put in force.
+/// Landlock rules that are not enforced yet.
 #[derive(Debug)]
 struct PathRules {
-    /// A file system that nobody else sees and no rule reaches: that it can no longer be read shows that they are.
+    /// A private file system that no rule permits. Once it cannot be read, the ruleset is in force.
     outside: OwnedFd,
 }
 
 impl PathRules {
-    /// While every path can be reached, and a file system made.
+    /// Adds the path rules while every path is still reachable and file systems can be mounted.
     fn of(landlock: &PreparedLandlock) -> Applied<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root = openat(AT_FDCWD, c"/", flags, Mode::empty()).during(Step::Landlock, usize::MAX)?;
@@ -398,11 +401,11 @@ fn run_hooks(
     Ok(())
 }
 
-/// The container's own null device, which takes the place of the host's: nothing of the host's file systems stays open, and
-/// what is open can be saved.
+/// The container's own null device. It replaces the host's, so that no descriptor of a host file system stays open and criu can
+/// save every open file.
 fn own_null() -> Option<OwnedFd> {
     let open = |flags| open_beneath(AT_FDCWD, c"/dev/null", flags | libc::O_NOFOLLOW, NO_MAGICLINKS).ok();
-    // Looked at before it is opened: another device could do something when it is.
+    // Checked before it is opened for real: opening a different device may have side effects.
     open(libc::O_PATH).filter(|null| is_null(null.as_fd()))?;
     open(libc::O_RDWR | libc::O_NOCTTY).filter(|null| is_null(null.as_fd()))
 }
@@ -412,7 +415,7 @@ fn is_null(fd: BorrowedFd<'_>) -> bool {
     nix::sys::stat::fstat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == device)
 }
 
-/// A terminal on the container's own devpts, whose master side goes to the runtime.
+/// Opens a terminal on the container's own devpts and sends its master side to the runtime.
 fn open_terminal(prepared: &Prepared<'_>, devpts: Option<&OwnedFd>, ends: &ChildEnds) -> Applied<Option<OwnedFd>> {
     let Some(size) = prepared.terminal else { return Ok(None) };
     let devpts = devpts.ok_or(Errno::ENODEV).during(Step::Terminal, 0)?;
@@ -420,9 +423,9 @@ fn open_terminal(prepared: &Prepared<'_>, devpts: Option<&OwnedFd>, ends: &Child
     let master = openat(devpts, c"ptmx", flags, Mode::empty()).during(Step::Terminal, 0)?;
     let slave = terminal::open_peer(&master).during(Step::Terminal, 0)?;
     terminal::set_size(&slave, size).during(Step::Terminal, 0)?;
-    // Whose terminal it is: the program's user must be able to open it again.
+    // The program's user must be able to open its terminal again.
     let owner = nix::unistd::Uid::from_raw(prepared.users.inside().0);
-    let _ = nix::unistd::fchown(&slave, Some(owner), None); // a devpts of another user namespace keeps its own
+    let _ = nix::unistd::fchown(&slave, Some(owner), None); // a devpts of another user namespace refuses this
     send(ends, master.as_fd())?;
     Ok(Some(slave))
 }
@@ -431,7 +434,7 @@ fn send(ends: &ChildEnds, master: BorrowedFd<'_>) -> Applied {
     ends.send_terminal(master).during(Step::Terminal, 0)
 }
 
-/// The devpts of the root we are in, verified to be one.
+/// Opens `/dev/pts` of the current root and checks that it is a devpts.
 fn devpts() -> std::result::Result<OwnedFd, Errno> {
     const DEVPTS_SUPER_MAGIC: i64 = 0x1cd1;
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;

@@ -1,6 +1,6 @@
-//! What really confines a container's process before it executes its program, read from outside by the runtime's own handle
-//! of its `/proc` directory. That the child set and checked it is its word; this is the kernel's. For a filter that is
-//! put in force last, the process waits once more ([`super::filter_handshake`]).
+//! Verifies from outside what confines a container's process before it executes its program. The runtime reads this through its
+//! own descriptor of the process's `/proc` directory, so it relies on the kernel and not on the child's report. For a filter
+//! that is installed last, the process waits once more ([`super::filter_handshake`]).
 
 use std::os::fd::OwnedFd;
 
@@ -13,23 +13,23 @@ use crate::layers::caps::Sets;
 use crate::plan::ContainerPlan;
 use crate::sys::status::Status;
 
-/// Most that is read of a file; a process may have 65536 groups.
+/// Most bytes that are read of a file. A process may have 65536 groups.
 const LONGEST: usize = 1 << 20;
 
-/// What the process has to be.
+/// The expected status of the process.
 #[derive(Clone, Debug)]
 struct Expected {
-    /// User and group, as the reader sees them; `None` for one that the reader's maps do not have.
+    /// User and group in the reader's user namespace; `None` for an id that has no mapping there.
     ids: (Option<u32>, Option<u32>),
     /// Supplementary groups, if they were set.
     groups: Option<Vec<Option<u32>>>,
     capabilities: Sets,
     no_new_privs: bool,
-    /// How many filters it has at least, if it has one by now.
+    /// The minimum number of filters, if a filter is already installed.
     filters: Option<u64>,
 }
 
-/// Fails unless the process has exactly the ids, groups and capabilities that it should, and is as restricted.
+/// Fails unless the process has exactly the expected ids, groups and capabilities, and is restricted as planned.
 pub fn verify(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>) -> Result<()> {
     let text = |name: &str| read(proc_pid, name);
     let maps = match prepared.in_user_namespace {
@@ -57,18 +57,18 @@ pub fn verify(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>)
     differs(&status, &expected).map_or(Ok(()), |found| Err(weaker(&status, found)))
 }
 
-/// How many filters a process of ours has that got one, beside those that we have ourselves.
+/// How many filters our child has after it installed one: ours and its own.
 pub fn filters_with_one_more() -> u64 {
     Status::own().ok().and_then(|status| status.filters()).unwrap_or(0) + 1
 }
 
-/// The error of a container whose first process died too early.
+/// The error for a container whose first process died during set-up.
 pub fn died(when: &str) -> Error {
     Error::new(Step::Supervise, "container", format!("its first process died {when}"))
-        .hint("a memory limit too small for that is the usual cause: dmesg tells")
+        .hint("a memory limit that is too small is the usual cause; see dmesg")
 }
 
-/// Fails unless a process has at least so many filters.
+/// Fails unless the process has at least this many filters.
 pub fn verify_filters(proc_pid: &OwnedFd, filters: u64) -> Result<()> {
     let status = status_of(proc_pid)?;
     lacks_filters(&status, filters).map_or(Ok(()), |found| Err(weaker(&status, found)))
@@ -87,7 +87,7 @@ fn read(proc_pid: &OwnedFd, name: &str) -> Result<String> {
     Ok(text)
 }
 
-/// First id inside, first outside, and how many, a line.
+/// Parses the lines of an id map: first id inside, first id outside, count.
 fn parse_map(text: &str) -> Vec<[u32; 3]> {
     let line = |line: &str| {
         let numbers: Option<Vec<u32>> = line.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
@@ -96,15 +96,15 @@ fn parse_map(text: &str) -> Vec<[u32; 3]> {
     text.lines().filter_map(line).collect()
 }
 
-/// The error for what is not as expected. One that dies meanwhile has given up its memory, and maybe its filters.
+/// The error for a difference. A process that is ending has released its memory, and perhaps its filters.
 fn weaker(status: &Status, (what, is): (&'static str, String)) -> Error {
     if status.is_ending() {
-        return died("while it was looked at");
+        return died("while it was checked");
     }
     Error::new(Step::Verify, what, format!("the container's process has {is}"))
 }
 
-/// What is not as expected, and how it is.
+/// The first difference, and the value found.
 fn differs(status: &Status, expected: &Expected) -> Option<(&'static str, String)> {
     let shown = |what, name: &str| Some((what, format!("{name} {}", value(status, name))));
     for (what, name, id) in [("user", "Uid", expected.ids.0), ("group", "Gid", expected.ids.1)] {
@@ -129,7 +129,7 @@ fn differs(status: &Status, expected: &Expected) -> Option<(&'static str, String
             return shown("capabilities", name);
         }
     }
-    // The runtime may have lacked some of these itself.
+    // The runtime itself may lack some of these.
     if status.mask("CapBnd").is_none_or(|found| found & !bounding != 0) {
         return shown("capabilities", "CapBnd");
     }
@@ -139,9 +139,9 @@ fn differs(status: &Status, expected: &Expected) -> Option<(&'static str, String
     expected.filters.and_then(|filters| lacks_filters(status, filters))
 }
 
-/// The same, of its filters.
+/// The same for filters alone.
 fn lacks_filters(status: &Status, filters: u64) -> Option<(&'static str, String)> {
-    let number = status.filters().unwrap_or(filters); // an older kernel does not say
+    let number = status.filters().unwrap_or(filters); // older kernels do not report it
     (!status.is_filtered() || number < filters)
         .then(|| ("seccomp filters", format!("Seccomp {}, {number} of {filters}", value(status, "Seccomp"))))
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_as_it_should_be_passes() {
+    fn a_process_as_expected_passes() {
         assert_eq!(differs(&Status::new(TEXT), &expected()), None);
         let without = TEXT.replace("Seccomp_filters:\t2\n", "");
         assert_eq!(differs(&Status::new(without), &expected()), None);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_does_not() {
+    fn every_difference_is_found() {
         for (from, to) in [
             ("Uid:\t7\t7\t7\t7", "Uid:\t7\t7\t0\t7"),
             ("Uid:\t7\t7\t7\t7\n", ""),
@@ -203,15 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_not_in_force_is_missed() {
-        // The test itself has none of its own making.
+    fn a_missing_filter_is_found() {
+        // The test process has no filter of its own.
         let own = crate::layers::user::open_proc_pid(nix::unistd::getpid()).unwrap();
         let error = verify_filters(&own, filters_with_one_more()).unwrap_err();
         assert_eq!((error.step, error.object.as_str()), (Step::Verify, "seccomp filters"));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let gone = crate::layers::user::open_proc_pid(nix::unistd::Pid::from_raw(child.id() as i32)).unwrap();
         child.wait().unwrap();
-        assert!(verify_filters(&gone, 0).is_err(), "nothing is known of who is gone");
+        assert!(verify_filters(&gone, 0).is_err(), "the process has ended");
         let mut zombie = std::process::Command::new("true").spawn().unwrap();
         let ended = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
         let pid = nix::unistd::Pid::from_raw(zombie.id() as i32);

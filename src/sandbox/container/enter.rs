@@ -1,9 +1,9 @@
-//! Making the container's process: at once, or by way of a go-between that first enters the namespaces that exist.
+//! Creates the container's process, either directly or through an intermediate process that enters existing namespaces first.
 //!
-//! Some namespaces can only be entered by a process for its children (pid, time), and none must be entered by the runtime
-//! itself. So a child of it enters them, cannot be looked at from inside, and makes the container's process as its own
-//! sibling. It is in the container's cgroups before it enters anything, and confines itself before it makes one that the
-//! container can see.
+//! A pid or time namespace can only be entered for one's children, and the runtime itself must not enter any namespace. So the
+//! intermediate process, a child of the runtime, enters them. Processes in the namespaces cannot inspect it, because it is not
+//! dumpable. It then creates the container's process as its own sibling (`CLONE_PARENT`). It is in the container's cgroups
+//! before it enters a namespace, and it confines itself before it creates a process that the container can see.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
@@ -27,16 +27,15 @@ use crate::sandbox::sync::{
 use crate::sys::clone::{Cloned, SIBLING, clone3, sibling};
 use crate::sys::{namespace, process, socket};
 
-/// Which side of the clone this is.
+/// The side of the clone.
 pub enum Side<'a> {
-    /// The container's process, with what its go-between did for it.
+    /// The container's process, with the set-up that its intermediate process did.
     Child(Option<Confined<'a>>),
-    /// The runtime, with the other's id and pidfd.
-    /// Messages came before there was a process to follow.
+    /// The runtime, with the new process's id and pidfd, and the messages that arrived before that process existed.
     Parent(Pid, OwnedFd, Vec<Message>),
 }
 
-/// Makes the process.
+/// Creates the process.
 pub fn clone<'a>(
     plan: &ContainerPlan,
     prepared: &'a Prepared<'_>,
@@ -63,12 +62,12 @@ pub fn clone<'a>(
             drop(ours);
             let mut hook_message = String::new();
             return match go(prepared, plan, entered, (&theirs, ends), state, &mut hook_message) {
-                Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // which drops our socket
+                Ok((Cloned::Child, confined)) => Ok(Side::Child(confined)), // drops our socket
                 Ok((Cloned::Parent { pid, pidfd }, _)) => {
                     if socket::send(&theirs, &[0; 8], Some(pidfd.as_fd())).is_ok() {
                         process::exit(0)
                     }
-                    process::end_sibling(pidfd.as_fd(), pid); // nobody else knows of it
+                    process::end_sibling(pidfd.as_fd(), pid); // no other process knows it
                     process::exit(125)
                 }
                 Err(failure) => {
@@ -81,14 +80,15 @@ pub fn clone<'a>(
     drop(theirs);
     let result = follow(plan, prepared, groups, intermediate, &ours, parent, built);
     if result.is_err() {
-        // It has time to end by itself: only then it has told of what it made.
+        // The intermediate process gets time to end by itself, because it reports the process that it created before it ends.
         let _ = shutdown(ours.as_raw_fd(), Shutdown::Write);
         let _ = poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::from(1_000u16));
-        let _ = nix::sys::signal::kill(intermediate, nix::sys::signal::Signal::SIGKILL); // ours, and not waited for yet
+        let _ = nix::sys::signal::kill(intermediate, nix::sys::signal::Signal::SIGKILL); // our child, not reaped yet: the id cannot belong to another process
     }
     let _ = process::wait4(intermediate);
     if result.is_err() {
-        // What it made, and we have not heard of: our own child, for which a pid namespace would wait.
+        // The intermediate process may have created the container's process without reporting it. That process is our child,
+        // and its pid namespace does not end until it is reaped.
         if let Ok((_, Some(pidfd))) = socket::receive(&ours, &mut [0; 9], false)
             && let Some(pid) = process::pid_of(pidfd.as_fd())
         {
@@ -122,7 +122,7 @@ fn follow<'a>(
                 parent.go()?;
             }
             Ok(message) => messages.extend(message),
-            Err(_) => break, // it has ended, and said why or not
+            Err(_) => break, // it has ended, with or without a failure message
         }
     }
     let mut record = [0; FAILURE_LENGTH + MAX_FAILURE_MESSAGE];
@@ -143,11 +143,11 @@ fn follow<'a>(
                 _ => Err(super::with_message(super::name_failure(plan, prepared, failure), words)),
             }
         }
-        _ => Err(Error::new(Step::Clone, "intermediate process", "died on its way")),
+        _ => Err(Error::new(Step::Clone, "intermediate process", "died before it created the container's process")),
     }
 }
 
-/// Waits for one of both; whether it is the intermediate process's own channel.
+/// Waits until one of the two channels is readable. `true` means the intermediate process's channel.
 fn is_readable(ours: &OwnedFd, parent: &ParentEnds) -> std::result::Result<bool, Errno> {
     let mut polled = [ours, &parent.control].map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
     loop {
@@ -159,7 +159,7 @@ fn is_readable(ours: &OwnedFd, parent: &ParentEnds) -> std::result::Result<bool,
     }
 }
 
-/// The go-between's half.
+/// The intermediate process's half.
 fn go<'a>(
     prepared: &'a Prepared<'_>,
     plan: &ContainerPlan,
@@ -173,7 +173,7 @@ fn go<'a>(
     if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
         process::exit(125);
     }
-    bound?; // now that the runtime listens
+    bound?; // reported only now that the runtime reads
     if entered.is_some() {
         schedule::bind_finally(&plan.process, prepared.own_affinity.as_ref())?;
     }
@@ -181,7 +181,7 @@ fn go<'a>(
         namespace::unshare(NamespaceKind::Time.number() as i32).during(Step::TimeNamespace, 0)?;
         write_offsets(plan).during(Step::TimeNamespace, 1)?;
     }
-    // From here on a process inside could look at us: it must not be able to.
+    // Processes inside the namespaces that we enter must not be able to inspect us.
     process::set_dumpable(false).during(Step::Join, 0)?;
     if prepared.root.is_none() {
         if prepared.confines_first {
@@ -198,20 +198,20 @@ fn go<'a>(
         return Ok((clone3(prepared.flags | SIBLING, None).during(Step::Clone, 0)?, None));
     }
     if prepared.flags != 0 {
-        namespace::unshare(prepared.flags as i32).during(Step::Clone, 0)?; // or the process that is made would be seen before
+        namespace::unshare(prepared.flags as i32).during(Step::Clone, 0)?; // before the clone: the new process would be visible inside first otherwise
     }
     let confined = child::confine_first(prepared, plan, ends, theirs.as_raw_fd(), state, hook_message)?;
     Ok((sibling().during(Step::Clone, 0)?, Some(confined)))
 }
 
-/// All namespaces of a process that differ from ours. One's own user namespace cannot be entered again.
+/// Enters all namespaces of a process that differ from ours. A process cannot enter its current user namespace again.
 fn enter_all(pidfd: BorrowedFd<'_>, prepared: &Prepared<'_>) -> Applied {
     let flags = prepared.entered_flags;
     match namespace::enter(pidfd, flags) {
         Err(Errno::EPERM) if flags as u32 & NamespaceKind::User.number() != 0 => {}
         entered => return entered.during(Step::Join, 0),
     }
-    // Some belong to our own user namespace, not to the container's: those first, while we have powers over them.
+    // Namespaces that belong to our own user namespace must be entered first, while we have capabilities in it.
     let mut left = 0;
     left |= NamespaceKind::User.number() as i32;
     let others = NamespaceKind::ALL.iter().filter(|kind| **kind != NamespaceKind::User);
@@ -224,7 +224,8 @@ fn enter_all(pidfd: BorrowedFd<'_>, prepared: &Prepared<'_>) -> Applied {
     namespace::enter(pidfd, left).during(Step::Join, 0)
 }
 
-/// By path: those that do not let us yet are tried once more with the powers of the user namespace that is entered.
+/// Enters namespaces by path. Where that fails with EPERM, it is tried again with the capabilities of the joined user
+/// namespace.
 fn enter_each(prepared: &Prepared<'_>) -> Applied {
     let mut late = 0u32;
     for (index, join) in prepared.joined.iter().enumerate().filter(|(_, join)| join.kind != NamespaceKind::User) {

@@ -1,8 +1,9 @@
-//! What holds a process back that has put its last filter in force, until the runtime has seen that filter from outside.
+//! The filter handshake: a process that has installed its last filter waits until the runtime has seen that filter from
+//! outside.
 //!
-//! Under its filter a process may make no call but `execve(2)`: the profile may refuse any other. So it does not wait in the
-//! kernel. It looks at a word that it shares with whoever starts it, again and again, for the few moments that reading a
-//! file in `/proc` takes:
+//! Under its filter the process may be unable to make any call but `execve(2)`, because the profile may refuse every other
+//! call. So it does not wait in the kernel. It polls a word in memory that it shares with the runtime, for the few moments that
+//! the runtime needs to read a file in `/proc`:
 //!
 //! ```text
 //! runtime (start or exec)                              the container's process
@@ -16,8 +17,8 @@
 //! ─ go ──────────────────────────────────────────────► execve; or dies, if nobody watches (any more)
 //! ```
 //!
-//! No clock is involved, which a process might have to ask the kernel for. Where the runtime is stopped, the other spins
-//! until that is continued or killed, within the limits of its cgroup.
+//! No clock is involved, because reading one may require a system call. While the runtime is stopped, the process polls within
+//! the limits of its cgroup, until the runtime is continued or killed.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -35,50 +36,50 @@ use super::confined;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::sys::shared::{LENGTH, NO_THREAD, OWNER_DIED, Shared, die};
 
-/// The file in a state directory that is shared, where whoever starts a container is another than who creates it.
+/// The shared file in a state directory. `start` and `create` are different processes, so they share memory through a file.
 const FILE: &str = "exec.word";
 
-/// The watched one's word once its filter is in force; and where besides the runtime has to set how it is scheduled.
+/// Stored by the container's process when its filter is installed. The second value also asks for its scheduling policy.
 const REACHED: u32 = 1;
 const REACHED_UNSCHEDULED: u32 = 2;
-/// The watcher's word once it has seen that.
+/// Stored by the runtime when it has verified the filter.
 const GO: u32 = NO_THREAD;
 
-/// How long to wait from one look to the next: at first, and at most.
+/// Pause between two polls of the runtime: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// One side of it.
+/// One side of the handshake.
 #[derive(Debug)]
 pub struct FilterHandshake(Shared);
 
-/// What a process that is held back reads.
+/// The state that the waiting process reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Go,
     Wait,
-    /// There is nobody who could say anything else.
+    /// No runtime watches, so no answer can arrive.
     NoWatcher,
 }
 
 impl FilterHandshake {
-    /// One for this process and its children.
+    /// For this process and its children.
     pub fn new() -> Result<Self> {
         Shared::map(None).map(Self).map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))
     }
 
-    /// One that can be found in a state directory.
+    /// For a process that opens the same state directory later.
     pub fn create_in(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let failed = |errno| Error::errno(Step::State, path.display().to_string(), errno);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut file = File::from(open(&path, flags, Mode::from_bits_truncate(0o600)).map_err(failed)?);
-        // So that there is room for it also when the disk is full.
+        // Allocates the block now: writing to the mapping later would raise SIGBUS on a full disk.
         file.write_all(&[0; LENGTH]).map_err(|error| failed(errno_of(&error)))?;
         Shared::map(Some(file.as_fd())).map(Self).map_err(failed)
     }
 
-    /// That of a state directory, if there is one.
+    /// Opens the handshake of a state directory, if there is one.
     pub fn open_in(directory: &Path) -> std::result::Result<Option<Self>, Errno> {
         let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match open(&directory.join(FILE), flags, Mode::empty()) {
@@ -87,19 +88,19 @@ impl FilterHandshake {
         }
     }
 
-    /// Takes that of a state directory away, which who has it keeps.
+    /// Removes the file. A process that has mapped it keeps the mapping.
     pub fn remove_from(directory: &Path) {
         let _ = std::fs::remove_file(directory.join(FILE));
     }
 
-    /// Parent half, before the other is let on its way: who waits here dies if this thread does.
+    /// Parent half, before it sends "go": from now on a process that waits here dies if this thread does.
     pub fn watch(&self) -> std::result::Result<(), Errno> {
         self.0.watch()
     }
 
-    /// Parent half, once it is due: waits until the filter is said to be in force, looks, has the scheduling set if that is
-    /// left to do, and lets the process go on to its program. `false` when there is something to be read from the channel
-    /// instead. The process must be killed if this fails.
+    /// Parent half, after the announcement: waits until the process reports its filter, verifies the filter from outside, sets
+    /// the scheduling policy if it is still to be set, and lets the process execute its program. Returns `false` if `channel`
+    /// became readable first. On failure the caller must kill the process.
     pub fn verify_and_release(
         &self,
         proc_pid: &OwnedFd,
@@ -124,8 +125,8 @@ impl FilterHandshake {
         Ok(true)
     }
 
-    /// Child half, under the filter: comes back when the program may be executed, and not at all otherwise. One that is to
-    /// have a real-time policy must not have it yet, or the runtime might never get its turn.
+    /// Child half, under the filter: returns when the program may be executed; otherwise the process dies. A process that gets
+    /// a real-time policy must not have it yet, because its polling could keep the runtime from running.
     pub fn wait(&self, unscheduled: bool) {
         self.0.words().watched.store(if unscheduled { REACHED_UNSCHEDULED } else { REACHED }, SeqCst);
         loop {
@@ -140,7 +141,7 @@ impl FilterHandshake {
     fn word(&self) -> Word {
         match self.0.words().watcher.load(SeqCst) {
             GO => Word::Go,
-            0 => Word::NoWatcher, // nobody ever was there
+            0 => Word::NoWatcher, // no runtime has ever watched
             word if word & OWNER_DIED != 0 => Word::NoWatcher,
             _ => Word::Wait,
         }
@@ -155,11 +156,11 @@ mod tests {
     use crate::sys::clone::{Cloned, clone3};
     use crate::sys::{process, seccomp};
 
-    /// A child that does this.
+    /// A child that runs this closure.
     fn child(act: impl FnOnce()) -> (nix::unistd::Pid, OwnedFd) {
         match clone3(0, None).unwrap() {
             Cloned::Child => {
-                let _ = process::set_dumpable(false); // no core
+                let _ = process::set_dumpable(false); // no core dump
                 act();
                 process::exit(7)
             }
@@ -167,7 +168,7 @@ mod tests {
         }
     }
 
-    /// What comes of a process with or without a filter that is held back.
+    /// The result of a handshake with a process that has a filter or has none.
     fn overseen(filter: bool) -> (Result<bool>, i32) {
         const ALLOW: libc::sock_filter = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
         let handshake = FilterHandshake::new().unwrap();
@@ -200,21 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn who_has_its_filter_goes_on_and_who_has_not_does_not() {
+    fn only_a_process_with_its_filter_goes_on() {
         assert!(matches!(overseen(true), (Ok(true), status) if status == 7 << 8));
         let (seen, status) = overseen(false);
         assert_eq!((seen.unwrap_err().object.as_str(), status), ("seccomp filters", libc::SIGKILL));
     }
 
     #[test]
-    fn nobody_goes_on_where_nobody_watches_any_more() {
+    fn no_process_goes_on_without_a_watcher() {
         let handshake = FilterHandshake::new().unwrap();
         let ended = || libc::WIFSIGNALED(process::wait4(child(|| handshake.wait(false)).0).unwrap().0);
         assert_eq!(handshake.word(), Word::NoWatcher);
-        assert!(ended(), "nobody ever did");
+        assert!(ended(), "no watcher yet");
         process::wait4(child(|| handshake.watch().unwrap()).0).unwrap();
         assert_eq!(handshake.word(), Word::NoWatcher);
-        assert!(ended(), "somebody did, and has gone");
+        assert!(ended(), "the watcher has ended");
         handshake.watch().unwrap();
         assert_eq!(handshake.word(), Word::Wait);
     }

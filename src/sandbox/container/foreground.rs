@@ -1,4 +1,4 @@
-//! Waiting for a container that was started in the foreground: signals go to it, a terminal is bridged, its status comes back.
+//! Waits for a container in the foreground: forwards signals, bridges the terminal, returns the exit status.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -15,14 +15,14 @@ use crate::sandbox::output::{Pump, Pumps};
 use crate::sandbox::terminal::{RawMode, follow_size};
 use crate::sys::process;
 
-/// Signals are taken from here on; made before there is anything to wait for.
+/// Takes signals from here on. Must be created before the container.
 #[derive(Debug)]
 pub struct Foreground {
     signals: SignalFd,
 }
 
 impl Foreground {
-    /// Blocks the signals that will be passed on.
+    /// Blocks the signals that will be forwarded.
     pub fn prepare() -> Result<Self> {
         let failed = |errno| Error::errno(Step::Supervise, "signals", errno);
         let taken: SigSet = TAKEN.into_iter().collect();
@@ -32,11 +32,11 @@ impl Foreground {
         Ok(Self { signals: SignalFd::with_flags(&taken, flags).map_err(failed)? })
     }
 
-    /// Waits for its end; the exit code is the program's own, or 128 and the signal.
+    /// Waits until the container ends. The exit code is the program's own, or 128 plus the signal.
     pub fn wait(self, launched: Launched) -> Result<u8> {
         let Launched { pid, pidfd, terminal, .. } = launched;
         self.follow(pid, &pidfd, terminal).inspect_err(|_| {
-            // Nobody else would wait for it; and where its pid namespace ends, that waits until somebody has.
+            // No other process would reap it, and a pid namespace does not end before its first process is reaped.
             process::end_child(pidfd.as_fd(), pid);
         })
     }
@@ -59,7 +59,7 @@ impl Foreground {
         Ok(status)
     }
 
-    /// Waits for something to do, and does it; whether the container has ended.
+    /// Waits for one event and handles it. Returns whether the container has ended.
     fn turn(&self, pidfd: &OwnedFd, pumps: &mut Pumps) -> Result<bool> {
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let own = [readable(pidfd.as_fd()), readable(self.signals.as_fd())];
@@ -99,7 +99,7 @@ fn pump(pumps: &mut Pumps) {
     }
 }
 
-/// Which of the own descriptors are ready.
+/// Returns which of the `own` descriptors are ready.
 fn poll_pumps(pumps: &Pumps, own: &[PollFd<'_>]) -> std::result::Result<Vec<bool>, Errno> {
     let mut polled = own.to_vec();
     let input = pumps.input.as_ref().filter(|_| !own.is_empty());

@@ -1,9 +1,9 @@
-//! What a container that was created waits at until it is started: two FIFOs in its state directory.
+//! The gate at which a created container waits for `start`: two FIFOs in its state directory.
 //!
-//! `start` opens the answer for reading, writes a byte into the gate and reads: that the last filter is due, which it looks
-//! at before it lets the program be executed; then the end of the stream, as the program was (both are close-on-exec), or
-//! eight bytes of a failure, with what a hook said after them. A dead container has the gate open nowhere, so nobody ever
-//! waits for one.
+//! `start` opens the answer FIFO for reading, writes one byte into the gate, and reads the answers. First comes the
+//! announcement of the last filter, if one is still to be installed; `start` verifies that filter. Then comes end of file,
+//! because the program was executed (both FIFOs are close-on-exec), or a failure record with the output of a hook. If the
+//! container is dead, no process has the gate open, so opening it fails at once and `start` never waits.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::error::{Error, Result, Step};
 use crate::layers::Failure;
 use crate::sandbox::sync::{self, FailureEvent};
 
-/// The FIFO that is waited at.
+/// The FIFO at which the container waits.
 const GATE: &str = "exec.fifo";
 const ANSWER: &str = "exec.answer";
 
@@ -30,13 +30,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Makes it in a state directory.
+    /// Creates both FIFOs in a state directory.
     pub fn make(directory: &Path) -> Result<Self> {
         let make = |name: &str| {
             let path = directory.join(name);
             let failed = |errno| Error::errno(Step::State, path.display().to_string(), errno);
             nix::unistd::mkfifo(&path, Mode::from_bits_truncate(0o600)).map_err(failed)?;
-            // Both ends: so that opening never waits, and reading does as long as nobody writes.
+            // Opened for both directions, so that the open never blocks, and a read blocks while there is no writer.
             open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed)
         };
         Ok(Self { gate: make(GATE)?, answer: make(ANSWER)?, directory: directory.to_owned() })
@@ -54,46 +54,45 @@ impl Gate {
         }
     }
 
-    /// Its descriptors.
+    /// Both descriptors.
     pub fn fds(&self) -> [RawFd; 2] {
         [self.gate.as_raw_fd(), self.answer.as_raw_fd()]
     }
 
-    /// Where it is.
+    /// The state directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Child half: where failures go from now on.
+    /// Child half: the channel for failures from now on.
     pub fn answer(&self) -> BorrowedFd<'_> {
         self.answer.as_fd()
     }
 }
 
-/// What came of a container that was let on its way.
+/// The result of a start.
 #[derive(Debug)]
 pub enum Started {
     /// The program was executed, or its process has ended.
     Executed,
-    /// The program could not be executed; with what a hook said.
+    /// The program could not be executed; with the output of the failed hook.
     Failed(Failure, String),
     /// The process ended before its last filter was seen, and the program was not executed.
     Died,
 }
 
-/// A container on its way from its gate to its program. If this goes before it is through, and its last filter has not been
-/// seen yet, the container ends.
+/// A container between its gate and its program. If this is dropped before its last filter is verified, the container dies.
 #[derive(Debug)]
 pub struct Underway {
     answer: OwnedFd,
     handshake: Option<FilterHandshake>,
 }
 
-/// Opens the gate of a state directory: `Err(ENXIO)` when nobody waits there.
+/// Opens the gate of a state directory. `Err(ENXIO)` means that no container waits there.
 pub fn open_gate(directory: &Path) -> std::result::Result<Underway, Errno> {
     let flags = OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
     let gate = open(&directory.join(GATE), flags | OFlag::O_NONBLOCK | OFlag::O_WRONLY, Mode::empty())?;
-    // There is somebody who has it open for writing as well, so that this does not wait. Reading from it does.
+    // The container has this FIFO open for writing, so the open does not block. Reads block, after O_NONBLOCK is cleared below.
     let answer = open(&directory.join(ANSWER), flags | OFlag::O_NONBLOCK | OFlag::O_RDONLY, Mode::empty())?;
     fcntl(&answer, FcntlArg::F_SETFL(OFlag::empty()))?;
     let handshake = FilterHandshake::open_in(directory)?;
@@ -101,15 +100,15 @@ pub fn open_gate(directory: &Path) -> std::result::Result<Underway, Errno> {
         handshake.watch()?;
     }
     nix::unistd::write(&gate, b"s")?;
-    let _ = std::fs::remove_file(directory.join(GATE)); // started is started, whoever looks
+    let _ = std::fs::remove_file(directory.join(GATE)); // a container starts only once
     FilterHandshake::remove_from(directory);
     Ok(Underway { answer, handshake })
 }
 
 impl Underway {
-    /// Waits until the program is executed, as long as that takes: hooks come first. `look` gives the process's directory in
-    /// `/proc`, and how many filters it must have; `schedule` sets how it is scheduled. The process must be killed if this
-    /// fails.
+    /// Waits until the program is executed. `startContainer` hooks run before that, without a time limit of ours. `look`
+    /// returns the process's directory in `/proc` and its expected number of filters; `schedule` sets its scheduling policy. On
+    /// failure the caller must kill the process.
     pub fn wait(
         self,
         look: impl FnOnce() -> Result<(OwnedFd, u64)>,
@@ -136,13 +135,13 @@ impl Underway {
     }
 }
 
-/// Whether a container that was started has not executed its program yet.
+/// Whether a started container has not executed its program yet.
 pub fn is_underway(directory: &Path) -> bool {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
     !is_closed(directory) && open(&directory.join(ANSWER), flags, Mode::empty()).is_ok()
 }
 
-/// Whether a container waits at a gate: whether anybody has it open.
+/// Whether a container waits at the gate, that is, has the FIFO open.
 pub fn is_closed(directory: &Path) -> bool {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
     open(&directory.join(GATE), flags, Mode::empty()).is_ok()

@@ -1,4 +1,5 @@
-//! Hooks: programs of the administrator's that run at the stages of a container's life, with its state on standard input.
+//! Hooks: the administrator's programs at the stages of a container's life. They read the container's state from standard
+//! input.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,13 +19,13 @@ use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::container::{Hook, Hooks};
 use crate::sys::{image, process};
 
-/// Most of what a failed hook said that is passed on: the end of it.
+/// Most bytes of a failed hook's standard error that are reported: the last ones.
 const MAX_FAILURE_MESSAGE: usize = 1024;
 
-/// How long one that has ended may leave its standard error open with others, and have it listened to.
+/// How long standard error is still read after the hook has ended. Its descendants may keep it open.
 const AFTERMATH: Duration = Duration::from_millis(100);
 
-/// Runs hooks one after the other; the first that fails ends it.
+/// Runs hooks one after the other and stops at the first failure.
 pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
     for (index, hook) in hooks.iter().enumerate() {
         run_one(hook, state)
@@ -33,7 +34,7 @@ pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs one; what went wrong, in words.
+/// Runs one hook. The error is a message.
 pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
     let failed = |errno: nix::errno::Errno| errno.to_string();
     let (reads, says) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
@@ -50,14 +51,14 @@ pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
         }
     }
-    // A file and no pipe: one that does not read its state need not, and nobody waits for one that reads slowly.
+    // A file instead of a pipe: a hook need not read its state, and a slow reader delays nothing.
     let mut input = File::from(image::memory_file(c"state").map_err(failed)?);
     input.write_all(state.as_bytes()).and_then(|()| input.rewind()).map_err(|error| error.to_string())?;
     command.stdin(input).stdout(Stdio::null()).stderr(says);
-    command.process_group(0); // so that all of it can be killed
+    command.process_group(0); // so that the whole group can be killed
     let before = hook.timeout_s.map(|_| Adopted::begin());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    drop(command); // and with it our copy of its standard error
+    drop(command); // closes our copy of its standard error
     let pid = Pid::from_raw(child.id() as i32);
     let pidfd = process::pidfd_open(pid).map_err(failed)?;
     let deadline = hook.timeout_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -88,7 +89,7 @@ fn with_text(how: String, text: &str) -> String {
     if text.is_empty() { how } else { format!("{how}: {text}") }
 }
 
-/// The end of what a hook writes to its standard error, however much that is.
+/// The last part of a hook's standard error.
 struct Said {
     pipe: File,
     tail: Vec<u8>,
@@ -100,14 +101,14 @@ impl Said {
         Self { pipe: File::from(pipe), tail: Vec::new() }
     }
 
-    /// Until the process has ended, and what it said is read; `false` at the deadline.
+    /// Reads until the hook has ended and its output is complete. Returns `false` at the deadline.
     fn listen(&mut self, process: &OwnedFd, deadline: Option<Instant>) -> nix::Result<bool> {
         let (mut open, mut last) = (true, None);
         loop {
             let until = last.or(deadline);
             let left = until.map(|until: Instant| until.saturating_duration_since(Instant::now()));
             let timeout = match left {
-                // Rounded up, or the last millisecond would be spent asking.
+                // Rounded up: otherwise the last millisecond would be a busy loop.
                 Some(left) => PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX),
                 None => PollTimeout::NONE,
             };
@@ -131,7 +132,7 @@ impl Said {
                 open = self.read();
             }
             if ended {
-                // It may have left its standard error to others, who may never close it.
+                // Other processes may still hold its standard error open, and may never close it.
                 last = Some(Instant::now() + AFTERMATH);
             }
             if until.is_some_and(|until| until <= Instant::now()) && !ended {
@@ -140,7 +141,7 @@ impl Said {
         }
     }
 
-    /// Whether there may be more.
+    /// Returns whether more may follow.
     fn read(&mut self) -> bool {
         let mut chunk = [0; 4096];
         match self.pipe.read(&mut chunk) {
@@ -159,7 +160,7 @@ impl Said {
     }
 }
 
-/// Orphans of a hook become our children while this lives, so that none gets away by a session of its own.
+/// While this exists, orphans of a hook become our children. So a descendant cannot escape by a session of its own.
 struct Adopted {
     known: Vec<i32>,
     was: bool,
@@ -172,7 +173,7 @@ impl Adopted {
         Self { known: children(), was }
     }
 
-    /// Kills every child that was none before, and what it leaves in turn.
+    /// Kills every child that did not exist before, and the children that these leave.
     fn kill_others(&self) {
         for _ in 0..1000 {
             let others: Vec<i32> = children().into_iter().filter(|pid| !self.known.contains(pid)).collect();
@@ -180,7 +181,7 @@ impl Adopted {
                 return;
             }
             for pid in others.into_iter().map(Pid::from_raw) {
-                // Nobody but us waits for it, so that it cannot be another by now.
+                // Only we reap it, so the id cannot belong to another process.
                 let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
                 let _ = process::wait4(pid);
             }
@@ -194,7 +195,8 @@ impl Drop for Adopted {
     }
 }
 
-/// Our own, as the kernel tells them: inside a container `/proc` could be a directory of the image with a FIFO in it.
+/// Our children, read from the host's procfs. Inside a container `/proc` could be a directory of the image that contains a
+/// FIFO.
 fn children() -> Vec<i32> {
     let list = || -> nix::Result<String> {
         let proc = crate::layers::root::host_proc()?;
@@ -208,7 +210,7 @@ fn children() -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The hooks that the container's own process runs, one list after the other: what the index of a failure means.
+/// The name of a hook that the container's process runs. `index` counts through both lists, as in a failure.
 pub fn named(hooks: &Hooks, index: usize) -> Option<String> {
     let container = hooks.create_container.iter().enumerate().map(|(at, hook)| ("createContainer", at, hook));
     let start = hooks.start_container.iter().enumerate().map(|(at, hook)| ("startContainer", at, hook));

@@ -1,29 +1,46 @@
-//! A container: from a plan to a process that others wait for.
+//! A container: from a plan to a process that waits for `start` or runs.
 //!
 //! # Theory of operation
 //!
+//! | process | ids | namespaces | lifetime |
+//! |---|---|---|---|
+//! | runtime: `create`, `start`, `run`, `exec` | the caller's | the caller's | one command |
+//! | intermediate process, a child of the runtime | the runtime's, until it joins a user namespace | enters those that are joined | until it has created the container's process |
+//! | container's process, the runtime's child too (`CLONE_PARENT`) | root of a new user namespace during set-up, then the configured ids | new ones and joined ones; pid 1 of a new pid namespace | becomes the container's program |
+//!
+//! The intermediate process exists only if namespaces are joined or a time namespace is created.
+//!
+//! | channel | between | carries |
+//! |---|---|---|
+//! | control socket | runtime and container's process | "go"; back: "built", the terminal, the seccomp listener, "ready" |
+//! | failure pipe | container's process to runtime | `{step, index, errno}` and a message. End of file: the program was executed |
+//! | socket of the intermediate process | runtime and intermediate process | the go-ahead; back: the new process's pidfd, or a failure |
+//! | gate, two FIFOs ([`gate`]) | `start` and container's process | one byte to start; back as on the failure pipe |
+//! | shared memory (`filter_handshake`) | `start` or `exec` and container's process | "filter installed" and "go" |
+//!
 //! ```text
-//! runtime (create, run or exec)            go-between                        the container's process, pid 1
+//! runtime (create, run or exec)            intermediate process              container's process
 //! ────────────────────────────────────     ──────────────────────────────    ─────────────────────────────────────
 //! prepare: open, parse, compile
-//! clone3 ──────────────────────────────► only where namespaces are entered
-//!   moves it into the cgroups              or a clock is set: setns, then
-//!                                          clone3 with CLONE_PARENT ──────► waits
-//! id maps, limits, OOM score
+//! clone3 ──────────────────────────────► only if needed (see above):
+//!   move it into the cgroups               enter the namespaces, then
+//!                                          clone3 with CLONE_PARENT ──────► wait
+//! limits, id maps, OOM score
 //! go ────────────────────────────────────────────────────────────────────► root and mounts
-//!   hooks of the runtime   ◄──────────────────────────────────── built ───
-//! go ────────────────────────────────────────────────────────────────────► hooks of the container, pivot, ids,
-//!                                                                          capabilities, no_new_privs
-//!   looks at it, writes the state ◄───────────────────────────── ready ───
-//! go, and ends ───────────────────────────────────────────────────────────►
-//! start ─────────────────────── gate (a FIFO) ───────────────────────────► last hooks, seccomp
-//!   looks at that filter  ◄──────────────────────────── due, and reached ───
-//! go (a word in shared memory) ───────────────────────────────────────────► execve
+//!   run the runtime's hooks ◄─────────────────────────────────── built ───
+//! go ────────────────────────────────────────────────────────────────────► hooks inside, pivot, ids, capabilities,
+//!                                                                          no_new_privs
+//!   verify it, write the record ◄─────────────────────────────── ready ───
+//! go, end of `create` ───────────────────────────────────────────────────► wait at the gate
+//!
+//! `start`: one byte into the gate ───────────────────────────────────────► last hooks, seccomp
+//!   verify the filter ◄────────────────────────── filter due, installed ───
+//! go (in shared memory) ─────────────────────────────────────────────────► execve
 //! ```
 //!
-//! No process of ours stays: the container's own is pid 1, and whoever adopts the runtime's orphans waits for it. It dies
-//! with the runtime until that has written down where it is. Without a gate (`exec`, which enters every namespace of a container
-//! that is there, takes the same way) it goes on at once. With a filter that is in force before "ready", no look at it follows.
+//! No process of ours remains afterwards. The process that adopts the runtime's orphans (an engine's shim) reaps the container's
+//! process. Until the runtime has recorded the container, its process dies with the runtime. Without a gate, as in `exec`,
+//! the process continues right after "ready". A filter that is installed before "ready" needs no handshake.
 
 mod child;
 mod confined;
@@ -57,56 +74,57 @@ use crate::report::Enforced;
 use crate::sys::mount::FileOnMount;
 use crate::sys::{process, socket};
 
-/// What starting a container takes beside its plan.
+/// Everything that a start needs besides the plan.
 pub struct Request<'a> {
-    /// Where its processes belong; `None` where they stay in the runtime's own cgroups.
+    /// The container's cgroups; `None` if the process stays in the runtime's own cgroups.
     pub groups: Option<&'a Groups>,
-    /// The container's first process, and which of its namespaces (`CLONE_NEW*`) are entered: for `exec`.
+    /// For `exec`: the container's first process, and which of its namespaces (`CLONE_NEW*`) are entered.
     pub entered: Option<(BorrowedFd<'a>, i32)>,
-    /// What the standard streams become.
+    /// The process's standard streams.
     pub streams: [BorrowedFd<'a>; 3],
-    /// How many descriptors from 3 on are handed over as well.
+    /// How many descriptors from 3 on the process inherits.
     pub preserved: u32,
-    /// Where it waits for `start`; `None` for none.
+    /// Where the process waits for `start`; `None` if it does not wait.
     pub gate: Option<Gate>,
-    /// The state as hooks read it, for a process id and a status.
+    /// The state that hooks read, for a process id and a status.
     pub state: &'a dyn Fn(i32, &str) -> String,
-    /// Its state directory: where things that outlive it on the host are noted. `None` for `exec`.
+    /// The state directory, which records host resources that outlive the process. `None` for `exec`.
     pub notes: Option<&'a std::path::Path>,
-    /// Called while it builds its root.
+    /// Called while the process builds its root.
     pub cloned: &'a mut dyn FnMut(Pid, &Enforced) -> Result<()>,
-    /// Called when its root is built, before anything of the old one is gone.
+    /// Called when the root is built and the old root is still reachable.
     pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
 }
 
-/// A container that is ready, or, without a gate, runs.
+/// A container that waits for `start` or, without a gate, runs.
 #[derive(Debug)]
 pub struct Launched {
     /// Its first process.
     pub pid: Pid,
-    /// The same, for ever.
+    /// The same process. A pidfd never refers to a later process with the same id.
     pub pidfd: OwnedFd,
-    /// The other side of its terminal, if it has one.
+    /// The master side of its terminal, if it has one.
     pub terminal: Option<OwnedFd>,
-    /// What could not be had and need not be.
+    /// Optional settings that could not be applied.
     pub warnings: Vec<String>,
-    /// As long as this is not given up by [`Self::release`], it dies with us.
+    /// Until [`Self::release`], the process dies with this one.
     lifeline: Option<ParentEnds>,
 }
 
 impl Launched {
-    /// One that was made by somebody else.
+    /// A container that another program created.
     pub fn adopted(pid: Pid, pidfd: OwnedFd, terminal: Option<OwnedFd>) -> Self {
         Self { pid, pidfd, terminal, warnings: Vec::new(), lifeline: None }
     }
 
-    /// Lets a container live on without us: whoever comes later can find it.
+    /// Lets the container outlive this process. The state directory must be complete, so that later commands find the
+    /// container.
     pub fn release(&mut self) -> Result<()> {
         self.lifeline.take().map_or(Ok(()), |ends| ends.go())
     }
 }
 
-/// Starts a container as far as it goes without `start`. Nothing is left of it if that fails.
+/// Starts a container up to the point where it waits for `start`. On failure, nothing of it is left.
 pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
     let Request { groups, entered, streams, preserved, gate, state, notes, cloned, built } = request;
     let mut prepared = prepare::prepare(plan, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
@@ -120,9 +138,9 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
     let (pid, pidfd) = match enter::clone(plan, &prepared, groups, first, (&ends, &child_ends), &mut *built, state)? {
         enter::Side::Child(confined) => {
             if confined.is_some() || prepared.root.is_none() {
-                std::mem::forget(ends); // the process that made this one has closed them
+                std::mem::forget(ends); // its creator has closed these descriptors
             } else {
-                drop(ends); // or our own copy would keep the lifeline open
+                drop(ends); // the child's copy would keep the lifeline open
             }
             child::run(&prepared, plan, confined, &child_ends, state)
         }
@@ -161,7 +179,7 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
     }
 }
 
-/// What the child has verified, or would not be there.
+/// The settings that the child has verified. It would not have reported "ready" otherwise.
 fn enforced(plan: &ContainerPlan, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
     let kinds = plan.namespaces();
     let (uid, gid) = prepared.users.inside();
@@ -194,9 +212,9 @@ struct Launch<'a> {
     ends: ParentEnds,
     pid: Pid,
     terminal: Option<OwnedFd>,
-    /// Whether a filter that is put in force last has been seen to be.
+    /// Whether the runtime has verified a filter that is installed last.
     seen: bool,
-    /// The file that its program was when it looked for it.
+    /// The program file that the process found when it looked the program up.
     executed: Option<FileOnMount>,
     notes: Option<&'a std::path::Path>,
     built: &'a mut dyn FnMut(Pid) -> Result<()>,
@@ -204,14 +222,15 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// What it waits for before it does anything. Gives its directory in `/proc`.
+    /// Prepares the new process from outside and sends the first "go". Returns its directory in `/proc`.
     fn admit(&mut self, groups: Option<&Groups>) -> Result<OwnedFd> {
         if let Some(groups) = groups {
             groups.take_in(self.pid)?;
         }
         let proc_pid = user::open_proc_pid(self.pid)?;
         match Inhabited::by(&proc_pid) {
-            // Nobody without privilege may look at a process that cannot be dumped: then clone3's word has to do.
+            // An unprivileged reader cannot inspect a process that is not dumpable. Without the check, success of clone3 must
+            // do.
             Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !process::is_hosts_root() => {}
             inhabited => inhabited?.expect_new(&self.prepared.new_namespaces)?,
         }
@@ -264,7 +283,7 @@ impl Launch<'_> {
         }
     }
 
-    /// What the host hands over to a new container: network devices, shares of caches.
+    /// Moves host resources into a new container: network devices and a resctrl group.
     fn provide(&self, proc_pid: &OwnedFd, notes: &std::path::Path) -> Result<()> {
         if !self.plan.net_devices.is_empty() {
             let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
@@ -278,8 +297,8 @@ impl Launch<'_> {
             .map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.confinement.id, self.pid, notes))
     }
 
-    /// The failure pipe has something to say: that the last filter is due, a failure, or by its end that the program was
-    /// executed. `Ok(false)` if there is more to come.
+    /// Handles the next event of the failure pipe: the filter announcement, a failure, or end of file, which means that the
+    /// program was executed. Returns `Ok(false)` if more events follow.
     fn handle_failure_event(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
         let handshake = self.prepared.handshake.as_ref().filter(|_| !gated);
         match (sync::read_failure_event(self.ends.failure.as_fd()), handshake) {
@@ -314,12 +333,15 @@ impl Launch<'_> {
         }
     }
 
-    /// Sends what listens to the container's calls to whom the profile names, with the state that the specification wants.
+    /// Sends the seccomp listener, with the state that the specification requires, to the socket that the profile names.
     fn hand_over_listener(&self, listener: OwnedFd) -> Result<()> {
         let Some((path, metadata)) = self.prepared.seccomp.as_ref().and_then(|seccomp| seccomp.listener()) else {
             return Ok(());
         };
-        let failed = |errno| Error::errno(Step::Seccomp, path, errno).hint("whoever listens must be there first");
+        let failed = |errno| {
+            Error::errno(Step::Seccomp, path, errno)
+                .hint("start the program that listens on this socket before the container")
+        };
         let state = serde_json::json!({
             "ociVersion": OCI_VERSION,
             "fds": ["seccompFd"],
@@ -337,21 +359,21 @@ impl Launch<'_> {
         let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
         let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
         match nix::unistd::write(file, score.to_string().as_bytes()) {
-            // Below one's own it takes CAP_SYS_RESOURCE, which nobody without privilege has.
+            // Lowering the score requires CAP_SYS_RESOURCE, which an unprivileged caller does not have.
             Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.plan.uid_map.is_empty() => Ok(()),
-            Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own takes CAP_SYS_RESOURCE")),
+            Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own requires CAP_SYS_RESOURCE")),
             Ok(_) => Ok(()),
         }
     }
 }
 
-/// Sets how a container's process is scheduled, from outside.
+/// Sets the scheduling policy of a container's process from outside.
 pub fn set_policy(plan: &ContainerPlan, pid: Pid) -> Result<()> {
     schedule::set_policy(&plan.process, pid.as_raw())
         .map_err(|failure| Error::errno(failure.step, schedule::NAMES[0], failure.errno))
 }
 
-/// The child's numbers, with the plan's names.
+/// Turns the child's numbers into an error with the names of the plan.
 fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure) -> Error {
     let index = usize::from(failure.index);
     let root = prepared.root.as_ref();
@@ -366,8 +388,8 @@ fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure)
         step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
     };
     if let (Step::Verify, Some(object)) = (failure.step, &object) {
-        return Error::new(failure.step, object, "is not there as it was made")
-            .hint("a createContainer hook, or somebody who shares the mount namespace, may have changed it");
+        return Error::new(failure.step, object, "differs from what was mounted")
+            .hint("a createContainer hook, or a process that shares the mount namespace, may have changed it");
     }
     if failure.step == Step::MountPoint
         && let Some(reason) =
@@ -378,38 +400,36 @@ fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure)
     Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
 }
 
-/// Why what a root has at a place is no mount point, as far as it is still there to be seen.
+/// Explains why an existing path cannot be the mount point. `None` if the path has changed or gone meanwhile.
 fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> Option<String> {
     let root = plan.root.as_ref()?;
     let path = root.as_path().join(destination.strip_prefix("/").unwrap_or(destination));
     let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
     match errno {
-        Errno::ENOTDIR if kind.is_symlink() => {
-            Some(format!("{} is a symlink, where there must be a directory", path.display()))
-        }
+        Errno::ENOTDIR if kind.is_symlink() => Some(format!("{} is a symlink; a directory is needed", path.display())),
         Errno::ENOTDIR if !kind.is_dir() => {
             let kind = if kind.is_file() { "a file" } else { "a special file" };
-            Some(format!("{} is {kind}, where there must be a directory", path.display()))
+            Some(format!("{} is {kind}; a directory is needed", path.display()))
         }
-        Errno::EISDIR => Some(format!("{} is a directory, and what is to be mounted there is none", path.display())),
+        Errno::EISDIR => Some(format!("{} is a directory, but the mount source is not", path.display())),
         _ => None,
     }
 }
 
-/// Most of a program's name that an error repeats.
+/// Longest program name in an error, in characters.
 const MOST_SHOWN: usize = 1000;
-/// What a program said that failed says more than an error number.
+/// A message from the failed program is more useful than an error number.
 fn with_message(error: Error, words: String) -> Error {
     if words.is_empty() { error } else { Error { cause: Cause::Reason(words), ..error } }
 }
 
-/// How many seccomp filters a container's process has before its program is executed, from what is planned for it and what the runtime has itself.
-/// `None` if it is to have none.
+/// How many seccomp filters a container's process has before it executes its program: the runtime's own and the planned one.
+/// `None` if no filter is planned.
 pub fn filters_of(enforced: &Enforced) -> Option<u64> {
     enforced.seccomp.as_ref().map(|_| confined::filters_with_one_more())
 }
 
-/// A failure at the start, after whoever created the container has gone.
+/// A failure between `start` and `execve`, when the process that created the container has ended.
 pub fn start_error(plan: &ContainerPlan, failure: Failure, words: String) -> Error {
     if failure.step != Step::Hook {
         return exec_error(plan, failure);
@@ -418,7 +438,7 @@ pub fn start_error(plan: &ContainerPlan, failure: Failure, words: String) -> Err
     with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
 }
 
-/// What engines look for when a program cannot be executed.
+/// Engines look for exactly these texts when a program cannot be executed.
 pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
     let mut program = plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default();
     if let Some((end, _)) = program.char_indices().nth(MOST_SHOWN) {

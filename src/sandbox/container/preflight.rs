@@ -1,4 +1,4 @@
-//! What would keep a container from being made here, found out without making it.
+//! Preflight: finds what would keep a container from being created on this host, without creating it.
 
 use std::os::fd::AsFd;
 
@@ -10,18 +10,18 @@ use crate::layers::{label, root, seccomp, user};
 use crate::plan::container::{CgroupView, MountSource, NamespaceKind};
 use crate::plan::{ContainerPlan, Facility};
 
-/// A part of a configuration, by its path in `config.json`, and what is the matter with it.
+/// A problem with one part of a configuration.
 #[derive(Debug)]
 pub struct PreflightFinding {
-    /// Which.
+    /// The part, as a path in `config.json`.
     pub field: String,
-    /// What.
+    /// The problem.
     pub error: Error,
-    /// Whether the container is made all the same, with less.
+    /// Whether the container would be created nevertheless, with less.
     pub is_warning: bool,
 }
 
-/// Everything that preparing finds, not only the first.
+/// Collects every problem, not only the first.
 pub fn run(plan: &ContainerPlan) -> Vec<PreflightFinding> {
     let mut found = Vec::new();
     let mut note =
@@ -64,7 +64,7 @@ pub fn run(plan: &ContainerPlan) -> Vec<PreflightFinding> {
     };
     match prepare(&rootless) {
         Some(error) => note("root", error),
-        // Each mount by itself, so that one does not hide the others.
+        // Each mount separately, so that one failure does not hide the others.
         None => {
             for (index, mount) in mounts.into_iter().enumerate() {
                 let is_cgroup = mount.source == MountSource::Cgroup;
@@ -100,7 +100,7 @@ pub fn run(plan: &ContainerPlan) -> Vec<PreflightFinding> {
     if !new_user && lost != 0 {
         let names = Sets { bounding: lost, ..Sets::of(&Default::default()) }.names().join(", ");
         let error =
-            Error::new(crate::error::Step::Capabilities, names, "the caller does not have them: they are left out");
+            Error::new(crate::error::Step::Capabilities, names, "the caller does not have them: they are dropped");
         found.push(PreflightFinding { field: "process.capabilities".to_owned(), error, is_warning: true });
     }
     for one in degraded {

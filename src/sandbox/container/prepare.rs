@@ -1,4 +1,4 @@
-//! The parent half: from a container's plan to everything its process needs.
+//! The parent half: prepares everything that a container's process needs.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,75 +27,76 @@ use crate::sys::clone::SIBLING_FLAGS;
 use crate::sys::namespace;
 use crate::sys::terminal::Size;
 
-/// What the container's process needs.
+/// Everything that the container's process needs.
 #[derive(Debug)]
 pub struct Prepared<'a> {
-    /// What it is called where processes are listed, until it executes its program.
+    /// The command line that other processes see until it executes its program.
     pub title: CString,
     /// The id maps.
     pub users: Users,
-    /// The root and all mounts; `None` where a mount namespace is entered.
+    /// The root and all mounts; `None` if a mount namespace is entered.
     pub root: Option<PreparedContainerRoot>,
-    /// The program and what it inherits.
+    /// The program and its inherited settings.
     pub process: PreparedProcess,
-    /// Its path and port rules.
+    /// Its Landlock rules.
     pub landlock: Option<PreparedLandlock>,
     /// Its system call filter.
     pub seccomp: Option<PreparedSeccomp>,
-    /// Its capabilities, as far as they can be had.
+    /// Its capabilities, without those that the runtime lacks.
     pub capabilities: Sets,
     /// Its label.
     pub label: PreparedLabel,
     /// `CLONE_NEW*` of the namespaces that clone3 makes.
     pub flags: u64,
-    /// `CLONE_NEW*` of those of a container's process that are entered.
+    /// `CLONE_NEW*` of the container's namespaces that `exec` enters.
     pub entered_flags: i32,
-    /// Names in `/proc/PID/ns` of those that must be other than ours before anything is set up.
+    /// Names in `/proc/PID/ns` of the namespaces that must differ from ours before set-up begins.
     pub new_namespaces: Vec<&'static str>,
-    /// CPUs that the runtime may run on, to which a process of `exec` returns that was bound to others for a while.
+    /// The runtime's CPU affinity. With `initial` in `execCPUAffinity` the process of `exec` returns to it afterwards.
     pub own_affinity: Option<nix::sched::CpuSet>,
-    /// Those that are entered by path.
+    /// Namespaces that are entered by path.
     pub joined: Vec<Join>,
-    /// Whether it gets a cgroup namespace, which it makes itself once it is where it belongs.
+    /// Whether it gets a cgroup namespace. It creates that itself, after it was moved into its cgroup.
     pub hides_cgroup: bool,
-    /// Whether it has a new network namespace.
+    /// Whether it has a new network namespace, whose loopback device must be brought up.
     pub loopback: bool,
     /// The size of its terminal, if it has one.
     pub terminal: Option<Size>,
-    /// What its standard streams become.
+    /// Its standard streams.
     pub streams: [BorrowedFd<'a>; 3],
     /// The first descriptor that it does not inherit.
     pub first_closed: i32,
     /// Where it waits for `start`.
     pub gate: Option<Gate>,
-    /// Where it waits until its filter was seen, if that is put in force last.
+    /// Where it waits until the runtime has verified its filter, if the filter is installed last.
     pub handshake: Option<FilterHandshake>,
-    /// Whether the runtime sets how it is scheduled, when it has seen that.
+    /// Whether the runtime sets the scheduling policy, after it has verified the filter.
     pub scheduled_last: bool,
-    /// Whether hooks of the runtime's run when its root is built.
+    /// Whether the runtime runs hooks when the root is built.
     pub waits_for_hooks: bool,
-    /// Whether it ends up in another user namespace than the runtime's.
+    /// Whether its user namespace differs from the runtime's.
     pub in_user_namespace: bool,
-    /// Whether the filter is installed while there are privileges and somebody to hand a listener to.
+    /// Whether the filter is installed while the process still has privileges and the runtime can receive a listener.
     pub filters_early: bool,
-    /// Whether a process that joins a pid namespace is confined by its intermediate process, before others there can see it.
+    /// Whether a process that joins a pid namespace is confined by its intermediate process, before processes inside can see
+    /// it.
     pub confines_first: bool,
-    /// What could not be had and need not be.
+    /// Optional settings that could not be applied.
     pub warnings: Vec<String>,
 }
 
-/// A namespace that is entered by path.
+/// A namespace to enter by path.
 #[derive(Debug)]
 pub struct Join {
     /// Its kind.
     pub kind: NamespaceKind,
-    /// Where it was opened.
+    /// Its path.
     pub path: Bytes,
-    /// Itself.
+    /// The open namespace.
     pub fd: OwnedFd,
 }
 
-/// Opens, parses and compiles all.
+/// Opens, parses and compiles everything.
 pub fn prepare<'a>(
     plan: &ContainerPlan,
     groups: Option<&Groups>,
@@ -131,16 +132,16 @@ pub fn prepare<'a>(
     let filters_early = !plan.process.no_new_privs || listens;
     warnings.extend(degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
     let wanted = Sets::of(&plan.process.capabilities);
-    // A new user namespace gives all of them.
+    // A new user namespace grants all capabilities.
     let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
     let new_user = entered_user || plan.has_own(NamespaceKind::User);
     let (capabilities, lost) = if new_user { (wanted, 0) } else { wanted.possible() };
     if lost != 0 {
-        warnings.push(format!("capabilities {lost:#x} are left out: the runtime does not have them itself"));
+        warnings.push(format!("capabilities {lost:#x} are dropped: the runtime does not have them"));
     }
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = plan.new.iter().filter(|kind| !deferred.contains(kind));
-    // Who is root of a user namespace of the container's own has no power over a process that comes from outside of it.
+    // The root of a container's own user namespace has no capabilities over a process that comes from outside.
     let joins_pid = plan.joins(NamespaceKind::Pid);
     let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0)
         && !new_user
@@ -184,19 +185,20 @@ pub fn prepare<'a>(
     })
 }
 
-/// Its limits are those of the configuration, and nothing is added to them.
+/// The limits are exactly those of the configuration.
 pub fn prepare_process(plan: &ContainerPlan) -> Result<PreparedProcess> {
     process::prepare(&plan.process.command, plan.confinement.hostname.as_ref(), process::Rules::default())
 }
 
-/// Its path rules; the engine that made its network may have connected it, so no port is closed that is not listed.
+/// Prepares the path rules. The engine may have connected the container's network, so a port is closed only if ports are
+/// listed.
 pub fn prepare_landlock(plan: &ContainerPlan, degraded: &mut Vec<Degraded>) -> Result<Option<PreparedLandlock>> {
     let may_be_missing = plan.confinement.allow_degraded.contains(&Facility::Landlock);
     let implied = landlock::Implied { mounts: None, network: Network::Host, logs: false, may_be_missing };
     landlock::prepare(plan.confinement.landlock.as_ref(), &implied, degraded)
 }
 
-/// As `/proc/PID/ns` names it.
+/// The file name in `/proc/PID/ns`.
 fn file_name(kind: &NamespaceKind) -> &'static str {
     match kind {
         NamespaceKind::Mount => "mnt",
@@ -205,7 +207,7 @@ fn file_name(kind: &NamespaceKind) -> &'static str {
     }
 }
 
-/// Whether what is left to do can be done under this filter, by the go-between and by the process that it makes.
+/// Whether the filter allows the remaining calls of the intermediate process and of the process that it creates.
 fn lets_fork(seccomp: &PreparedSeccomp) -> bool {
     let calls = [
         libc::SYS_sendmsg,
@@ -231,16 +233,16 @@ fn lets_fork(seccomp: &PreparedSeccomp) -> bool {
     seccomp.lets_through(libc::SYS_clone, SIBLING_FLAGS) && calls.iter().all(|call| seccomp.lets_through(*call, 0))
 }
 
-/// Opens a namespace, and makes sure that it is one of this kind.
+/// Opens a namespace and checks its kind.
 pub fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
     let object = || format!("{} namespace {path}", kind.name());
     let failed = |errno| Error::errno(Step::Join, object(), errno);
-    // Not to wait for the writer of a FIFO.
+    // O_NONBLOCK: opening a FIFO would wait for a writer.
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let fd = open(path.as_path(), flags, Mode::empty()).map_err(failed)?;
     match namespace::kind(fd.as_fd()) {
         Ok(found) if found as u32 == kind.number() => Ok(Join { kind, path: path.clone(), fd }),
-        Ok(_) => Err(Error::new(Step::Join, object(), "is a namespace of another kind")),
+        Ok(_) => Err(Error::new(Step::Join, object(), "is a namespace of a different kind")),
         Err(_) => Err(Error::new(Step::Join, object(), "is not a namespace")),
     }
 }
