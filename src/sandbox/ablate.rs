@@ -1,4 +1,4 @@
-//! A plan without the protection that is left out: only in a build that is made for that.
+//! Removes one protection from a plan. Only in builds with the feature `ablate`, which are never shipped.
 
 use stockade_seccomp::builtin::Guard;
 
@@ -6,7 +6,7 @@ use crate::plan::container::{CapabilitySets, IdRange, NamespaceKind, Resources};
 use crate::plan::{Budget, Capability, ContainerPlan, IdMapping, RunPlan};
 use crate::sys::ablate::{Layer, without};
 
-/// The plan without it.
+/// The plan without the protection.
 pub fn thinned(plan: &RunPlan) -> RunPlan {
     let mut plan = plan.clone();
     let all = without(Layer::NoNewPrivileges);
@@ -51,11 +51,11 @@ pub fn thinned(plan: &RunPlan) -> RunPlan {
     plan
 }
 
-/// The same for the plan of a container.
+/// The same for a container's plan.
 pub fn thin_container(plan: &mut ContainerPlan) {
     let all = without(Layer::NoNewPrivileges);
-    // Without no_new_privs a filter has to be in force before privileges are given up, and this one forbids that; rules of
-    // paths are put in force by the program's user, who may not do it.
+    // Without no_new_privs a filter must be installed while the process has privileges, and this profile then forbids dropping
+    // them. And Landlock rules are enforced by the program's user, who lacks the privilege for it.
     if all || without(Layer::Seccomp) {
         plan.confinement.seccomp = None;
     }

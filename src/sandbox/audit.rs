@@ -1,8 +1,8 @@
-//! What the kernel's audit stream tells of Landlock's denials, where the host lets us read it.
+//! Reads Landlock's denials from the kernel's audit stream, where the host permits it.
 //!
-//! The stream is multicast to whoever may read it (CAP_AUDIT_READ, `capabilities(7)`); nothing of the host's own auditing is
-//! changed. A denial is a record of type `LANDLOCK_ACCESS` that names the domain, and a domain is introduced once by a record
-//! `LANDLOCK_DOMAIN` with the process that made it: that is how ours is known. Both are text, parsed totally.
+//! The stream is a multicast group that requires CAP_AUDIT_READ, `capabilities(7)`. The host's own auditing is not changed. A
+//! record `LANDLOCK_ACCESS` reports a denial and names its domain. A record `LANDLOCK_DOMAIN` introduces a domain once, with
+//! the process that created it; by that process our domain is recognised. Both are text. The parser accepts any input.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,32 +22,32 @@ const LANDLOCK_DOMAIN: u16 = 1424;
 const READLOG: u32 = 1;
 /// Length of `struct nlmsghdr`.
 const HEADER: usize = 16;
-/// Most accesses that are kept for domains nobody has introduced yet.
+/// Most accesses that are kept while their domain is unknown.
 const MOST_PENDING: usize = 256;
 
-/// The stream.
+/// The audit stream.
 #[derive(Debug)]
 pub struct Stream {
     socket: OwnedFd,
-    /// Accesses of domains that are not known yet.
+    /// Accesses whose domain is not known yet.
     pending: Vec<(u64, Access)>,
     /// Whether each known domain is ours.
     domains: HashMap<u64, bool>,
-    /// Whether our domain is gone: it will deny nothing more.
+    /// Whether our domain has ended, so that no more denials follow.
     ended: bool,
 }
 
 /// An access that Landlock denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// What was missing: `fs.write_file`, `net.connect_tcp`, `scope.signal`.
+    /// The missing right: `fs.write_file`, `net.connect_tcp`, `scope.signal`.
     pub blockers: String,
-    /// The path, port or process it was about.
+    /// The path, port or process.
     pub target: Option<String>,
 }
 
 impl Stream {
-    /// Opens it. Fails where this host does not let us read it, or does not write it.
+    /// Opens the stream. Fails if this process may not read it or the kernel's auditing is off.
     pub fn open() -> nix::Result<Self> {
         let netlink = |flags| socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkAudit);
         let status = netlink(SockFlag::SOCK_CLOEXEC)?;
@@ -59,24 +59,24 @@ impl Stream {
         Ok(Self { socket, pending: Vec::new(), domains: HashMap::new(), ended: false })
     }
 
-    /// Readable when there may be something to [`Self::take`].
+    /// Readable when [`Self::take`] may find something.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether our domain was heard of, and is not gone yet.
+    /// Whether our domain is known and has not ended.
     pub fn is_open(&self) -> bool {
         !self.ended && self.domains.values().any(|ours| *ours)
     }
 
-    /// Takes what has arrived of the domain that `process` made.
+    /// Reads the pending accesses of the domain that `process` created.
     pub fn take(&mut self, process: i32) -> Vec<Access> {
         let mut buffer = [0; 16 << 10];
         let mut found = Vec::new();
         loop {
             match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) => found.extend(self.read(&buffer[..length], process)),
-                Err(Errno::EINTR | Errno::ENOBUFS) => {} // some were lost: others follow
+                Err(Errno::EINTR | Errno::ENOBUFS) => {} // records were lost, but more may follow
                 Err(_) => return found,
             }
         }
@@ -111,7 +111,7 @@ impl Stream {
     }
 }
 
-/// Whether the kernel writes audit records at all; only it can say, and only to CAP_AUDIT_CONTROL.
+/// Whether the kernel's auditing is on. The query requires CAP_AUDIT_CONTROL.
 fn is_enabled(socket: &OwnedFd) -> nix::Result<bool> {
     const REQUEST: u16 = 1;
     let mut request = [0; HEADER];
@@ -123,13 +123,14 @@ fn is_enabled(socket: &OwnedFd) -> nix::Result<bool> {
     let mut answer = [0; 256];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     match record(&answer[..length]) {
-        // struct audit_status: a mask, then whether it is enabled.
+        // struct audit_status: a mask, then whether auditing is enabled.
         Some((GET, payload)) => Ok(payload.get(4..8).is_some_and(|enabled| enabled != [0; 4])),
         _ => Err(Errno::EPERM),
     }
 }
 
-/// Type and payload of a netlink message. Audit's lengths leave out the header, so the datagram's own counts.
+/// Type and payload of a netlink message. Audit messages exclude the header from their length field, so the datagram's length
+/// counts.
 pub fn record(message: &[u8]) -> Option<(u16, &[u8])> {
     let kind = u16::from_ne_bytes([*message.get(4)?, *message.get(5)?]);
     Some((kind, message.get(HEADER..)?))
@@ -140,7 +141,7 @@ fn access(fields: &HashMap<&str, String>) -> Access {
     Access { blockers: fields.get("blockers").cloned().unwrap_or_default(), target }
 }
 
-/// The `key=value` pairs of a record. Text is in quotes, or, where it has unprintable bytes, bare and in hexadecimal.
+/// The `key=value` pairs of a record. A value is quoted, or bare hexadecimal if it contains unprintable bytes.
 pub fn fields(text: &str) -> HashMap<&str, String> {
     let mut fields = HashMap::new();
     let mut rest = text.trim_end_matches(['\0', '\n']);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_totally() {
+    fn any_record_can_be_parsed() {
         let whole = message(LANDLOCK_ACCESS, "audit(1.2:3): domain=1a blockers=fs.x path=2F0A61 dev=\"vda\" ino=7");
         let mut stream = stream();
         for length in 0..whole.len() {

@@ -1,6 +1,7 @@
-//! The child: the start-up sequence from clone3 to execve, one line a step.
+//! The child: the start-up sequence from clone3 to execve, one line per step.
 //!
-//! It formats no text, takes no lock and parses nothing; what it needs was prepared, and a failure leaves as numbers.
+//! It formats no text, takes no lock and parses nothing. Everything was prepared before the clone, and failures are reported as
+//! numbers.
 
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -20,17 +21,17 @@ use crate::sys::mount::FileOnMount;
 use crate::sys::terminal;
 use crate::sys::{entry, process};
 
-/// Becomes the workload, or its init. Never returns to the code that cloned it.
+/// Becomes the workload or its init. Never returns to the code that cloned it.
 pub fn run(prepared: &mut Prepared, stack: Stack, parent: ParentEnds, ends: &ChildEnds) -> ! {
-    drop(parent); // or our own copy would keep the lifeline open
-    entry::retitle(&prepared.title); // the sandbox can read it
-    let _ = process::set_name(c"stockade-init"); // for people
+    drop(parent); // the child's copy would keep the lifeline open
+    entry::retitle(&prepared.title); // the sandbox can read the command line
+    let _ = process::set_name(c"stockade-init"); // for process listings
     if let Err(failure) = put_in_place(&mut prepared.streams) {
         ends.fail(failure);
         process::exit(125)
     }
     let prepared = &*prepared;
-    let network = prepared.network.begin(stack); // meanwhile the parent writes our id maps, and we build a root
+    let network = prepared.network.begin(stack); // meanwhile the parent writes the id maps, and the child builds the root
     if ends.wait() {
         let Err(failure) = network.and_then(|network| start(prepared, network, ends));
         ends.fail(failure);
@@ -38,7 +39,7 @@ pub fn run(prepared: &mut Prepared, stack: Stack, parent: ParentEnds, ends: &Chi
     process::exit(125)
 }
 
-/// Streams of the workload's own take the place of the caller's: one descriptor each, and not two.
+/// Puts the workload's own streams in place of the caller's, so that each is open only once.
 fn put_in_place(streams: &mut [ChildStream; 3]) -> Applied {
     for (number, stream) in (0..).zip(streams) {
         if let ChildStream::Own(own) = stream {
@@ -51,13 +52,13 @@ fn put_in_place(streams: &mut [ChildStream; 3]) -> Applied {
 
 fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infallible> {
     prepared.users.take()?;
-    // The change of ids took our own files in /proc away from us, and from the supervisor, who looks at them.
+    // After the change of ids, neither this process nor the supervisor may open its files in /proc otherwise.
     process::set_dumpable(true).during(Step::SetIds, 0)?;
     if prepared.hides_cgroup {
-        // The namespace that clone3 made has our parent's cgroup for its top, not the one we were put into.
+        // The root of the namespace that clone3 made is the parent's cgroup, not the cgroup that the child was moved into.
         process::unshare_cgroup().during(Step::Cgroup, 0)?;
     }
-    hold_lifeline(ends)?; // after the change of ids, which clears the death signal
+    die_with_supervisor(ends)?; // after the change of ids, which clears the death signal
     schedule::renounce()?;
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();
@@ -75,17 +76,19 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     }
     ends.send_missing(missing).during(Step::Fork, 0)?;
     if !ends.wait() {
-        process::exit(125); // it does not like what it sees, or is gone
+        process::exit(125); // the supervisor refuses the namespaces, or has ended
     }
-    // From here on nothing inside can trace or read us: the workload is not running yet, and execve makes it dumpable.
+    // From here on no process inside can trace or read pid 1. The workload does not run yet; its execve makes it dumpable
+    // again.
     process::set_dumpable(without(Layer::NotDumpable)).during(Step::Fork, 0)?;
     if !prepared.init {
         return become_workload(prepared, &root, terminal.as_ref(), ends, &mut Left::default());
     }
     process::block_signals().during(Step::Fork, 1)?;
-    let (mut failure, mut left) = (None, Left::default()); // pid 1 sees what the workload leaves in them: it is its memory
+    let (mut failure, mut left) = (None, Left::default()); // the workload shares this memory and stores its results here
     let (workload, pidfd) = if prepared.shares_memory {
-        // The listener is made in the table of both, and leaves the workload's when that executes its program.
+        // The listener is created in the descriptor table that both share. The workload's copy of the table closes it at
+        // execve.
         spawn_sharing(&mut stack, prepared.explain_denials, || {
             let Err(error) = become_workload(prepared, &root, terminal.as_ref(), ends, &mut left);
             failure = Some(error);
@@ -111,29 +114,30 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     init::run(ends.control(), root.scratch.as_fd(), workload)
 }
 
-/// What the workload leaves to the init whose memory it shares.
+/// Values that the workload stores for init, whose memory it shares.
 #[derive(Default)]
 struct Left {
-    /// What listens to its refused calls.
+    /// The seccomp listener.
     listener: Option<OwnedFd>,
-    /// What it is about to execute.
+    /// The file that it is about to execute.
     executed: Option<FileOnMount>,
 }
 
-/// Closes everything that is neither the sandbox's own nor the workload's, before the first path of the sandbox is looked up:
-/// `/proc/self/fd/N/..` must lead nowhere, and close-on-exec comes only after execve has looked its paths up.
+/// Closes every descriptor that belongs neither to the sandbox nor to the workload. This happens before the first path in the
+/// sandbox is looked up: `/proc/self/fd/N/..` must not lead to the host, and close-on-exec takes effect only after execve has
+/// resolved its paths.
 fn close_the_host(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&OwnedFd>, ends: &ChildEnds) -> Applied {
     if without(Layer::Descriptors) {
         return Ok(());
     }
-    let mut kept = vec![ends.control().as_raw_fd(), ends.failure().as_raw_fd()]; // and the streams, below 3
+    let mut kept = vec![ends.control().as_raw_fd(), ends.failure().as_raw_fd()]; // the streams below 3 are kept too
     kept.extend(root.fds());
     kept.extend(terminal.map(|terminal| terminal.as_raw_fd()));
     kept.extend(prepared.landlock.as_ref().map(|rules| rules.fd().as_raw_fd()));
     process::close_but(3, &mut kept).during(Step::Descriptors, 1)
 }
 
-/// Becomes the program that it was made for.
+/// The workload's last steps, up to execve.
 fn become_workload(
     prepared: &Prepared,
     root: &BuiltRoot,
@@ -151,7 +155,7 @@ fn become_workload(
     verify(prepared)?;
     let found = prepared.process.find()?;
     if let Some(program) = found.program().filter(|_| prepared.hash_program) {
-        // Best effort: what cannot be handed over is not executable either, or has no hash in the report.
+        // Best effort: a file that cannot be passed cannot be executed either, or gets no hash in the report.
         let _ = program.changed_ns().and_then(|changed_ns| ends.send_program(program.file.as_fd(), changed_ns));
     }
     let executable = found.close();
@@ -162,13 +166,13 @@ fn become_workload(
     prepared.process.exec(&executable)
 }
 
-/// Dies with the supervisor, from now on.
-fn hold_lifeline(ends: &ChildEnds) -> Applied {
+/// From now on this process dies with the supervisor.
+fn die_with_supervisor(ends: &ChildEnds) -> Applied {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
     if ends.parent_lives() { Ok(()) } else { process::exit(125) }
 }
 
-/// A terminal on the sandbox's own devpts, whose master side goes to the supervisor.
+/// Opens a terminal on the sandbox's own devpts and sends its master side to the supervisor.
 fn open_terminal(prepared: &Prepared, root: &BuiltRoot, ends: &ChildEnds) -> Applied<Option<OwnedFd>> {
     let (Some(size), Some(devpts)) = (prepared.terminal, &root.devpts) else { return Ok(None) };
     let master = nix::fcntl::openat(
@@ -193,7 +197,7 @@ fn streams<'a>(prepared: &'a Prepared, terminal: Option<&'a OwnedFd>, null: &'a 
     })
 }
 
-/// Reads back from the kernel what was just set, and goes no further on any mismatch.
+/// Reads the settings back from the kernel. Any mismatch ends the start.
 fn verify(prepared: &Prepared) -> Applied {
     prepared.users.verify()?;
     caps::verify(prepared.kept_capabilities)?;

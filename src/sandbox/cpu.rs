@@ -1,16 +1,16 @@
-//! CPU time of a process tree without a cgroup: what its processes and the children they waited for have used.
+//! CPU time of a process tree without a cgroup: the time of its processes and of the children that they have reaped.
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// CPU time in microseconds of a process and all its living descendants, each with its reaped children.
+/// CPU time in microseconds of a process and all its living descendants, each including its reaped children.
 ///
-/// A process that lets the kernel reap its children hides what they used; `RLIMIT_CPU` still bounds each of them.
+/// If a process ignores SIGCHLD, the time of its ended children is not counted; `RLIMIT_CPU` still limits each process.
 pub fn of_tree(root: i32) -> u64 {
     let ticks_per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks.max(1) as u64);
     let mut ticks = 0;
     let mut pids = vec![root];
     while let Some(pid) = pids.pop() {
-        // Not as text: the name in it is the process's own choice.
+        // Read as bytes: the process chooses the name in this file, which may not be UTF-8.
         let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { continue };
         ticks += ticks_of(&String::from_utf8_lossy(&stat)).unwrap_or(0);
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
@@ -22,7 +22,8 @@ pub fn of_tree(root: i32) -> u64 {
     ticks.saturating_mul(1_000_000) / ticks_per_second
 }
 
-/// `utime`, `stime`, `cutime` and `cstime` of `/proc/PID/stat`, whose second field may hold anything, parentheses included.
+/// `utime`, `stime`, `cutime` and `cstime` of `/proc/PID/stat`. The second field, the name, may contain any text, even
+/// parentheses.
 pub fn ticks_of(stat: &str) -> Option<u64> {
     let fields = &stat[stat.rfind(')')? + 1..];
     let mut numbers = fields.split_ascii_whitespace().skip(11).map(|field| field.parse::<u64>());

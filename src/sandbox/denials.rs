@@ -1,4 +1,5 @@
-//! What the workload was refused: heard of while it runs, counted, and told with the rule and the way out.
+//! Denied operations of the workload: received while it runs, counted, and reported with the rule and a flag that would allow
+//! them.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,39 +15,39 @@ use crate::layers::seccomp::listen::{Attempt, Judge};
 use crate::plan::{Landlock, Network, RunPlan};
 use crate::report::{Denial, Unheard};
 
-/// Most different denials that are listed with their targets: a workload could make them up for ever.
+/// Most distinct denials that are listed with their targets. A workload could produce an unlimited number.
 const MOST_LISTED: usize = 256;
-/// What everything beyond those is counted as.
+/// The operation under which further denials are counted.
 const OTHERS: &str = "others";
-/// Most calls that are answered before the supervisor looks at its other duties.
+/// Most calls that are answered in one turn of the supervisor.
 const MOST_AT_ONCE: usize = 64;
-/// How long the audit stream is waited for when the workload has ended: it comes by way of a thread of the kernel's.
-const FIRST_WORD: Duration = Duration::from_millis(20);
+/// How long to wait for the audit stream after the workload has ended: a kernel thread delivers the records.
+const STREAM_DELAY: Duration = Duration::from_millis(20);
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// Layer, operation and target: what makes two denials one.
+/// Layer, operation and target. Denials with equal keys are counted together.
 type Key = (&'static str, String, Option<String>);
 
-/// What listens, and what was heard.
+/// The sources of denials, and the denials so far.
 #[derive(Debug)]
 pub struct Denials {
     judge: Option<Judge>,
     listener: Option<OwnedFd>,
     stream: Option<Stream>,
-    /// Why there is no stream, if Landlock would have something to tell.
-    deaf: Option<Errno>,
+    /// Why the audit stream is not available, if Landlock is in use.
+    stream_error: Option<Errno>,
     landlock: Option<Landlock>,
     network: Network,
     listed: Vec<Denial>,
     known: HashMap<Key, usize>,
-    /// The processes that were killed for a call, and its name.
+    /// The processes that were killed for a system call, with its name.
     killed: Vec<(i32, String)>,
-    /// Whether a process that was to be killed for a call could not be.
+    /// Whether a process could not be killed for a system call.
     pub escaped: bool,
 }
 
 impl Denials {
-    /// Parent half. The audit stream is listened to where it can be.
+    /// Parent half. Opens the audit stream if possible.
     pub fn prepare(plan: &RunPlan, judge: Option<Judge>) -> Self {
         let stream = match (&plan.confinement.landlock, landlock::is_logged()) {
             (None, _) => Ok(None),
@@ -56,7 +57,7 @@ impl Denials {
         Self {
             judge,
             listener: None,
-            deaf: stream.as_ref().err().copied(),
+            stream_error: stream.as_ref().err().copied(),
             stream: stream.ok().flatten(),
             landlock: plan.confinement.landlock.clone(),
             network: plan.namespaces.network,
@@ -67,19 +68,19 @@ impl Denials {
         }
     }
 
-    /// Listens to refused calls from here on.
+    /// Receives refused calls from now on.
     pub fn listen(&mut self, listener: OwnedFd) {
         self.listener = Some(listener);
     }
 
-    /// What becomes readable when there is something to [`Self::take`].
+    /// The descriptors that become readable when [`Self::take`] has something to do.
     pub fn interests(&self) -> impl Iterator<Item = PollFd<'_>> {
         let stream = self.stream.as_ref().map(Stream::fd);
         let listener = self.listener.as_ref().map(AsFd::as_fd);
         listener.into_iter().chain(stream).map(|fd| PollFd::new(fd, PollFlags::POLLIN))
     }
 
-    /// Takes what there is, without waiting. `since` is when the workload began, `process` its number on the host.
+    /// Handles pending notifications without blocking. `since` is when the workload began, `process` its id on the host.
     pub fn take(&mut self, since: Instant, process: Option<i32>) {
         for _ in 0..MOST_AT_ONCE {
             let Some((listener, judge)) = self.listener.as_ref().zip(self.judge.as_ref()) else { break };
@@ -88,12 +89,12 @@ impl Denials {
                 if let Some(attempt) = judge.take(listener.as_fd()) {
                     self.note_call(&attempt, since);
                     if attempt.killed.is_some() {
-                        break; // that may have taken a while, and there are deadlines
+                        break; // answering may have taken a while, and deadlines are pending
                     }
                 }
             } else {
                 if !events.is_empty() {
-                    self.listener = None; // nobody is left who could ask
+                    self.listener = None; // every process under the filter has ended
                 }
                 break;
             }
@@ -105,12 +106,12 @@ impl Denials {
         }
     }
 
-    /// Waits for what the audit stream still has to tell, within reason, when the workload is over.
+    /// Waits a short time for the last records of the audit stream, after the workload has ended.
     pub fn finish(&mut self, since: Instant, process: Option<i32>) {
         let ended = Instant::now();
         self.listener = None;
         while let Some(stream) = self.stream.as_ref() {
-            let patience = if stream.is_open() { LAST_WORD } else { FIRST_WORD };
+            let patience = if stream.is_open() { LAST_WORD } else { STREAM_DELAY };
             let Some(left) = patience.checked_sub(ended.elapsed()) else { return };
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             let came = poll(&mut [PollFd::new(stream.fd(), PollFlags::POLLIN)], timeout);
@@ -124,27 +125,27 @@ impl Denials {
         }
     }
 
-    /// The call for which this process was killed.
+    /// The system call for which this process was killed.
     pub fn killed_for(&self, process: Option<i32>) -> Option<&str> {
         self.killed.iter().find(|(killed, _)| Some(*killed) == process).map(|(_, call)| call.as_str())
     }
 
-    /// The layers that could not be listened to.
+    /// The layers whose denials could not be received, with the reason.
     pub fn unheard(&self) -> Vec<Unheard> {
-        let Some(errno) = self.deaf else { return Vec::new() };
+        let Some(errno) = self.stream_error else { return Vec::new() };
         let why = match errno {
-            Errno::ENODATA => "the kernel's auditing is off: auditctl -e 1 turns it on",
+            Errno::ENODATA => "the kernel's auditing is off; auditctl -e 1 enables it",
             Errno::EPERM | Errno::EACCES | Errno::ECONNREFUSED => {
-                "only root of the host may read the audit stream (CAP_AUDIT_READ and CAP_AUDIT_CONTROL)"
+                "only the host's root can read the audit stream (CAP_AUDIT_READ and CAP_AUDIT_CONTROL)"
             }
-            Errno::EPROTONOSUPPORT => "this kernel has no auditing",
-            Errno::EOPNOTSUPP => "Landlock tells of what it denies from ABI 7 (Linux 6.15) on",
+            Errno::EPROTONOSUPPORT => "this kernel does not support auditing",
+            Errno::EOPNOTSUPP => "Landlock reports denials since ABI 7 (Linux 6.15)",
             other => other.desc(),
         };
         vec![Unheard { layer: "landlock".to_owned(), why: why.to_owned() }]
     }
 
-    /// What was refused, in the order in which it first was.
+    /// The denials, in the order of their first occurrence.
     pub fn into_listed(self) -> Vec<Denial> {
         self.listed
     }
@@ -183,15 +184,15 @@ impl Denials {
         let scoped = key.1.starts_with("scope.") || key.1 == "ptrace";
         let mut denial = Denial { errno: Some(if scoped { libc::EPERM } else { libc::EACCES }), ..blank(&key, since) };
         if key.1 != OTHERS {
-            let rule = if scoped { "nothing outside the sandbox is within reach" } else { "no rule allows it there" };
+            let rule = if scoped { "access outside the sandbox is denied" } else { "no rule allows it there" };
             denial.rule = Some(rule.to_owned());
             denial.hint = self.landlock_hint(&key.1, key.2.as_deref());
         }
         self.add(key, denial);
     }
 
-    /// Under what a denial is counted: without its target once many are listed, with all others of its layer once twice as
-    /// many are.
+    /// The key under which a denial is counted. When many are listed, the target is dropped; at twice as many, all further
+    /// denials of a layer share one key.
     fn key(&self, layer: &'static str, op: String, target: Option<String>) -> Key {
         let has_room = |key: &Key, most| self.listed.len() < most || self.known.contains_key(key);
         let exact = (layer, op, target);

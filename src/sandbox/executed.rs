@@ -1,7 +1,7 @@
-//! What a process executes, compared from outside with what it was to execute.
+//! Verifies from outside which file a process executes.
 //!
-//! The sandbox's process looks its program up without the links of `/proc` and with nothing of the host open. This is the
-//! other half: that the kernel, which looks the path up again in execve(2), has not ended up at a file of the host.
+//! The sandbox's process looks its program up without the links of `/proc` and with no descriptor of the host open. But
+//! execve(2) resolves the path again. This check ensures that it did not resolve to a file of the host.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,14 +13,15 @@ use crate::error::{Error, Result, Step};
 use crate::sys::mount::FileOnMount;
 use crate::sys::{mountinfo, schedule};
 
-/// How long a process may show our own program; it takes the kernel some instructions, but may have no processor for them.
+/// How long a process may still show our own program. The change takes the kernel a few instructions, but the machine may be
+/// busy.
 const LONGEST_CHANGE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Fails if a process executes a file that lies on a mount of our own mount namespace.
+/// Fails if a process executes a file on a mount of our own mount namespace.
 ///
-/// `looked_up` is the file that its program was when the process looked for it; any other one costs a look at our mounts. A
-/// process that has ended, or that may not be looked at because its program may not be read, passes.
+/// `looked_up` is the file that the process found for its program; for any other file our mounts are read. A process that has
+/// ended, or that cannot be inspected because its program is not readable, passes.
 pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
     let path = format!("/proc/{pid}/exe");
     let executed = || {
@@ -28,7 +29,7 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
         found.filter(|executed| Some(*executed) != looked_up)
     };
     let Some(mut found) = executed() else { return Ok(()) };
-    // A process can be told to be past execve(2) while it still shows our own program, which it is a copy of.
+    // After execve is reported, the process may show our own program for a moment longer.
     let own = FileOnMount::by_path(c"/proc/self/exe").ok();
     let until = Instant::now() + LONGEST_CHANGE;
     while Some(found) == own && Instant::now() < until {
@@ -42,8 +43,8 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
         let of = |process: &str| std::fs::metadata(format!("/proc/{process}/ns/{namespace}"));
         Some((of("self").ok()?, of(&process).ok()?)).map(|(own, its)| (own.dev(), own.ino()) == (its.dev(), its.ino()))
     };
-    // A container may share the mounts of its runtime; or its processes, by whose roots it may reach every program there is. One
-    // whose namespaces cannot be seen has ended meanwhile.
+    // A container may share the runtime's mounts. Or it shares the runtime's processes, and reaches every program through their
+    // roots. A process whose namespaces cannot be read has ended.
     if is_shared("mnt") != Some(false) || is_shared("pid") != Some(false) {
         return Ok(());
     }
@@ -57,12 +58,12 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
         return Ok(());
     }
     let program = program.display().to_string();
-    Err(Error::new(Step::Verify, program, "was executed, and is a file of the host outside of the sandbox")
-        .hint("the command, or an interpreter that it names, leads there through /proc"))
+    Err(Error::new(Step::Verify, program, "was executed, but it is a file of the host outside the sandbox")
+        .hint("the command, or an interpreter that it names, leads to it through /proc"))
 }
 
-/// Whether a program is an interpreter that the administrator registered to be executed in every root, as those of foreign
-/// architectures are: `binfmt_misc`, flag F. The kernel has the file open since, whatever its name leads to now.
+/// Whether the administrator registered this program as an interpreter for every root, as for foreign architectures:
+/// `binfmt_misc`, flag F. The kernel opened the file at registration, so its name may mean another file by now.
 fn is_registered(program: &[u8], registered: &Path) -> bool {
     let program = program.strip_suffix(b" (deleted)").unwrap_or(program);
     let entries = std::fs::read_dir(registered).into_iter().flatten().flatten();
@@ -70,7 +71,7 @@ fn is_registered(program: &[u8], registered: &Path) -> bool {
         let value = |key: &[u8]| text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(key));
         value(b"interpreter ") == Some(program) && value(b"flags: ").is_some_and(|flags| flags.contains(&b'F'))
     };
-    // `register` can only be written.
+    // `register` is write-only, so reading it fails.
     entries.filter_map(|entry| std::fs::read(entry.path()).ok()).any(names_it)
 }
 
@@ -88,10 +89,13 @@ mod tests {
         };
         register("POCF");
         assert!(is_registered(b"/usr/bin/qemu-arm", &directory));
-        assert!(is_registered(b"/usr/bin/qemu-arm (deleted)", &directory), "replaced by a newer one");
+        assert!(is_registered(b"/usr/bin/qemu-arm (deleted)", &directory), "replaced by a newer file");
         assert!(!is_registered(b"/usr/bin/qemu", &directory));
         register("OC");
-        assert!(!is_registered(b"/usr/bin/qemu-arm", &directory), "one that is looked up in the container's root");
+        assert!(
+            !is_registered(b"/usr/bin/qemu-arm", &directory),
+            "an interpreter that is looked up in the container's root"
+        );
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(!is_registered(b"/usr/bin/qemu-arm", &directory));
     }
@@ -101,8 +105,8 @@ mod tests {
         verify(std::process::id() as i32, None).unwrap();
     }
 
-    /// A process in mount and pid namespaces of its own that executes `sleep`, by this path, and what started it; `None` where
-    /// there can be none.
+    /// A process in new mount and pid namespaces that executes `sleep` by this path, and its parent. `None` if namespaces
+    /// cannot be created.
     fn sleeper(path: &str) -> Option<(i32, std::process::Child)> {
         let script = format!("exec 5</bin/sleep; exec unshare -m -p --fork --kill-child {path} 100");
         let mut first = std::process::Command::new("/bin/bash").args(["-c", &script]).spawn().unwrap();
@@ -115,7 +119,7 @@ mod tests {
                 return Some((pid, first));
             }
             if first.try_wait().unwrap().is_some() {
-                eprintln!("skipped: no namespaces can be made");
+                eprintln!("skipped: namespaces cannot be created");
                 return None;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! The way out of a failure that the child reported, as far as one can be named from here.
+//! Hints for failures that the child reported.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use nix::errno::Errno;
 use crate::error::Step;
 use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
-/// What to do about it.
+/// The hint for a failure, if there is one.
 pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> {
-    let doctor = "`stockade doctor` says what this host supports, and what would change it";
+    let doctor = "`stockade doctor` shows what this host supports, and how to change that";
     let text = match (step, errno) {
         (Step::Exec, Errno::ENOENT) => return on_the_host(plan),
         (Step::Interpreter, _) => {
@@ -23,7 +23,7 @@ pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<Stri
              and with it nothing on a writable mount is executed"
         }
         (Step::Landlock, Errno::ENOENT | Errno::ENOTDIR) => {
-            "paths of rules are paths inside the sandbox; PATH:optional leaves a rule out where its path is missing"
+            "paths of rules are paths inside the sandbox; PATH:optional skips the rule if its path is missing"
         }
         (Step::Landlock, Errno::ELOOP) => {
             "it leads through a symlink where the workload can write, and could lead anywhere the next time: name the \
@@ -39,13 +39,11 @@ pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<Stri
         (Step::Exec, Errno::ENOEXEC) => "it is not a program for this machine, nor a script with a #! line",
         (Step::Exec, Errno::E2BIG) => "its arguments and environment are too long, execve(2)",
         (Step::Cwd, Errno::ENOTDIR | Errno::EACCES) if let Some(source) = bound_at_cwd(plan) => {
-            return Some(format!(
-                "it is {source} of the host, which is no directory that the sandbox's user can enter"
-            ));
+            return Some(format!("{source} of the host is not a directory, or the sandbox's user cannot enter"));
         }
         (Step::Cwd, Errno::ENOENT | Errno::ENOTDIR) => "choose a directory that exists inside, with -w",
         (Step::MountPoint, Errno::ENOENT) => {
-            "it lies in a directory of the host, where nothing is created: make the mount point there first"
+            "it lies in a directory of the host, where no mount point is created: create it there first"
         }
         (Step::Source, Errno::ESTALE) => "its source changed while the sandbox was starting; try again",
         (Step::Mount, Errno::EPERM) if is_proc(plan, index) => {
@@ -53,7 +51,7 @@ pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<Stri
              -p strict shows processes only, which is allowed"
         }
         (Step::NamespaceLimits, _) => {
-            "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits does without this layer"
+            "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits runs without this layer"
         }
         (Step::Fork, Errno::EAGAIN) if plan.budget.pids.is_some() => {
             "the process budget is too small: init and the workload need one each (--pids-limit)"
@@ -62,7 +60,7 @@ pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<Stri
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",
         (Step::Rlimit, Errno::EPERM) => "the caller's own hard limit is lower",
         (Step::OomScore, Errno::EACCES) => {
-            "lower than the caller's is for CAP_SYS_RESOURCE on the host, proc_pid_oom_score_adj(5)"
+            "a value below the caller's requires CAP_SYS_RESOURCE on the host, proc_pid_oom_score_adj(5)"
         }
         (Step::Streams, Errno::ENOENT) => "the sandbox has no /dev/null",
         (
@@ -85,7 +83,7 @@ fn is_proc(plan: &RunPlan, index: usize) -> bool {
     plan.mounts.get(index).is_some_and(|mount| matches!(mount.kind, MountKind::Proc { .. }))
 }
 
-/// What of the host's is the working directory, as a workspace is.
+/// The host path that is bound at the working directory, as with a workspace.
 fn bound_at_cwd(plan: &RunPlan) -> Option<&Bytes> {
     plan.mounts.iter().find_map(|mount| match &mount.kind {
         MountKind::Bind { source } if mount.destination == plan.command.cwd => Some(source),
@@ -93,7 +91,7 @@ fn bound_at_cwd(plan: &RunPlan) -> Option<&Bytes> {
     })
 }
 
-/// Where the command is on the host, when it is there but not where the sandbox looks.
+/// Where the command is on the host, if it exists there but the sandbox does not find it.
 fn on_the_host(plan: &RunPlan) -> Option<String> {
     let program = plan.command.argv.first()?.as_path();
     let by_path = program.components().count() > 1;
@@ -107,7 +105,7 @@ fn on_the_host(plan: &RunPlan) -> Option<String> {
     if let Some(inside) = inside(plan, &found).filter(|_| !by_path) {
         let directory = inside.parent().unwrap_or(&inside).display();
         return Some(format!(
-            "it is in the sandbox as {}, which is not on its PATH: call it so, or add -e PATH={directory}:/usr/bin:/bin",
+            "it is in the sandbox as {}, which is not on its PATH: use that path, or add -e PATH={directory}:/usr/bin:/bin",
             inside.display()
         ));
     }
@@ -120,7 +118,7 @@ fn on_the_host(plan: &RunPlan) -> Option<String> {
     let shown = found.parent().filter(|parent| *parent != Path::new("/")).unwrap_or(&found);
     let target = found.canonicalize().ok().filter(|target| *target != found && !target.starts_with(shown));
     let also = target.map(|target| format!(" (and what it links to, {})", target.display())).unwrap_or_default();
-    let call = if by_path { String::new() } else { format!("; call it as {} then", found.display()) };
+    let call = if by_path { String::new() } else { format!("; then call it as {}", found.display()) };
     Some(format!(
         "the host has {}, outside the sandbox's view; --ro {} would add it{also}{call}",
         found.display(),
@@ -128,7 +126,7 @@ fn on_the_host(plan: &RunPlan) -> Option<String> {
     ))
 }
 
-/// Where a bind shows a file of the host.
+/// The path inside the sandbox at which a bind shows this file of the host.
 fn inside(plan: &RunPlan, file: &Path) -> Option<PathBuf> {
     plan.mounts.iter().find_map(|mount| match &mount.kind {
         MountKind::Bind { source } => Some(mount.destination.as_path().join(file.strip_prefix(source.as_path()).ok()?)),

@@ -1,5 +1,5 @@
-//! Pid 1 of the sandbox: reaps orphans, passes signals on, lets go of tracees, and tells the supervisor how the workload
-//! ended. It cannot be traced, read or killed from inside, and dies with its supervisor.
+//! Pid 1 of the sandbox. It reaps orphans, forwards signals, detaches tracees, and reports the workload's exit status to the
+//! supervisor. No process inside can trace, read or kill it. It dies with its supervisor.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,9 +10,9 @@ use nix::unistd::Pid;
 use super::sync::{Exited, send_exited, was_verified};
 use crate::sys::process::{self, ChildEvent};
 
-/// Serves until killed. All signals are blocked, and so are taken one by one.
+/// Serves until it is killed. All signals are blocked and read one by one.
 pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> ! {
-    // The caller's streams and everything else is the workload's alone, so that a reader sees the end when that ends.
+    // Closes the caller's streams and everything else. A reader must see end of file when the workload ends.
     if process::dup_onto(control, 0).is_err()
         || process::dup_onto(scratch, 1).is_err()
         || process::close_from(2).is_err()
@@ -29,7 +29,8 @@ pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> !
 }
 
 fn forward(workload: Pid, signal: libc::c_int) {
-    // Its group, as a terminal would; itself while it has not made its session yet.
+    // Sends the signal to the workload's group, as a terminal would, or to the workload itself until it has created its
+    // session.
     if process::kill_group(workload, signal).is_err() {
         let _ = nix::sys::signal::kill(workload, nix::sys::signal::Signal::try_from(signal).ok());
     }
@@ -43,14 +44,14 @@ fn reap_all(workload: Pid) {
             Ok(Some(ChildEvent::Traced(pid))) => drop(process::detach_tracee(pid)),
             Err(Errno::EINTR) => {}
             Ok(None) | Err(Errno::ECHILD) => return,
-            // How the workload ends could not be seen: then everything ends, rather than nothing ever.
+            // The workload's end cannot be observed any more. Ending the sandbox is better than running for ever.
             Err(_) => process::exit(125),
         }
     }
 }
 
-/// Tells how the workload ended, and ends with everything it left. A workload that the supervisor has not looked at yet stays
-/// a zombie for that, until the supervisor kills us both.
+/// Reports how the workload ended, and ends with every process that it left. Until the supervisor has verified the workload, it
+/// stays a zombie, and the supervisor kills both.
 fn finish(status: i32) -> ! {
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {

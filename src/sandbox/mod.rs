@@ -78,7 +78,7 @@ use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 use crate::sys::status::Status;
 
-/// Signals that the supervisor takes itself: most are passed on to the workload.
+/// Signals that the supervisor handles itself. Most are forwarded to the workload.
 const TAKEN: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -88,11 +88,11 @@ const TAKEN: [Signal; 9] = [
     Signal::SIGUSR2,
     Signal::SIGALRM,
     Signal::SIGWINCH,
-    Signal::SIGTSTP, // stopped, we would let deadlines pass
+    Signal::SIGTSTP, // a stopped supervisor would miss deadlines
 ];
 
-/// The signals that the supervisor takes, blocked. They stay so after [`run`]: none is to end a caller whose run is over and
-/// whose report is not yet written.
+/// The supervisor's signals, blocked. They stay blocked after [`run`]: a signal must not end the caller before the report is
+/// written.
 #[derive(Debug)]
 pub struct Blocked {
     taken: SigSet,
@@ -100,7 +100,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Blocks them, but those that are to be ignored, as by nohup(1), in the calling thread.
+    /// Blocks the signals in the calling thread, except those that are ignored, as under nohup(1).
     pub fn block() -> Result<Self> {
         let taken = TAKEN.into_iter().filter(|signal| !process::is_ignored(*signal as libc::c_int)).collect::<SigSet>();
         let mut before = SigSet::empty();
@@ -109,16 +109,15 @@ impl Blocked {
         Ok(Self { taken, before })
     }
 
-    /// Lets them through, those that are waiting first.
+    /// Restores the signal mask. Pending signals are delivered now.
     pub fn let_through(&self) {
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
     }
 }
 
-/// Runs a plan to its end. Whatever happens, there is a report, and nothing is left of the run.
+/// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
 ///
-/// `warn` is called once, before anything of the workload exists, with what the person who asked should be told of the
-/// files that the plan names.
+/// `warn` is called once, before the workload exists, with warnings about the files that the plan names.
 ///
 /// SIGCHLD gets its default disposition. The caller should have no other threads (`clone3(2)` copies only the calling one).
 pub fn run(plan: &RunPlan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
@@ -149,7 +148,7 @@ fn start(
     };
     let cloned_at = Instant::now();
     drop(child_ends);
-    prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // the child's ends of the pipes
+    prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
     let pid = child.0;
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
@@ -167,14 +166,14 @@ fn start(
             nested: plan.namespaces.nested > 0 && inhabited.is_some_and(|sandbox| sandbox.has_left(workload)),
         };
         match verify::record(&status, &planned, &mut enforced) {
-            Err(_) if status.is_ending() => return Ok(false), // confined in part: it was killed on its way to execve
+            Err(_) if status.is_ending() => return Ok(false), // it was killed on its way to execve, when only part of the confinement was in place
             result => result?,
         }
         executed::verify(workload, looked_up)?;
         enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
         Ok(true)
     };
-    // Hashes are taken, and nothing is left to close at the end.
+    // The report is begun and resources are released while the workload runs, so that neither delays the end.
     let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
     let (mut early, mut stack) = (None, Some(stack));
     let mut meanwhile = || {
@@ -204,14 +203,14 @@ fn clone_error(errno: Errno) -> Error {
     let error = Error::errno(Step::Clone, "", errno);
     match errno {
         Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL | Errno::ENOSYS => {
-            error.hint("`stockade doctor` says which namespace this host refuses, and what would change it")
+            error.hint("`stockade doctor` shows which namespace this host refuses, and how to change that")
         }
         Errno::EAGAIN => error.hint("a limit on processes was reached (ulimit -u, or pids.max of the caller's cgroup)"),
         _ => error,
     }
 }
 
-/// What the child waits for: its limits and id maps, and a look at its namespaces.
+/// Prepares the child from outside: cgroup, limits and id maps. Then checks its namespaces.
 fn admit(
     plan: &RunPlan,
     prepared: &Prepared,
@@ -220,18 +219,18 @@ fn admit(
     inhabited: &mut Option<verify::Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
-    supervisor.take_in()?; // before anything else, so that what follows is counted
+    supervisor.take_in()?; // before anything else, so that everything after it is counted
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.degraded.extend(prepared.process.raise_limits(pid)?);
     prepared.users.write_maps(&proc_pid, pid)?;
     supervisor.go()?;
-    // While it builds its root. Later it is not to be looked at any more, and waits for that.
+    // Checked while the child builds its root. Later it is not dumpable, and it waits for this before it becomes so.
     let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?);
     enforced.namespaces = now.differing(&plan.namespaces)?;
     supervisor.go()
 }
 
-/// What the child had to do without.
+/// Records the facilities that the child had to do without.
 fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
     for item in missing {
         let (facility, wanted, got, why) = match item {
@@ -239,10 +238,10 @@ fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
                 Facility::NamespaceLimits,
                 "no nested namespaces",
                 "nested namespaces",
-                "/proc/sys/user is not writable here",
+                "/proc/sys/user is not writable",
             ),
             Missing::Keyring => {
-                (Facility::Keyring, "an own session keyring", "the caller's", "the kernel refused to make one")
+                (Facility::Keyring, "a new session keyring", "the caller's", "the kernel refused to create one")
             }
         };
         let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());
@@ -265,7 +264,7 @@ fn build_report(
         Findings { cloned_at, enforced: Enforced::default(), usage: Default::default(), output: kept.pumps.record() };
     note_missing(&outcome.missing, &mut enforced);
     if outcome.executed_at.is_some() {
-        // Verified by the child, or it would not have executed anything.
+        // The child has verified these, or it would not have executed the workload.
         let later = [("net", prepared.network.is_own()), ("time", plan.namespaces.time)];
         enforced.namespaces.extend(later.into_iter().filter(|(_, own)| *own).map(|(name, _)| name.to_owned()));
         if let Some(landlock) = &prepared.landlock {
@@ -281,14 +280,14 @@ fn build_report(
         }
     }
     findings.enforced = enforced;
-    // Pid 1 was not killed by us and said nothing: an init that failed, unless the kernel took it for want of memory.
+    // Pid 1 sent no exit status and we did not kill it: init failed, unless the kernel killed it for lack of memory.
     let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
     let init_failed = plan.init && !outcome.killed && outcome.scratch.is_none() && !oom_killed;
-    // Where memory is shared nobody hears of a workload that has not executed its program.
+    // Init that shares the workload's memory does not report a workload that has not executed its program.
     let started = outcome.started && !plan.namespaces.time;
     let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);
     let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
-    // What failed for us while we looked at a child that was taken is not why nothing ran.
+    // If the kernel killed the child for lack of memory, an error that we met while checking it is not the cause.
     let unexplained = outcome.error.is_none() || oom_killed;
     let died_silently = (never_ran || init_failed) && unasked && unexplained;
     let error = match &outcome.failure {
@@ -309,7 +308,7 @@ fn build_report(
     report
 }
 
-/// The child's numbers, with the plan's names and a way out.
+/// Turns the child's numbers into an error with the names of the plan and a hint.
 fn name_failure(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
     let index = usize::from(index);
     let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! From what was planned and what was seen to the report.
+//! The end of a run: from the outcome to the report.
 
 use std::time::{Instant, SystemTime};
 
@@ -11,17 +11,17 @@ use crate::layers::{Failure, Missing};
 use crate::plan::RunPlan;
 use crate::report::{self, Enforced, NetworkRecord, Output, Report, Status, Timings, Usage};
 
-/// When a run began, by both clocks.
+/// When a run began, on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning {
     /// For durations.
     pub instant: Instant,
-    /// For people.
+    /// For the report.
     pub time: SystemTime,
 }
 
 impl Beginning {
-    /// Now.
+    /// Reads both clocks.
     pub fn now() -> Self {
         Self { instant: Instant::now(), time: SystemTime::now() }
     }
@@ -38,60 +38,60 @@ pub enum Reason {
     Idle,
     /// Too much output.
     Output,
-    /// Whoever signalled us.
+    /// A signal sent to the supervisor.
     User,
 }
 
-/// What supervision found out.
+/// The findings of the supervisor.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// How the workload ended, as `wait(2)` encodes it.
     pub wait_status: Option<i32>,
-    /// Why we ended it, if we did.
+    /// Why the supervisor ended the run, if it did.
     pub reason: Option<Reason>,
-    /// The signal that we passed on and that may have ended it.
+    /// The forwarded signal that may have ended the workload.
     pub relayed: Option<i32>,
-    /// Whether we killed pid 1, for whatever reason.
+    /// Whether the supervisor killed pid 1, for any reason.
     pub killed: bool,
-    /// The system call for which the workload was killed, if that was heard of.
-    pub refused_to_death: Option<String>,
-    /// What failed in the child.
+    /// The system call for which the workload was killed, if that was reported.
+    pub killed_for_call: Option<String>,
+    /// The failure in the child.
     pub failure: Option<Failure>,
-    /// What failed in the supervisor.
+    /// The error in the supervisor.
     pub error: Option<Error>,
-    /// What the child had to do without, of what it may.
+    /// Optional facilities that the child had to do without.
     pub missing: Vec<Missing>,
-    /// What init saw of the scratch tmpfs.
+    /// The use of the scratch tmpfs, as init saw it.
     pub scratch: Option<Exited>,
-    /// What it executed.
+    /// The executed file.
     pub program: Option<Program>,
-    /// What the tree used, as far as it was waited for.
+    /// The resource usage of the tree, as far as its processes were reaped.
     pub rusage: Option<libc::rusage>,
-    /// Whether the kernel bounds the CPU time of each process.
+    /// Whether the kernel limits the CPU time of each process.
     pub cpu_limited: bool,
-    /// Whether there was a workload; where it shares its init's memory, one that has executed its program or died of that.
+    /// Whether a workload existed. If it shares init's memory: whether it executed its program or died of the execve.
     pub started: bool,
     /// When the workload's execve succeeded.
     pub executed_at: Option<Instant>,
     /// When the workload ended.
     pub ended_at: Option<Instant>,
-    /// When its whole tree was dead.
+    /// When every process of the tree was dead.
     pub dead_at: Option<Instant>,
 }
 
-/// What the supervisor adds to an [`Outcome`].
+/// Further facts for the report.
 pub struct Findings {
-    /// When the namespaces were there.
+    /// When the clone returned.
     pub cloned_at: Instant,
-    /// What was verified.
+    /// The verified confinement.
     pub enforced: Enforced,
-    /// What the cgroup counted.
+    /// The cgroup's counters.
     pub usage: Usage,
-    /// What was printed.
+    /// The relayed output.
     pub output: Option<Output>,
 }
 
-/// The report of a run that was started, from a blank one. `error` is what the outcome's failure or error amounts to.
+/// Completes the blank report of a run that was started. `error` is the error that stands for the outcome's failure or error.
 pub fn complete_report(
     mut report: Report,
     plan: &RunPlan,
@@ -135,7 +135,7 @@ fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
         Some(signal) => 128 + signal as u8,
         None => libc::WEXITSTATUS(status) as u8,
     };
-    // By the kernel's counters: an exit code of 137 or a lack of memory that the workload talks about is no proof.
+    // Only the kernel's counters count. An exit code of 137 or a message of the workload about memory proves nothing.
     let counted = |events: Option<u64>| events.is_some_and(|events| events > 0);
     let failed = report.signal.is_some() || own_code != 0;
     let oom_killed = failed && counted(report.usage.memory.oom_kills);
@@ -151,7 +151,7 @@ fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
         (Some(Reason::Output), _) => (Status::OutputLimit, 128 + libc::SIGKILL as u8),
         (Some(Reason::User), _) => (Status::KilledByUser, own_code),
         (None, Some(libc::SIGXCPU)) if outcome.cpu_limited && cpu_used_up => (Status::TimeoutCpu, 124),
-        (None, Some(_)) if outcome.refused_to_death.is_some() => (Status::SeccompKilled, own_code),
+        (None, Some(_)) if outcome.killed_for_call.is_some() => (Status::SeccompKilled, own_code),
         (None, Some(libc::SIGSYS)) if filtered => (Status::SeccompKilled, own_code),
         (None, _) if oom_killed => (Status::Oom, own_code),
         (None, Some(signal)) if outcome.relayed == Some(signal) => (Status::KilledByUser, own_code),
@@ -190,21 +190,21 @@ fn micros(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The name of a signal, for people.
+/// The name of a signal, for messages.
 pub fn signal_name(number: i32) -> String {
     Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
 }
 
-/// The error of a child that died without a word.
+/// The error for a child that died without reporting a failure.
 pub fn silent_death(status: Option<i32>, usage: &Usage) -> Error {
     if usage.memory.oom_kills.is_some_and(|kills| kills > 0) {
-        return Error::new(Step::Cgroup, "memory budget", "is too small even to set the sandbox up")
-            .hint("give it more, with --memory");
+        return Error::new(Step::Cgroup, "memory budget", "is too small to set up the sandbox")
+            .hint("raise it with --memory");
     }
     let how = match status {
         Some(status) if libc::WIFSIGNALED(status) => signal_name(libc::WTERMSIG(status)),
         Some(status) => format!("exit code {}", libc::WEXITSTATUS(status)),
-        None => "an unknown end".to_owned(),
+        None => "an unknown cause".to_owned(),
     };
-    Error::new(Step::Supervise, "sandbox", format!("pid 1 died of {how} on its own"))
+    Error::new(Step::Supervise, "sandbox", format!("pid 1 died unexpectedly of {how}"))
 }

@@ -1,8 +1,8 @@
-//! The workload's standard streams: passed through untouched where that is safe, and pumped by the supervisor where they
-//! have to be bounded, or kept away from the caller's terminal or from a file that is only to be appended to.
+//! The workload's standard streams. A stream is passed through unchanged where that is safe. The supervisor relays it if it
+//! must be limited, or kept away from the caller's terminal or from an append-only file.
 //!
-//! The mode of an open file (`O_NONBLOCK`, `O_APPEND`) belongs to all who share it, also after the run. It is never changed
-//! here; the workload gets pipes opened anew, and what it did to the mode of anything else is undone.
+//! The mode of an open file (`O_NONBLOCK`, `O_APPEND`) is shared by every process that has it open, also after the run. It is
+//! never changed here. The workload gets reopened pipes, and its changes to the mode of other streams are undone.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,9 +21,9 @@ use crate::report;
 use crate::sys::process::borrow_standard;
 use crate::sys::terminal::{self, Size};
 
-/// How much a pump holds on its way; also what one turn reads.
+/// Size of a pump's buffer, and of one read.
 const BUFFER: usize = 64 * 1024;
-/// What a write to a pipe that polls writable can always take, `pipe(7)`.
+/// A write of this size to a pipe that polls writable never blocks, `pipe(7)`.
 const PIPE_BUF: usize = 4096;
 
 /// The supervisor's side of the streams.
@@ -31,20 +31,20 @@ const PIPE_BUF: usize = 4096;
 pub struct Pumps {
     /// To the workload's standard input.
     pub input: Option<Pump>,
-    /// From its standard output (or its terminal).
+    /// From the workload's standard output or terminal.
     pub output: Option<Pump>,
-    /// From its standard error.
+    /// From the workload's standard error.
     pub error: Option<Pump>,
-    /// Whether input and output go through a terminal of its own.
+    /// Whether input and output are a terminal of the sandbox's own.
     pub terminal: bool,
-    /// What the terminal's output is bounded to.
+    /// The limit of the terminal's output.
     limit: Option<OutputLimit>,
     input_wanted: bool,
-    /// The caller's streams that the workload shares, and the mode they had before.
+    /// The caller's streams that the workload shares, with their mode before the run.
     shared: Vec<(i32, OFlag)>,
 }
 
-/// Decides for each stream, and makes the pipes that are needed.
+/// Decides how each stream is connected, and creates the pipes.
 pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
     for number in 0..3 {
         refuse_directory(number)?;
@@ -56,7 +56,7 @@ pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)
         let pumps = Pumps { terminal: true, limit: stdio.output_limit, input_wanted: stdio.stdin, ..Pumps::default() };
         return Ok(([ChildStream::Null, ChildStream::Null, ChildStream::Null], Some(size), pumps));
     }
-    // A terminal is never handed over: its input could be read, and on old kernels faked, from inside.
+    // The caller's terminal is never passed on: its input could be read from inside and, on old kernels, faked.
     let watched = stdio.output_limit.is_some() || plan.deadlines.idle_us.is_some();
     let mut pumps = Pumps::default();
     let stdin = match stdio.stdin {
@@ -66,7 +66,7 @@ pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)
             pumps.input = Some(Pump::new(Source::new(copy_of(0)?), Sink::new(never_block(write)?), None));
             ChildStream::Own(read)
         }
-        // What a pump reads ahead would be lost to who reads after us.
+        // A pump reads ahead, and the next reader of the caller's input would lose those bytes.
         true => match own_pipe(0)? {
             Some(own) => ChildStream::Own(own),
             None => pumps.share(0)?,
@@ -80,7 +80,7 @@ pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)
                         return Ok((ChildStream::Own(own), None));
                     }
                 }
-                // At hand, it could be written over, or cut off.
+                // With a descriptor of the file itself, the workload could overwrite or truncate it.
                 SFlag::S_IFREG if stdio.relay || mode(number)?.contains(OFlag::O_APPEND) => {}
                 _ => return Ok((pumps.share(number)?, None)),
             }
@@ -91,7 +91,7 @@ pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)
     };
     let (stdout, to_stdout) = output(1)?;
     let (stderr, to_stderr) = match &stdout {
-        // One pipe, or what goes to the one file would change its order.
+        // One pipe for both, because two would change the order of output to the same file.
         ChildStream::Own(pipe) if !watched && to_stdout.is_some() && is_file(1) && is_same(1, 2) => {
             let pipe = pipe.try_clone().map_err(|error| Error::io(Step::Streams, "pipe", &error))?;
             (ChildStream::Own(pipe), None)
@@ -102,7 +102,7 @@ pub fn prepare(plan: &RunPlan) -> Result<([ChildStream; 3], Option<Size>, Pumps)
     Ok(([stdin, stdout, stderr], None, pumps))
 }
 
-/// A directory as a standard stream would lead out of the sandbox.
+/// Refuses a directory as a standard stream: it would lead out of the sandbox.
 pub fn refuse_directory(number: i32) -> Result<()> {
     let object = ["standard input", "standard output", "standard error"][number as usize];
     let stat = fstat(borrow_standard(number)).map_err(|errno| Error::errno(Step::Streams, object, errno))?;
@@ -112,7 +112,7 @@ pub fn refuse_directory(number: i32) -> Result<()> {
     Ok(())
 }
 
-/// A pipe of which the supervisor keeps one end, which never blocks it.
+/// A pipe whose supervisor end is non-blocking.
 fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::errno(Step::Streams, "pipe", errno))
 }
@@ -125,13 +125,13 @@ fn never_block(fd: OwnedFd) -> Result<OwnedFd> {
 }
 
 impl Pumps {
-    /// Hands a stream of the caller's over as it is.
+    /// Passes a stream of the caller on unchanged.
     fn share(&mut self, number: i32) -> Result<ChildStream> {
         self.shared.push((number, mode(number)?));
         Ok(ChildStream::Inherited(borrow_standard(number)))
     }
 
-    /// Once the workload is dead: takes back what it changed of the mode of the caller's streams.
+    /// Restores the mode of the caller's streams, after the workload is dead.
     pub fn restore(&self) {
         for (number, before) in &self.shared {
             if mode(*number).is_ok_and(|now| now != *before) {
@@ -140,7 +140,7 @@ impl Pumps {
         }
     }
 
-    /// Between the caller's streams and a terminal, if there is one; otherwise none.
+    /// The pumps between the caller's streams and a terminal, if there is one.
     pub fn bridge(terminal: Option<OwnedFd>) -> Result<Self> {
         let is_terminal = terminal.is_some();
         let mut pumps = Self { terminal: is_terminal, input_wanted: is_terminal, ..Self::default() };
@@ -150,7 +150,7 @@ impl Pumps {
         Ok(pumps)
     }
 
-    /// The terminal's master side has come: input goes to it, output comes from it.
+    /// Connects input and output to the terminal whose master side has arrived.
     pub fn attach_terminal(&mut self, master: OwnedFd) -> Result<()> {
         let master = never_block(master)?;
         if self.input_wanted {
@@ -161,18 +161,18 @@ impl Pumps {
         Ok(())
     }
 
-    /// Those that carry what the workload prints.
+    /// The pumps that carry the workload's output.
     pub fn outputs(&mut self) -> impl Iterator<Item = &mut Pump> {
         [&mut self.output, &mut self.error].into_iter().flatten()
     }
 
-    /// Why output was lost, unless only because nobody reads it any more.
+    /// Why output was lost. Not an error if its reader has only closed it.
     pub fn failure(&self) -> Option<Error> {
         let named = [(&self.output, "standard output"), (&self.error, "standard error")];
         named.into_iter().find_map(|(pump, name)| Some(Error::errno(Step::Output, name, pump.as_ref()?.lost?)))
     }
 
-    /// What was printed, if it was bounded.
+    /// What the report says about limited output.
     pub fn record(&self) -> Option<report::Output> {
         let stream = |pump: &Option<Pump>| pump.as_ref().map(Pump::record).unwrap_or_else(empty_record);
         let bounded = [&self.output, &self.error].into_iter().flatten().any(|pump| pump.limit.is_some());
@@ -196,7 +196,7 @@ impl Source {
 #[derive(Debug)]
 struct Sink {
     fd: Option<OwnedFd>,
-    /// What it is, `inode(7)`.
+    /// The file type, `inode(7)`.
     kind: SFlag,
 }
 
@@ -219,19 +219,19 @@ impl Sink {
     }
 }
 
-/// Carries bytes from a source to a sink, never blocking, bounded in memory, counting and perhaps dropping.
+/// Copies bytes from a source to a sink. It never blocks, has a bounded buffer, counts, and may drop bytes.
 #[derive(Debug)]
 pub struct Pump {
     source: Source,
     sink: Sink,
     limit: Option<OutputLimit>,
     waiting: VecDeque<u8>,
-    /// Bytes that came.
+    /// Bytes read.
     seen: u64,
-    /// Bytes that were passed on, and their hash, if it will be asked for.
+    /// Bytes written, and their hash, if the report needs it.
     passed: u64,
     hash: Option<Sha256>,
-    /// Why the sink took no more, where that is not for want of a reader.
+    /// Why the sink failed, except for the loss of its reader.
     lost: Option<Errno>,
 }
 
@@ -241,7 +241,7 @@ impl Pump {
         Self { source, sink, limit, waiting: VecDeque::new(), seen: 0, passed: 0, hash, lost: None }
     }
 
-    /// What to poll for: the source while there is room, the sink while there is something for it.
+    /// What to poll: the source if there is room, the sink if there are bytes for it.
     pub fn interests(&self) -> [Option<PollFd<'_>>; 2] {
         let source = self.source.0.as_ref().filter(|_| self.has_room());
         let sink = self.sink.fd.as_ref().filter(|_| self.has_output());
@@ -263,35 +263,35 @@ impl Pump {
         !(self.waiting.is_empty() || self.keeps_tail() && self.source.0.is_some())
     }
 
-    /// Whether nothing more will come through.
+    /// Whether no more bytes can follow.
     pub fn is_done(&self) -> bool {
         self.source.0.is_none() && (self.waiting.is_empty() || self.sink.fd.is_none())
     }
 
-    /// Whether more came than may.
+    /// Whether more bytes arrived than the limit allows.
     pub fn is_over(&self) -> bool {
         self.limit.is_some_and(|limit| self.seen > limit.bytes)
     }
 
-    /// Whether the run is to end when it is.
+    /// Whether exceeding the limit ends the run.
     pub fn kills(&self) -> bool {
         self.is_over() && self.limit.is_some_and(|limit| limit.keep == Keep::Kill)
     }
 
-    /// Takes what the source has now, one buffer at most; whether anything came.
+    /// Reads at most one buffer from the source. Returns whether it read anything.
     pub fn take(&mut self) -> bool {
         let Some(fd) = self.source.0.as_ref().filter(|_| self.has_room()) else { return false };
         let mut buffer = [0; BUFFER];
         let room = if self.keeps_tail() { BUFFER } else { BUFFER - self.waiting.len().min(BUFFER) };
         match nix::unistd::read(fd, &mut buffer[..room]) {
-            Ok(0) | Err(Errno::EIO) => self.source.0 = None, // EIO: a terminal nobody has open any more
+            Ok(0) | Err(Errno::EIO) => self.source.0 = None, // EIO: no process has the terminal open any more
             Ok(length) => {
                 self.admit(length, &buffer);
                 return true;
             }
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(errno) => {
-                self.lost.get_or_insert(errno); // what was still to come
+                self.lost.get_or_insert(errno); // the rest of the output
                 self.source.0 = None;
             }
         }
@@ -320,13 +320,13 @@ impl Pump {
         }
     }
 
-    /// Gives the sink what it can take now.
+    /// Writes as much as the sink accepts now.
     pub fn give(&mut self) {
         if !self.has_output() {
             return self.finish();
         }
         let Some(fd) = &self.sink.fd else { return };
-        // A sink that may block is only ever written to when it can take a piece at once.
+        // A sink that may block is written to only if it accepts one piece without blocking.
         while !self.waiting.is_empty() && polls(fd, PollFlags::POLLOUT) {
             let (front, _) = self.waiting.as_slices();
             match Sink::write(fd, self.sink.kind, front) {
@@ -340,11 +340,11 @@ impl Pump {
                 Err(Errno::EAGAIN | Errno::EINTR) => break,
                 Err(errno) => {
                     let unread = match errno {
-                        Errno::EIO => self.sink.kind == SFlag::S_IFCHR, // a terminal that is gone, and no broken disk
+                        Errno::EIO => self.sink.kind == SFlag::S_IFCHR, // a closed terminal; from a disk it is an error
                         errno => matches!(errno, Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN),
                     };
                     self.lost = (!unread).then_some(errno);
-                    // Let the workload notice as it would without us.
+                    // The workload gets SIGPIPE or EPIPE, as it would without the relay.
                     self.waiting.clear();
                     self.sink.fd = None;
                     self.source.0 = None;
@@ -355,14 +355,14 @@ impl Pump {
         self.finish();
     }
 
-    /// Passes the end of the stream on.
+    /// Closes the sink after the end of the source.
     fn finish(&mut self) {
         if self.source.0.is_none() && self.waiting.is_empty() {
             self.sink.fd = None;
         }
     }
 
-    /// As [`Self::take`], for a source that may block: only if it polls readable.
+    /// As [`Self::take`], for a source that may block: reads only if it polls readable.
     pub fn take_if_ready(&mut self) {
         let ready = self.has_room() && self.source.0.as_ref().is_some_and(|fd| polls(fd, PollFlags::POLLIN));
         if ready {
@@ -370,7 +370,7 @@ impl Pump {
         }
     }
 
-    /// Gives up on a sink that takes nothing.
+    /// Gives up on a sink that accepts nothing.
     pub fn abandon(&mut self) {
         self.source.0 = None;
         self.waiting.clear();
@@ -386,7 +386,7 @@ impl Pump {
         }
     }
 
-    /// What it reads from: the master side, when that is a terminal of the sandbox's own.
+    /// The source's descriptor: the master side, for a terminal of the sandbox's own.
     pub fn source_fd(&self) -> Option<BorrowedFd<'_>> {
         self.source.0.as_ref().map(|fd| fd.as_fd())
     }

@@ -1,4 +1,4 @@
-//! The parent half: from a plan to everything the child needs, so that nothing is parsed, opened or allocated after clone3.
+//! The parent half: prepares everything that the child needs, so that nothing is parsed, opened or allocated after clone3.
 
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,76 +21,77 @@ use crate::sys::terminal::Size;
 use super::denials::Denials;
 use super::output::{self, Pumps};
 
-/// What the child needs.
+/// Everything that the child needs.
 #[derive(Debug)]
 pub struct Prepared {
     /// The id maps.
     pub users: Users,
     /// The root and all mounts.
     pub root: PreparedRoot,
-    /// The program and what it inherits.
+    /// The program and its inherited settings.
     pub process: PreparedProcess,
-    /// Its path and port rules.
+    /// Its Landlock rules.
     pub landlock: Option<PreparedLandlock>,
     /// Its system call filter.
     pub seccomp: Option<PreparedSeccomp>,
-    /// Capabilities it keeps, as a mask by number.
+    /// The capabilities that it keeps, as a mask.
     pub kept_capabilities: u64,
-    /// What its first process is called where processes are listed.
+    /// The command line that other processes see for pid 1.
     pub title: CString,
-    /// Whether it sees its own cgroup as the top.
+    /// Whether it gets a cgroup namespace with its own cgroup as the root.
     pub hides_cgroup: bool,
     /// Its network.
     pub network: PreparedNetwork,
     /// Whether pid 1 is our init.
     pub init: bool,
-    /// Whether the workload shares its init's memory until it executes its program, or gets a copy of it.
+    /// Whether the workload shares init's memory until it executes its program, instead of having a copy.
     pub shares_memory: bool,
-    /// Whether pid 1 hands over what listens to refused calls.
+    /// Whether pid 1 sends the seccomp listener.
     pub explain_denials: bool,
-    /// Whether the supervisor gets to see what is executed.
+    /// Whether the executed file is sent to the supervisor, which hashes it.
     pub hash_program: bool,
-    /// The size of its own terminal, if it gets one.
+    /// The size of its own terminal, if it has one.
     pub terminal: Option<Size>,
-    /// What its standard streams become.
+    /// Its standard streams.
     pub streams: [ChildStream; 3],
 }
 
-/// What one of the workload's standard streams becomes.
+/// One of the workload's standard streams.
 #[derive(Debug)]
 pub enum ChildStream {
     /// The sandbox's own /dev/null.
     Null,
-    /// The caller's, as it is.
+    /// The caller's stream, unchanged.
     Inherited(BorrowedFd<'static>),
-    /// One that nobody else has: an end of a pipe.
+    /// A pipe end that no other process has.
     Own(OwnedFd),
 }
 
-/// What the parent keeps for itself.
+/// What the parent keeps.
 #[derive(Debug)]
 pub struct Kept {
     /// The supervisor's side of the standard streams.
     pub pumps: Pumps,
-    /// The cgroup that bounds the run, if it has a budget.
+    /// The run's cgroup, if there is a budget.
     pub cgroup: Option<Group>,
-    /// What is heard of refused calls.
+    /// The sources of denials.
     pub denials: Option<Denials>,
-    /// Budgets that were allowed to be missing, and are.
+    /// Optional budgets that could not be set.
     pub degraded: Vec<Degraded>,
 }
 
-/// Prepares everything that can fail without a new namespace. On the stack runs what shares the memory of the first process:
-/// the thread that makes its network, then the workload.
+/// Prepares everything that can fail without a new namespace. The stack is for code that shares the first process's memory: the
+/// network thread, then the workload.
 pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     if plan.namespaces.time && !plan.init {
-        // A time namespace is entered by being born into it, which pid 1 cannot do for itself.
-        return Err(Error::new(Step::Plan, "time namespace", "cannot be had without init")
-            .hint("leave --no-init or --time-namespace out"));
+        // A process enters a new time namespace only at its creation, so pid 1 cannot enter its own.
+        return Err(
+            Error::new(Step::Plan, "time namespace", "requires init").hint("leave --no-init or --time-namespace out")
+        );
     }
     if plan.explain_denials && (plan.namespaces.time || !plan.init) {
-        // The listener comes to us by way of an init that shares the workload's memory until it executes its program.
-        return Err(Error::new(Step::Plan, "explain-denials", "takes an init, and the clocks of the host")
+        // The listener reaches the supervisor through init, which shares the workload's memory until execve.
+        return Err(Error::new(Step::Plan, "explain-denials", "requires init and no time namespace")
             .hint("leave --explain-denials, or --no-init and --time-namespace out"));
     }
     let privileged = user::is_privileged()?;
@@ -137,7 +138,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
         network,
         init: plan.init,
-        // It saves copying page tables and faulting pages in. But who shares memory shares its clocks, too.
+        // Sharing avoids copying page tables and page faults. But processes that share memory also share a time namespace.
         shares_memory: plan.init && !plan.namespaces.time,
         explain_denials: plan.explain_denials,
         hash_program: plan.hash_program,
@@ -147,7 +148,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     Ok((prepared, Kept { pumps, cgroup, denials, degraded }, stack))
 }
 
-/// One idmapping namespace per owner, however many binds have it.
+/// One idmapped-mount namespace per owner, shared by all binds of that owner.
 fn idmap(known: &mut Vec<((u32, u32), Rc<OwnedFd>)>, owner: (u32, u32), users: &Users) -> Result<Rc<OwnedFd>> {
     if let Some((_, namespace)) = known.iter().find(|(of, _)| *of == owner) {
         return Ok(Rc::clone(namespace));

@@ -1,4 +1,4 @@
-//! The executed file, hashed when the run is over, so that no start waits for it.
+//! The executed file. It is hashed when the run is over, so that hashing does not delay the start.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,20 +11,20 @@ use sha2::{Digest as _, Sha256};
 use crate::layers::process::program::changed_ns;
 use crate::plan::hex;
 
-/// Most that is hashed: a root directory that nobody trusts can hold a sparse file of any size.
+/// Most bytes that are hashed: an untrusted root directory can contain a sparse file of any size.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What the workload was about to execute.
+/// The file that the workload was about to execute.
 #[derive(Debug)]
 pub struct Program {
-    /// A path to it.
+    /// An `O_PATH` descriptor.
     pub file: OwnedFd,
-    /// When it was last changed, before that.
+    /// Time of its last change before execve, in nanoseconds.
     pub changed_ns: u64,
 }
 
 impl Program {
-    /// Its hash, hexadecimal; `None` if it cannot be read, is too large, or is not what it was.
+    /// Its hash, hexadecimal. `None` if the file cannot be read, is too large, or has changed.
     pub fn sha256(&self) -> Option<String> {
         if !self.is_as_it_was(&fstat(&self.file).ok()?) {
             return None;
@@ -39,7 +39,7 @@ impl Program {
                 length => hash.update(&chunk[..length]),
             }
         }
-        // Its tree is dead, but others may write it.
+        // The sandbox's processes are dead, but other processes may write the file.
         self.is_as_it_was(&fstat(file.into_inner()).ok()?).then(|| hex(&hash.finalize()))
     }
 

@@ -1,4 +1,4 @@
-//! The caller's standard streams: what they are, and open files of their own for those that can be opened anew.
+//! The caller's standard streams: their kinds, and reopened copies where that is possible.
 
 use std::os::fd::OwnedFd;
 
@@ -8,23 +8,23 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use crate::error::{Error, Result, Step};
 use crate::sys::process::borrow_standard;
 
-/// Whether it is a terminal.
+/// Whether the stream is a terminal.
 pub fn is_terminal(number: i32) -> bool {
     nix::unistd::isatty(borrow_standard(number)).unwrap_or(false)
 }
 
-/// Another descriptor of the same open file.
+/// A duplicate descriptor of the same open file.
 pub fn copy_of(number: i32) -> Result<OwnedFd> {
     borrow_standard(number).try_clone_to_owned().map_err(|error| Error::io(Step::Streams, "", &error))
 }
 
-/// What it is, `inode(7)`.
+/// The file type, `inode(7)`.
 pub fn kind(number: i32) -> SFlag {
     let stat = fstat(borrow_standard(number));
     stat.map_or(SFlag::empty(), |stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
 }
 
-/// Whether it is a regular file.
+/// Whether the stream is a regular file.
 pub fn is_file(number: i32) -> bool {
     kind(number) == SFlag::S_IFREG
 }
@@ -35,24 +35,24 @@ pub fn is_same(one: i32, other: i32) -> bool {
     identity(one).is_ok_and(|found| identity(other) == Ok(found))
 }
 
-/// The mode of its open file, which all have who share it.
+/// The mode of the open file, which all processes that share it see.
 pub fn mode(number: i32) -> Result<OFlag> {
     let flags = fcntl(borrow_standard(number), FcntlArg::F_GETFL);
     flags.map(OFlag::from_bits_retain).map_err(|errno| Error::errno(Step::Streams, "", errno))
 }
 
-/// The caller's stream as an open file of its own, because the mode of the caller's is shared with others. Not to be had of
-/// a pipe of another user or that nobody reads, of a socket, or of a file, whose position is to be shared.
+/// Reopens the caller's stream, because the mode of the caller's open file is shared. Fails for another user's pipe, a pipe
+/// without a reader, and a socket. A regular file is not reopened, because its position must stay shared.
 fn anew(number: i32, flags: OFlag) -> Option<OwnedFd> {
     if kind(number) != SFlag::S_IFIFO && !is_terminal(number) {
         return None;
     }
-    // It must not wait for another end.
+    // O_NONBLOCK: the open must not wait for the other end.
     let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     open(format!("/proc/self/fd/{number}").as_str(), flags, Mode::empty()).ok()
 }
 
-/// The caller's pipe for the workload, opened anew in the same mode; `None` where that cannot be.
+/// The caller's pipe for the workload, reopened in the same mode. `None` if that is impossible.
 pub fn own_pipe(number: i32) -> Result<Option<OwnedFd>> {
     let mode = mode(number)?;
     let own = if kind(number) == SFlag::S_IFIFO { anew(number, mode & OFlag::O_ACCMODE) } else { None };
@@ -60,8 +60,8 @@ pub fn own_pipe(number: i32) -> Result<Option<OwnedFd>> {
     Ok(own.filter(|own| set(own).is_ok()))
 }
 
-/// The caller's stream, for writing without ever blocking. One that cannot be opened anew is written in pieces that it takes
-/// at once when it polls writable.
+/// The caller's stream, for writing without blocking. A stream that cannot be reopened is written to in pieces that it accepts
+/// when it polls writable.
 pub fn unblocking(number: i32) -> Result<OwnedFd> {
     anew(number, OFlag::O_WRONLY).map_or_else(|| copy_of(number), Ok)
 }

@@ -1,7 +1,7 @@
-//! What parent and child tell each other: a failure on one pipe, everything else on one socket.
+//! The channels between parent and child: a pipe for failures and a socket for everything else.
 //!
-//! The failure pipe closes by itself when execve succeeds, which is how the parent learns of that. The socket's end in the
-//! child is also its lifeline: when it reads the end of the stream, the supervisor is gone.
+//! The failure pipe closes when execve succeeds, which tells the parent that the program was executed. The child's end of the
+//! socket is also its lifeline: end of file means that the supervisor is gone.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
@@ -17,7 +17,7 @@ use crate::sys::socket;
 /// The parent's ends.
 #[derive(Debug)]
 pub struct ParentEnds {
-    /// Where a failure of the child arrives; ends when the workload runs.
+    /// Receives the child's failure. End of file means that the workload was executed.
     pub failure: OwnedFd,
     /// Messages in both directions.
     pub control: OwnedFd,
@@ -39,28 +39,28 @@ pub fn channels() -> Result<(ParentEnds, ChildEnds)> {
     Ok((ParentEnds { failure, control }, ChildEnds { failure: failure_child, control: control_child }))
 }
 
-/// What the child tells the parent.
+/// A message from the child.
 #[derive(Debug)]
 pub enum Message {
     /// The terminal's master side.
     Terminal(OwnedFd),
-    /// What the child had to do without; sent only if there is something.
+    /// The facilities that the child had to do without. Sent only if there are any.
     Missing(Vec<Missing>),
-    /// The workload's process has been made; its pidfd, and what it executes.
+    /// The workload's process exists: its pidfd and the file that it executes.
     Started(OwnedFd, Option<FileOnMount>),
-    /// Where its refused calls are heard of.
+    /// The seccomp listener.
     Listener(OwnedFd),
-    /// What the workload executes, and when that was last changed.
+    /// The executed file, and the time of its last change.
     Program(OwnedFd, u64),
-    /// The workload has ended, and waits as a zombie.
+    /// The workload has ended and is a zombie.
     Exited(Exited),
-    /// The root of a container is built: its hooks may run.
+    /// A container's root is built, so the runtime's hooks may run.
     Built,
-    /// A container waits to be started; what it executes then.
+    /// A container is ready to be started: the file that it will execute.
     Ready(Option<FileOnMount>),
 }
 
-/// How the workload ended, seen from inside.
+/// How the workload ended, as seen by init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exited {
     /// As `wait(2)` encodes it.
@@ -73,7 +73,7 @@ pub struct Exited {
 
 const TERMINAL: u32 = 1;
 const STARTED: u32 = 2;
-/// Kind of the frame of an end.
+/// The kind of [`Message::Exited`].
 pub const EXITED: u32 = 3;
 const MISSING: u32 = 4;
 const LISTENER: u32 = 5;
@@ -81,12 +81,12 @@ const PROGRAM: u32 = 6;
 const BUILT: u32 = 7;
 const READY: u32 = 8;
 const MESSAGE_LENGTH: usize = 24;
-/// Most that is said about a failure in message: a record with it is written to a pipe as one.
+/// Most bytes of a failure's message. The record is written to a pipe at once, which must be atomic.
 pub const MAX_FAILURE_MESSAGE: usize = 2048;
-/// Length of the record of a failure.
+/// Length of a failure record.
 pub const FAILURE_LENGTH: usize = 8;
 
-/// A frame.
+/// Encodes a message.
 pub fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENGTH] {
     let mut frame = [0; MESSAGE_LENGTH];
     frame[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -101,7 +101,7 @@ fn message_of_file(kind: u32, file: Option<FileOnMount>) -> [u8; MESSAGE_LENGTH]
     message(kind, 0, mount, inode)
 }
 
-/// Reads a frame totally: anything but a whole message of a known kind, with the descriptor it promises, is none.
+/// Decodes a message. Anything except a whole message of a known kind, with the descriptor that it requires, is `None`.
 pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     let frame: &[u8; MESSAGE_LENGTH] = frame.try_into().ok()?;
     let word = |at: usize| u32::from_ne_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
@@ -123,22 +123,20 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
 }
 
 impl ParentEnds {
-    /// Lets the child go on: its id maps are written, or it was looked at.
+    /// Lets the child continue: its id maps are written, or it was verified.
     pub fn go(&self) -> Result<()> {
         socket::send(&self.control, b"g", None).map_err(|errno| match errno {
-            Errno::EPIPE | Errno::ECONNRESET => {
-                Error::new(Step::Supervise, "", "the first process died while it was set up")
-            }
+            Errno::EPIPE | Errno::ECONNRESET => Error::new(Step::Supervise, "", "the first process died during set-up"),
             errno => Error::errno(Step::Wait, "", errno),
         })
     }
 
-    /// Tells init that the workload was looked at, and need not be there any more when it has ended.
+    /// Tells init that the workload was verified, so that init may reap it.
     pub fn verified(&self) {
-        let _ = socket::send(&self.control, b"v", None); // or we kill it, as if we had not
+        let _ = socket::send(&self.control, b"v", None); // if this fails, the supervisor kills init as if it had not been sent
     }
 
-    /// The next message, if one is there: `Ok(None)` when there is none now, `Err(EPIPE)` when there will be no more.
+    /// The next message. `Ok(None)` means that none is pending, `Err(EPIPE)` that no more will follow.
     pub fn receive(&self) -> std::result::Result<Option<Message>, Errno> {
         let mut frame = [0; MESSAGE_LENGTH + 1];
         match socket::receive(&self.control, &mut frame, false) {
@@ -149,7 +147,7 @@ impl ParentEnds {
         }
     }
 
-    /// After the pipe became readable: the child's failure, or `None` when it ended because the workload runs.
+    /// Reads the failure pipe after it became readable. `None` means that it closed because the workload was executed.
     pub fn failure(&self) -> Option<Failure> {
         match read_failure_event(self.failure.as_fd()) {
             Ok(FailureEvent::Failed(failure, _)) => Some(failure),
@@ -158,21 +156,21 @@ impl ParentEnds {
     }
 }
 
-/// What stands in a pipe for failures.
+/// An event on a failure pipe.
 #[derive(Debug)]
 pub enum FailureEvent {
-    /// The last filter is about to be put in force.
+    /// The last filter is about to be installed.
     FilterDue,
-    /// A failure, and the message that came with it.
+    /// A failure with its message, which may be empty.
     Failed(Failure, String),
-    /// The end of the stream, or what is no record.
+    /// End of file, or an invalid record.
     Closed,
 }
 
-/// No failure: an error number of 0.
+/// A record with the error number 0, which no failure has.
 const FILTER_DUE: Failure = Failure { step: Step::Seccomp, index: 0, errno: Errno::UnknownErrno };
 
-/// Reads from a pipe for failures.
+/// Reads the next event from a failure pipe.
 pub fn read_failure_event(pipe: BorrowedFd<'_>) -> std::result::Result<FailureEvent, Errno> {
     let mut record = [0; 2 * FAILURE_LENGTH + MAX_FAILURE_MESSAGE];
     let length = nix::unistd::read(pipe, &mut record)?;
@@ -187,18 +185,18 @@ pub fn read_failure_event(pipe: BorrowedFd<'_>) -> std::result::Result<FailureEv
     Ok(parse_failure(record).map_or(FailureEvent::Closed, failed))
 }
 
-/// Tells that the last filter is about to be put in force.
+/// Announces that the last filter is about to be installed.
 pub fn announce_filter(pipe: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
     nix::unistd::write(pipe, &failure_record(FILTER_DUE)).map(drop)
 }
 
-/// The record of a failure, and message about it.
+/// The record of a failure, followed by its message.
 pub fn failure_with_message(failure: Failure, message: &str) -> Vec<u8> {
     let message = &message.as_bytes()[message.len().saturating_sub(MAX_FAILURE_MESSAGE)..];
     [&failure_record(failure), message].concat()
 }
 
-/// Reads the record of a failure totally: `None` if it is not one.
+/// Decodes a failure record. `None` if it is invalid.
 pub fn parse_failure(record: &[u8]) -> Option<Failure> {
     let record: &[u8; FAILURE_LENGTH] = record.try_into().ok()?;
     let step = Step::from_number(u16::from_ne_bytes([record[0], record[1]]))?;
@@ -208,10 +206,10 @@ pub fn parse_failure(record: &[u8]) -> Option<Failure> {
 }
 
 impl ChildEnds {
-    /// Waits until the parent lets us go on; `false` when it is gone instead.
+    /// Waits for the parent's permission to continue. `false` means that the parent is gone.
     pub fn wait(&self) -> bool {
         loop {
-            // Not by recvmsg, which a filter that is in force already may refuse.
+            // Not recvmsg: a filter that is already in force may refuse it.
             match nix::unistd::read(&self.control, &mut [0; 1]) {
                 Err(Errno::EINTR) => {}
                 received => return received == Ok(1),
@@ -219,43 +217,43 @@ impl ChildEnds {
         }
     }
 
-    /// Whether the parent still lives.
+    /// Whether the parent is alive.
     pub fn parent_lives(&self) -> bool {
-        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT; // what it has said already is for who waits for that
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT; // peeks: pending messages are for `wait`
         matches!(recv(self.control.as_raw_fd(), &mut [0; 1], flags), Err(Errno::EAGAIN) | Ok(1))
     }
 
-    /// Tells the parent what failed. Nothing more can be done if it does not listen.
+    /// Reports a failure to the parent. If the parent is gone, nothing can be done.
     pub fn fail(&self, failure: Failure) {
         self.fail_with_message(failure, "");
     }
 
-    /// The pipe for failures.
+    /// The failure pipe.
     pub fn failure(&self) -> BorrowedFd<'_> {
         self.failure.as_fd()
     }
 
-    /// As [`Self::fail`], with what a program that we ran said about it.
+    /// As [`Self::fail`], with the message of a program that the child ran.
     pub fn fail_with_message(&self, failure: Failure, message: &str) {
         let _ = nix::unistd::write(&self.failure, &failure_with_message(failure, message));
     }
 
-    /// Tells that the root of a container is built, and waits for its hooks; `false` when the parent is gone instead.
+    /// Reports that a container's root is built, and waits for the runtime's hooks. `false` means that the parent is gone.
     pub fn built(&self) -> bool {
         socket::send(&self.control, &message(BUILT, 0, 0, 0), None).is_ok() && self.wait()
     }
 
-    /// Tells that a container waits to be started, and what it executes then.
+    /// Reports that a container is ready to be started, and the file that it will execute.
     pub fn send_ready(&self, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
-        nix::unistd::write(&self.control, &message_of_file(READY, executed)).map(drop) // as for waiting
+        nix::unistd::write(&self.control, &message_of_file(READY, executed)).map(drop) // write for the same reason as read in `wait`
     }
 
-    /// Hands the terminal's master side over.
+    /// Sends the terminal's master side.
     pub fn send_terminal(&self, master: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(TERMINAL, 0, 0, 0), Some(master))
     }
 
-    /// Tells what had to be done without, if anything.
+    /// Reports missing facilities, if there are any.
     pub fn send_missing(&self, missing: MissingSet) -> std::result::Result<(), Errno> {
         if missing == MissingSet::default() {
             return Ok(());
@@ -263,28 +261,28 @@ impl ChildEnds {
         socket::send(&self.control, &message(MISSING, missing.0 as i32, 0, 0), None)
     }
 
-    /// Hands the workload's pidfd over, and says what it executes, if that is known.
+    /// Sends the workload's pidfd, and the file that it executes if known.
     pub fn send_started(&self, pidfd: BorrowedFd<'_>, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message_of_file(STARTED, executed), Some(pidfd))
     }
 
-    /// Hands over what listens to the workload's refused calls.
+    /// Sends the seccomp listener.
     pub fn send_listener(&self, listener: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(LISTENER, 0, 0, 0), Some(listener))
     }
 
-    /// Hands over what the workload is about to execute.
+    /// Sends the file that the workload is about to execute.
     pub fn send_program(&self, file: BorrowedFd<'_>, changed_ns: u64) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(PROGRAM, 0, changed_ns, 0), Some(file))
     }
 
-    /// The socket, which is all that init keeps of the two.
+    /// The control socket, the only channel that init keeps.
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 }
 
-/// The record of a failure.
+/// Encodes a failure.
 pub fn failure_record(failure: Failure) -> [u8; FAILURE_LENGTH] {
     let mut record = [0; FAILURE_LENGTH];
     record[..2].copy_from_slice(&(failure.step as u16).to_ne_bytes());
@@ -293,12 +291,12 @@ pub fn failure_record(failure: Failure) -> [u8; FAILURE_LENGTH] {
     record
 }
 
-/// Whether the parent has told init that the workload was looked at.
+/// Whether the supervisor has told init that the workload was verified.
 pub fn was_verified(control: BorrowedFd<'_>) -> bool {
     matches!(socket::receive(control, &mut [0; 1], false), Ok((1, _)))
 }
 
-/// Tells the parent how the workload ended.
+/// Reports how the workload ended.
 pub fn send_exited(control: BorrowedFd<'_>, exited: Exited) -> std::result::Result<(), Errno> {
     let frame = message(EXITED, exited.status, exited.scratch_bytes, exited.scratch_inodes);
     socket::send(control, &frame, None)
@@ -329,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_and_what_failed_are_told_apart() {
+    fn announcements_and_failures_are_distinguished() {
         let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
         let failure = Failure { step: Step::Exec, index: 3, errno: Errno::EACCES };
         assert_eq!(read_failure_event(reader.as_fd()).unwrap_err(), Errno::EAGAIN);

@@ -1,4 +1,4 @@
-//! The caller's terminal while a sandbox has one of its own: raw, and restored however the run ends.
+//! The caller's terminal while the sandbox has its own: set to raw mode, and restored in every case.
 
 use std::os::fd::AsFd;
 
@@ -7,12 +7,12 @@ use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use crate::sys::process::borrow_standard;
 use crate::sys::terminal;
 
-/// Keeps the caller's terminal raw while it lives.
+/// Keeps the caller's terminal in raw mode until it is dropped.
 #[derive(Debug)]
 pub struct RawMode(Termios);
 
 impl RawMode {
-    /// Switches standard input to raw mode; `None` when it is no terminal.
+    /// Switches standard input to raw mode. `None` if it is not a terminal.
     pub fn enter() -> Option<Self> {
         let stdin = borrow_standard(0);
         let before = tcgetattr(stdin).ok()?;
@@ -29,7 +29,7 @@ impl Drop for RawMode {
     }
 }
 
-/// Gives the sandbox's terminal the size of the caller's.
+/// Sets the size of the sandbox's terminal to the caller's.
 pub fn follow_size(master: impl AsFd) {
     if let Ok(size) = terminal::size(borrow_standard(0)).or_else(|_| terminal::size(borrow_standard(1))) {
         let _ = terminal::set_size(master, size);

@@ -1,4 +1,4 @@
-//! What really confines the workload, read from outside: its namespaces and its `/proc/PID/status`.
+//! Verifies from outside what confines the workload: its namespaces and its `/proc/PID/status`.
 
 use std::os::fd::OwnedFd;
 
@@ -11,15 +11,15 @@ use crate::report::Enforced;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::status::Status;
 
-/// All but the time namespace, which the workload's own process enters later.
+/// All namespaces except time, which the workload's process enters later.
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
-/// Which namespaces a process is in, as device and inode of each.
+/// The namespaces of a process, as device and inode of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Inhabited([(u64, u64); NAMESPACES.len()]);
 
 impl Inhabited {
-    /// By the process of this `/proc` directory, as long as it may be looked at.
+    /// Reads them from a process's `/proc` directory, while the process may still be inspected.
     pub fn by(proc_pid: &OwnedFd) -> Result<Self> {
         let mut identities = [(0, 0); NAMESPACES.len()];
         for (name, identity) in NAMESPACES.into_iter().zip(&mut identities) {
@@ -30,13 +30,13 @@ impl Inhabited {
         Ok(Self(identities))
     }
 
-    /// Whether a process has left the user namespace for one of its own, if it can still be looked at.
+    /// Whether a process has left this user namespace for a nested one, if it can still be inspected.
     pub fn has_left(self, pid: i32) -> bool {
         let user = nix::sys::stat::stat(format!("/proc/{pid}/ns/user").as_str());
         user.is_ok_and(|stat| (stat.st_dev, stat.st_ino) != self.0[0])
     }
 
-    /// Fails unless each of these, by the names of `/proc/PID/ns`, is another than ours.
+    /// Fails unless each of these namespaces, by the names of `/proc/PID/ns`, differs from ours.
     pub fn expect_new(self, names: &[&str]) -> Result<()> {
         let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
             .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
@@ -48,8 +48,8 @@ impl Inhabited {
         Ok(())
     }
 
-    /// Those that are not ours. Fails if a planned one is. Without the network's, which the child enters when it was made,
-    /// and verifies.
+    /// The namespaces that differ from ours. Fails if a planned one does not. The network namespace is not checked here: the
+    /// child enters it later and verifies it.
     pub fn differing(self, planned: &Namespaces) -> Result<Vec<String>> {
         let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
             .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
@@ -73,20 +73,20 @@ impl Inhabited {
     }
 }
 
-/// What the status of the workload must show.
+/// The expected status of the workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planned {
-    /// Capabilities it may have, as a mask by number.
+    /// The capabilities that it may have, as a mask.
     pub kept_capabilities: u64,
     /// Its user and group on the host.
     pub host_ids: (u32, u32),
-    /// Whether it has a seccomp filter.
+    /// Whether it must have a seccomp filter.
     pub filtered: bool,
-    /// Whether it is in a user namespace of its own making, as it may be: what it can do and who it is counts only there.
+    /// Whether it is in a nested user namespace, which the plan permits. Its ids and capabilities then count only there.
     pub nested: bool,
 }
 
-/// Fills in what the status of the workload shows; fails if it is weaker than planned.
+/// Records the status of the workload. Fails if it is weaker than planned.
 pub fn record(status: &Status, planned: &Planned, enforced: &mut Enforced) -> Result<()> {
     let &Planned { kept_capabilities, host_ids, filtered, nested } = planned;
     let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
@@ -104,7 +104,7 @@ pub fn record(status: &Status, planned: &Planned, enforced: &mut Enforced) -> Re
     }
     let (uids, gids) = (status.numbers("Uid").unwrap_or_default(), status.numbers("Gid").unwrap_or_default());
     if uids != [host_ids.0; 4] || gids != [host_ids.1; 4] {
-        // With CAP_SETUID it may already have become another of its own namespace's users.
+        // With CAP_SETUID it may already have changed to another user of its namespace.
         if kept_capabilities == 0 && !nested {
             return weaker("user and group", format!("{uids:?} and {gids:?}"));
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_weaker_does_not() {
+    fn a_weaker_process_fails() {
         for (from, to) in [
             ("CapBnd:\t0000000000000000", "CapBnd:\t0000020000000000"),
             ("CapAmb:\t0000000000000000", "CapAmb:\tjunk"),

@@ -246,7 +246,7 @@ fn a_program_outside_the_view_gets_a_hint() {
         assert!(hint.contains(&format!("call it as {}", text(&program))), "{outcome}");
         let bare =
             Run::new(caller).env("PATH", &path).opts(["--ro", text(dir.path())]).cmd(["my-own-tool"]).go().expect(127);
-        assert!(bare.stderr.contains("not on its PATH: call it so, or add -e PATH="), "{bare}");
+        assert!(bare.stderr.contains("not on its PATH: use that path, or add -e PATH="), "{bare}");
         let nowhere = Run::new(caller).cmd(["no-such-command-anywhere"]).go().expect(127);
         assert!(!nowhere.stderr.contains("--ro /"), "{nowhere}");
     });

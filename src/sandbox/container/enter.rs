@@ -132,15 +132,15 @@ fn follow<'a>(
             Ok(Side::Parent(Pid::from_raw(pid), pidfd, messages))
         }
         (length @ FAILURE_LENGTH.., None) => {
-            let (record, words) = record[..length].split_at(FAILURE_LENGTH);
+            let (record, message) = record[..length].split_at(FAILURE_LENGTH);
             let failure = parse_failure(record).ok_or_else(|| failed(Errno::EBADMSG))?;
-            let words = String::from_utf8_lossy(words).into_owned();
+            let message = String::from_utf8_lossy(message).into_owned();
             match (failure.step, prepared.joined.get(usize::from(failure.index))) {
                 (Step::Join, Some(join)) => {
                     let object = format!("{} namespace {}", join.kind.name(), join.path);
                     Err(Error::errno(failure.step, object, failure.errno))
                 }
-                _ => Err(super::with_message(super::name_failure(plan, prepared, failure), words)),
+                _ => Err(super::with_message(super::name_failure(plan, prepared, failure), message)),
             }
         }
         _ => Err(Error::new(Step::Clone, "intermediate process", "died before it created the container's process")),

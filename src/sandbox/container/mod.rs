@@ -303,8 +303,8 @@ impl Launch<'_> {
         let handshake = self.prepared.handshake.as_ref().filter(|_| !gated);
         match (sync::read_failure_event(self.ends.failure.as_fd()), handshake) {
             (Err(Errno::EINTR), _) => Ok(false),
-            (Ok(FailureEvent::Failed(failure, words)), _) => {
-                Err(with_message(name_failure(self.plan, self.prepared, failure), words))
+            (Ok(FailureEvent::Failed(failure, message)), _) => {
+                Err(with_message(name_failure(self.plan, self.prepared, failure), message))
             }
             (Ok(FailureEvent::FilterDue), Some(handshake)) => {
                 let filters = confined::filters_with_one_more();
@@ -417,10 +417,10 @@ fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> O
 }
 
 /// Longest program name in an error, in characters.
-const MOST_SHOWN: usize = 1000;
+const MAX_PROGRAM_NAME: usize = 1000;
 /// A message from the failed program is more useful than an error number.
-fn with_message(error: Error, words: String) -> Error {
-    if words.is_empty() { error } else { Error { cause: Cause::Reason(words), ..error } }
+fn with_message(error: Error, message: String) -> Error {
+    if message.is_empty() { error } else { Error { cause: Cause::Reason(message), ..error } }
 }
 
 /// How many seccomp filters a container's process has before it executes its program: the runtime's own and the planned one.
@@ -430,18 +430,18 @@ pub fn filters_of(enforced: &Enforced) -> Option<u64> {
 }
 
 /// A failure between `start` and `execve`, when the process that created the container has ended.
-pub fn start_error(plan: &ContainerPlan, failure: Failure, words: String) -> Error {
+pub fn start_error(plan: &ContainerPlan, failure: Failure, message: String) -> Error {
     if failure.step != Step::Hook {
         return exec_error(plan, failure);
     }
     let named = hooks::named(&plan.hooks, usize::from(failure.index));
-    with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), words)
+    with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), message)
 }
 
 /// Engines look for exactly these texts when a program cannot be executed.
 pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
     let mut program = plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default();
-    if let Some((end, _)) = program.char_indices().nth(MOST_SHOWN) {
+    if let Some((end, _)) = program.char_indices().nth(MAX_PROGRAM_NAME) {
         program.truncate(end);
         program.push('…');
     }

@@ -1,4 +1,4 @@
-//! What is due, and when: the end of a run's time, samples of its CPU time, reports, and the kill that follows a polite end.
+//! Deadlines of a run: its time, samples of its CPU time, periodic reports, and the kill after the grace period.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Ends the run politely; the rest is done by [`Self::kill`] after the grace period.
+    /// Asks the workload to end. After the grace period [`Self::kill`] ends it.
     fn end(&mut self, reason: Reason, now: Instant) {
         if self.outcome.reason.is_some() {
             return;
@@ -94,13 +94,13 @@ impl Supervisor<'_> {
         self.armed = nearest;
         let failed = |errno| Error::errno(Step::Supervise, "timer", errno);
         let Some(nearest) = nearest else { return self.timer.unset().map_err(failed) };
-        let left = nearest.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)); // zero would disarm
+        let left = nearest.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)); // zero would disarm the timer
         let expiration = Expiration::OneShot(TimeSpec::from_duration(left));
         self.timer.set(expiration, TimerSetTimeFlags::empty()).map_err(failed)
     }
 }
 
-/// How long the tree can run before it could have used this much CPU time, within reason.
+/// How long the tree can run before it could have used this much CPU time, within bounds.
 pub(super) fn sample_pause(left_us: u64) -> Duration {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
     Duration::from_micros(left_us / cpus).clamp(Duration::from_millis(10), Duration::from_secs(1))

@@ -27,7 +27,7 @@ use crate::report::Sample;
 use crate::sys::mount::FileOnMount;
 use crate::sys::process;
 
-/// A tree that is being watched.
+/// A process tree under supervision.
 pub struct Supervisor<'a> {
     plan: &'a RunPlan,
     ends: ParentEnds,
@@ -56,19 +56,19 @@ pub struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// Somebody who is told, once a period while the workload runs, what was used so far.
+/// A receiver of usage samples while the workload runs.
 pub struct Sampler<'a> {
     /// The period.
     pub period: Duration,
-    /// Who is told; must not wait.
+    /// Receives a sample. Must not block.
     pub sink: Box<dyn FnMut(&Sample) + 'a>,
 }
 
-/// Called once with the workload's process id on the host and the program that it looked up, as soon as it runs: an error is
-/// fatal, and `false` says that it ended before it could execute anything.
+/// Called once when the workload runs, with its id on the host and the program that it looked up. An error is fatal. `false`
+/// means that it ended before it executed anything.
 pub type Verify<'a> = &'a mut dyn FnMut(i32, Option<FileOnMount>) -> Result<bool>;
 
-/// Where signals and deadlines arrive; made before there is anything to watch.
+/// Sources of signals and deadlines. Created before there is a process to watch.
 #[derive(Debug)]
 pub struct Watches {
     signals: SignalFd,
@@ -88,7 +88,7 @@ impl Watches {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Takes a freshly cloned child over.
+    /// Supervises a freshly cloned child.
     pub fn new(
         plan: &'a RunPlan,
         ends: ParentEnds,
@@ -126,26 +126,26 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// With somebody to tell what is used, now and then.
+    /// Adds a receiver of usage samples.
     pub fn sampled(mut self, sampler: Option<Sampler<'a>>) -> Self {
         self.sampler = sampler;
         self
     }
 
-    /// Puts the child into its cgroup, where it was not born into it.
+    /// Moves the child into its cgroups, unless it was cloned into its cgroup.
     pub fn take_in(&self) -> Result<()> {
         self.cgroup.map_or(Ok(()), |group| group.take_in(self.pid))
     }
 
-    /// Lets the child go on.
+    /// Lets the child continue.
     pub fn go(&self) -> Result<()> {
         self.ends.go()
     }
 
-    /// Watches until the tree is dead and what it printed is passed on.
+    /// Supervises until the tree is dead and its output is relayed.
     ///
-    /// A child that was not `admitted` is killed at once. `meanwhile` is called when the workload runs, if it comes to that: no
-    /// processor waits for us then.
+    /// A child that was not `admitted` is killed at once. `meanwhile` is called when the workload runs, so that its work delays
+    /// neither start nor end.
     pub fn run(mut self, admitted: Result<()>, verify: Verify<'_>, meanwhile: &mut dyn FnMut()) -> Outcome {
         if let Err(error) = admitted.and_then(|()| self.watch(verify, meanwhile)) {
             self.outcome.error.get_or_insert(error);
@@ -153,7 +153,7 @@ impl<'a> Supervisor<'a> {
         }
         self.reap();
         if !self.verified {
-            self.outcome.executed_at = None; // the pipe that tells of it closes when all die before it, too
+            self.outcome.executed_at = None; // the failure pipe also closes if all processes die before execve
         }
         if let Err(error) = self.drain() {
             self.outcome.error.get_or_insert(error);
@@ -161,7 +161,7 @@ impl<'a> Supervisor<'a> {
         drop(self.raw.take());
         if let Some(denials) = &mut self.denials {
             denials.finish(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
-            self.outcome.refused_to_death = denials.killed_for(self.workload).map(str::to_owned);
+            self.outcome.killed_for_call = denials.killed_for(self.workload).map(str::to_owned);
         }
         self.outcome
     }
@@ -192,21 +192,21 @@ impl<'a> Supervisor<'a> {
             if events.contains(&Event::Signal) {
                 self.take_signals()?;
             }
-            self.hear();
+            self.read_denials();
             self.pump();
             if events.contains(&Event::Dead) {
                 return Ok(());
             }
-            // A workload that is over before it was looked at stays a zombie until then.
+            // A workload that ended before it was verified stays a zombie until it is.
             if !self.ending && !self.starting && (self.outcome.scratch.is_some() || self.outcome.failure.is_some()) {
                 self.ending = true;
-                self.listening = false; // nothing is said after that, and its end is not worth waking up for
-                self.kill(); // the workload is over: so is everything it left
+                self.listening = false; // nothing follows on the socket, and its end of file need not wake the supervisor
+                self.kill(); // the workload has ended, so everything that it left ends too
             }
         }
     }
 
-    /// Waits for something to do. Once the tree is dead only signals, deadlines and its last output are left.
+    /// Waits for events. Once the tree is dead only signals, deadlines and the last output remain.
     fn wait(&self, alive: bool) -> Result<Vec<Event>> {
         let mut events = vec![Event::Signal, Event::Timer];
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
@@ -240,7 +240,7 @@ impl<'a> Supervisor<'a> {
         Ok(events.into_iter().zip(&polled).filter(|(_, fd)| fd.any().unwrap_or(true)).map(|(event, _)| event).collect())
     }
 
-    /// The failure pipe ended, with or without a failure in it.
+    /// The failure pipe became readable or closed.
     fn end_of_start(&mut self) {
         self.starting = false;
         self.outcome.failure = self.ends.failure();
@@ -258,7 +258,7 @@ impl<'a> Supervisor<'a> {
             match self.ends.receive() {
                 Ok(None) => return Ok(()),
                 Err(Errno::EPIPE | Errno::ECONNRESET) => {
-                    self.listening = false; // only its death is still to come
+                    self.listening = false; // only its death remains
                     return Ok(());
                 }
                 Err(errno) => return Err(Error::errno(Step::Supervise, "message from the sandbox", errno)),
@@ -282,7 +282,7 @@ impl<'a> Supervisor<'a> {
                     self.executed = executed;
                     self.workload = process::pid_of(pidfd.as_fd());
                 }
-                Ok(Some(Message::Built | Message::Ready(_))) => {} // a container's
+                Ok(Some(Message::Built | Message::Ready(_))) => {} // only containers send these
                 Ok(Some(Message::Exited(exited))) => {
                     self.outcome.ended_at = Some(Instant::now());
                     self.outcome.wait_status = Some(exited.status);
@@ -292,8 +292,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Hears of what the workload is refused.
-    fn hear(&mut self) {
+    /// Reads the denials of the workload.
+    fn read_denials(&mut self) {
         if let Some(denials) = &mut self.denials {
             denials.take(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
             if denials.escaped && !self.outcome.killed {
@@ -329,15 +329,15 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// To pid 1, which passes it on (or is the workload itself).
+    /// Sends a signal to pid 1, which forwards it (or is the workload itself).
     fn signal(&self, signal: libc::c_int) {
         if process::pidfd_send_signal(self.pidfd.as_fd(), signal).is_err() {
-            // A filter around us: until it is waited for, the number still is our child's.
+            // pidfd_send_signal may be refused by a filter around us. Until pid 1 is reaped, the number is our child's.
             let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::try_from(signal).ok());
         }
     }
 
-    /// Kills pid 1, and with it everything in its pid namespace, stopped or not.
+    /// Kills pid 1, and with it every process in its pid namespace, even if stopped.
     fn kill(&mut self) {
         self.kill_at = None;
         self.outcome.killed = true;
@@ -366,16 +366,16 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Takes pid 1's status, and with it what the tree used.
+    /// Reaps pid 1: its status, and the tree's resource usage.
     fn reap(&mut self) {
         match process::wait4(self.pid) {
             Ok((status, rusage)) => {
                 self.outcome.rusage = Some(rusage);
                 if self.starting {
-                    self.outcome.failure = self.ends.failure(); // it may have said what failed while we looked at it
+                    self.outcome.failure = self.ends.failure(); // it may have reported a failure while we verified it
                 }
                 if !self.plan.init || !(self.outcome.killed || self.outcome.scratch.is_some()) {
-                    self.outcome.wait_status = Some(status); // the workload's, or of an init that died by itself
+                    self.outcome.wait_status = Some(status); // the workload's status, or that of an init that died by itself
                 }
             }
             Err(errno) => drop(self.outcome.error.get_or_insert(Error::errno(Step::Supervise, "wait4", errno))),
@@ -388,7 +388,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Passes on what is still in the pipes. A reader that does not read is waited for only if no deadline was set.
+    /// Relays the rest of the pipes. Without a deadline, a reader that does not read is waited for.
     fn drain(&mut self) -> Result<()> {
         loop {
             self.pump();
@@ -407,7 +407,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// Something [`Supervisor::wait`] found to do.
+/// An event that [`Supervisor::wait`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Signal,
