@@ -12,13 +12,13 @@ use crate::plan::Capability;
 use crate::plan::container::CapabilitySets;
 use crate::sys::process::{self, CapSets};
 
-/// `NOROOT`, `NO_SETUID_FIXUP` and `NO_CAP_AMBIENT_RAISE`, each with its lock, and the lock of `KEEP_CAPS`.
+/// `NOROOT`, `NO_SETUID_FIXUP` and `NO_CAP_AMBIENT_RAISE`, each with its lock bit, and the lock bit of `KEEP_CAPS`.
 const SECUREBITS: u32 = 0b1110_1111;
 
-/// Above any capability number a kernel will have for long; the loop ends at the first one it does not know.
+/// An upper bound of capability numbers. Loops end at the first number that the kernel does not know.
 const MANY: u32 = 64;
 
-/// The set as a mask by capability number.
+/// The set as a mask.
 pub fn mask(kept: &[Capability]) -> u64 {
     kept.iter().fold(0, |mask, capability| mask | 1 << capability.number())
 }
@@ -33,7 +33,7 @@ pub fn names(mask: u64) -> Vec<String> {
 
 /// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits.
 ///
-/// The bounding set is emptied by number, so that a capability newer than this program goes too.
+/// The bounding set is dropped by number, so capabilities that are newer than this program are dropped too.
 pub fn drop_all_but(kept: u64) -> Applied {
     for number in 0..MANY {
         if kept >> number & 1 == 1 {
@@ -45,7 +45,7 @@ pub fn drop_all_but(kept: u64) -> Applied {
         }
     }
     let sets = CapSets { effective: kept, permitted: kept, inheritable: kept };
-    // While securebits can still be changed: raising ambient capabilities is what they will forbid.
+    // Before the securebits are set, because they forbid raising ambient capabilities.
     if kept == 0 {
         process::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
         return process::set_capabilities(sets).during(Step::Capabilities, 0);
@@ -60,7 +60,7 @@ pub fn drop_all_but(kept: u64) -> Applied {
     process::set_capabilities(sets).during(Step::Capabilities, 0)
 }
 
-/// The five sets, as masks by number.
+/// The five capability sets, as masks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Sets {
@@ -72,8 +72,8 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Of a container's plan. An ambient capability must be permitted and inheritable too; engines (buildah) ask for others
-    /// all the same, which no kernel grants, and mean nothing by it.
+    /// From a container's plan. An ambient capability must also be permitted and inheritable. Engines (buildah) request others
+    /// too, which no kernel grants; those are dropped silently.
     pub fn of(planned: &CapabilitySets) -> Self {
         Self {
             bounding: mask(&planned.bounding),
@@ -84,13 +84,13 @@ impl Sets {
         }
     }
 
-    /// The names of those in any of the five.
+    /// The names of the capabilities in any of the five sets.
     pub fn names(self) -> Vec<String> {
         let all = self.bounding | self.effective | self.inheritable | self.permitted | self.ambient;
         names(all)
     }
 
-    /// Without what this process lacks itself and so cannot hand on; with what had to be left out.
+    /// Removes the capabilities that this process lacks and so cannot pass on. Returns the rest and the removed ones.
     pub fn possible(self) -> (Self, u64) {
         let read = |set| caps::read(None, set).unwrap_or_default().iter().fold(0, |mask, one| mask | one.bitmask());
         let (own, bounded) = (read(CapSet::Permitted), read(CapSet::Bounding));
@@ -105,7 +105,7 @@ impl Sets {
         (kept, union(self) & !union(kept))
     }
 
-    /// Child half, while it still has every capability: empties what is not kept of the bounding set.
+    /// Child half, with every capability: drops the others from the bounding set.
     pub fn bound(self) -> Applied {
         for number in (0..MANY).filter(|number| self.bounding >> number & 1 == 0) {
             let dropped = process::drop_bounding(number);
@@ -117,7 +117,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Child half, as the final user, with the permitted set kept so far: the other four.
+    /// Child half, as the final user, while the permitted set is kept: sets the other four.
     pub fn take(self) -> Applied {
         let Self { effective, inheritable, permitted, ambient, .. } = self;
         process::clear_ambient().during(Step::Capabilities, 0)?;
@@ -128,7 +128,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Child half: reads the sets back and fails unless they are as asked for.
+    /// Child half: reads the sets back. Fails unless they are as requested.
     pub fn verify(self) -> Applied {
         let Self { effective, inheritable, permitted, .. } = self;
         let expected = CapSets { effective, permitted, inheritable };
@@ -138,13 +138,13 @@ impl Sets {
     }
 }
 
-/// Child half: gives up what [`drop_all_but`] kept. The ambient set goes with the others; the bounding set, which can no
-/// longer be changed without `CAP_SETPCAP`, grants nothing under the locked securebits and no_new_privs.
+/// Child half: drops what [`drop_all_but`] kept. This clears the ambient set too. The bounding set cannot be changed any more
+/// without `CAP_SETPCAP`, but grants nothing under the locked securebits and no_new_privs.
 pub fn renounce() -> Applied {
     process::set_capabilities(CapSets::default()).during(Step::Capabilities, 0)
 }
 
-/// Child half: reads the sets back and fails unless they are as dropped.
+/// Child half: reads the sets back. Fails unless they are as dropped.
 pub fn verify(kept: u64) -> Applied {
     let expected = CapSets { effective: kept, permitted: kept, inheritable: kept };
     let as_dropped = process::capabilities().during(Step::Verify, 1)? == expected

@@ -1,4 +1,4 @@
-//! The security label that the workload gets on execve: an AppArmor profile, an SELinux context.
+//! The security label that the workload gets at execve: an AppArmor profile or an SELinux context.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -11,14 +11,14 @@ use super::{Applied, During};
 use crate::error::{Error, Result, Step};
 use crate::plan::ContainerPlan;
 
-/// The labels as they are written.
+/// The labels in the form in which they are written.
 #[derive(Debug, Default)]
 pub struct PreparedLabel {
     apparmor: Option<Vec<u8>>,
     selinux: Option<Vec<u8>>,
 }
 
-/// Parent half: refuses what this host has no module for.
+/// Parent half. Fails if a label's security module is not enabled on this host.
 pub fn prepare(plan: &ContainerPlan) -> Result<PreparedLabel> {
     let apparmor = plan.process.apparmor_profile.as_ref().filter(|profile| !profile.is_empty());
     let enabled = std::fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"));
@@ -42,12 +42,12 @@ pub fn prepare(plan: &ContainerPlan) -> Result<PreparedLabel> {
 }
 
 impl PreparedLabel {
-    /// Whether there is anything to write.
+    /// Whether there is no label to write.
     pub fn is_empty(&self) -> bool {
         self.apparmor.is_none() && self.selinux.is_none()
     }
 
-    /// Child half: asks for the labels, on a procfs that nobody else can reach.
+    /// Child half: sets the labels for the next execve, through a procfs that no other process can reach.
     pub fn apply(&self, proc: BorrowedFd<'_>) -> Applied {
         if let Some(text) = &self.apparmor {
             let own = write(proc, c"self/attr/apparmor/exec", text);

@@ -1,8 +1,8 @@
-//! Landlock: path, port and scope rules that hold even where a mount or a namespace would not, `landlock(7)`.
+//! Landlock: rules for paths, ports and scopes that hold even if a mount or a namespace does not, `landlock(7)`.
 //!
-//! The ruleset handles every right of the kernel's ABI that the crate knows. It is made in the parent, with the port rules;
-//! path rules need the finished root, so the child adds them, a handful of system calls. Nothing is left out silently: a
-//! right the kernel lacks is listed as missing, a path that does not exist is an error.
+//! The ruleset handles every access right of the kernel's ABI that the landlock crate knows. The parent creates it with the
+//! port rules. Path rules need the finished root, so the child adds them, with a few system calls. No right is dropped
+//! silently: a right that the kernel lacks is reported as missing, and a path that does not exist is an error.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -22,30 +22,30 @@ use crate::report::{Degraded, Enforced};
 use crate::sys;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, open_beneath};
 
-/// The newest ABI that this program knows how to use.
+/// The newest ABI that this program uses.
 const NEWEST: ABI = ABI::V9;
 
-/// The first ABI that can deny truncate(2), without which a list of what may be written has a hole.
+/// The first ABI that can deny truncate(2). Without that, a list of writable paths is incomplete.
 pub const TRUNCATE: u32 = 3;
 
-/// The first ABI that knows TCP ports.
+/// The first ABI with rules for TCP ports.
 pub const PORTS: u32 = 4;
 
-/// The first ABI that tells the audit stream what it denies.
+/// The first ABI that reports denials to the audit stream.
 const LOGGING: u32 = 7;
 
-/// Whether this kernel can tell what Landlock denies.
+/// Whether this kernel reports Landlock's denials.
 pub fn is_logged() -> bool {
     sys::landlock::abi().is_ok_and(|abi| abi >= LOGGING)
 }
 
-/// Dynamic loaders, which the kernel executes on behalf of whatever may be executed.
+/// Dynamic loaders. The kernel executes them on behalf of other programs.
 const LOADERS: [&str; 3] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1"];
 
-/// Everything the child needs to restrict itself.
+/// Everything that the child needs to restrict itself.
 #[derive(Debug)]
 pub struct PreparedLandlock {
-    /// Known by its number, because the child closes every descriptor that it does not know.
+    /// Owned, because the child must exempt it when it closes its descriptors.
     ruleset: OwnedFd,
     flags: u32,
     rules: Vec<Rule>,
@@ -58,25 +58,25 @@ struct Rule {
     path: CString,
     access: BitFlags<AccessFs>,
     optional: bool,
-    /// How it is looked up, `openat2(2)`.
+    /// Flags for the lookup, `openat2(2)`.
     resolve: u64,
 }
 
-/// What follows from the rest of a plan.
+/// Facts from the rest of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Implied<'a> {
-    /// The mounts of a run, which say what may be written to. `None` for a container: its mounts are of every kind, and say it
-    /// for themselves.
+    /// The mounts of a run, from which the writable paths follow. `None` for a container, whose mounts alone decide what is
+    /// writable.
     pub mounts: Option<&'a [Mount]>,
-    /// `none` closes every port. A container has `host`: the engine that made its network may have connected it.
+    /// With `none` every port is closed. A container has `host`, because the engine may have connected its network.
     pub network: Network,
-    /// Whether refusals are written to the kernel's audit log also for what the workload executes.
+    /// Whether denials are also logged for programs that the workload executes.
     pub logs: bool,
-    /// Whether `None` will do where the kernel has no Landlock, or an older one.
+    /// Whether `None` is acceptable if the kernel lacks Landlock or has an older ABI.
     pub may_be_missing: bool,
 }
 
-/// Parent half: `None`, with the reason as degraded, where Landlock is off, or missing and allowed to be.
+/// Parent half. Returns `None` if Landlock is off, or if it is missing and may be; the latter is recorded as degraded.
 pub fn prepare(
     wanted: Option<&plan::Landlock>,
     implied: &Implied<'_>,
@@ -117,7 +117,7 @@ pub fn prepare(
     }
     let ruleset: Option<OwnedFd> = ruleset.into();
     let ruleset = ruleset.ok_or_else(|| Error::new(Step::Landlock, "ruleset", "has no descriptor"))?;
-    // What we try ourselves, to verify it, is not the workload's.
+    // The denials of our own verification must not be reported as the workload's.
     let flags = if implied.logs && kernel >= LOGGING { sys::landlock::LOG_NEW_PROGRAMS } else { 0 };
     Ok(Some(PreparedLandlock { ruleset, flags, rules: rules(wanted, implied.mounts, abi)?, abi, handled_net }))
 }
@@ -151,7 +151,7 @@ fn who_asks(wanted: &plan::Landlock) -> &'static str {
     }
 }
 
-/// Without a network no port is open; otherwise only lists close any.
+/// Without a network every port is closed; otherwise a port is closed only if ports are listed.
 fn handled_net(wanted: &plan::Landlock, network: Network) -> BitFlags<AccessNet> {
     let closed = network == Network::None;
     let mut handled = BitFlags::EMPTY;
@@ -166,7 +166,7 @@ fn handled_net(wanted: &plan::Landlock, network: Network) -> BitFlags<AccessNet>
 
 fn rules(wanted: &plan::Landlock, mounts: Option<&[Mount]>, abi: ABI) -> Result<Vec<Rule>> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // Devices are made by nobody, whatever the mount.
+    // No rule permits creating devices, on any mount.
     let write = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let all = AccessFs::from_all(abi);
     let mut rules = Vec::new();
@@ -213,8 +213,8 @@ fn rules(wanted: &plan::Landlock, mounts: Option<&[Mount]>, abi: ABI) -> Result<
     Ok(rules)
 }
 
-/// Whether an earlier run may have put a symlink in the way, so that the path names something else than whoever wrote the
-/// rule thinks.
+/// Whether an earlier run may have placed a symlink in this path, so that it no longer names the file that the rule's author
+/// meant.
 fn is_writable(mounts: &[Mount], path: &Bytes) -> bool {
     mounts.iter().any(|mount| {
         let from_host = matches!(mount.kind, MountKind::Bind { .. }) && !mount.read_only;
@@ -231,21 +231,21 @@ fn relative(path: &Bytes) -> Result<CString> {
 }
 
 impl PreparedLandlock {
-    /// Child half: adds the path rules and restricts this process and all it will start.
+    /// Child half: adds the path rules and restricts this process and its future children.
     ///
-    /// `root` is the new root; `outside` a directory of ours that no rule reaches: that it can no longer be read is how the
-    /// restriction is verified.
+    /// `root` is the new root. `outside` is a directory of ours that no rule permits; once it cannot be read, the restriction
+    /// is in force.
     pub fn apply(&self, root: BorrowedFd<'_>, outside: BorrowedFd<'_>) -> Applied {
         self.add_paths(root)?;
         self.restrict(outside)
     }
 
-    /// Its descriptor.
+    /// The ruleset's descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.ruleset.as_fd()
     }
 
-    /// Child half: adds the path rules, while every path can still be reached.
+    /// Child half: adds the path rules, while every path is still reachable.
     pub fn add_paths(&self, root: BorrowedFd<'_>) -> Applied {
         for (index, rule) in self.rules.iter().enumerate() {
             let beneath = match open_beneath(root, &rule.path, libc::O_PATH, rule.resolve) {
@@ -263,9 +263,9 @@ impl PreparedLandlock {
         Ok(())
     }
 
-    /// Child half: puts the ruleset in force; `outside` as in [`Self::apply`].
+    /// Child half: enforces the ruleset; `outside` as in [`Self::apply`].
     pub fn restrict(&self, outside: BorrowedFd<'_>) -> Applied {
-        // Without CAP_SYS_ADMIN the kernel takes no ruleset otherwise.
+        // Without CAP_SYS_ADMIN, enforcing a ruleset requires no_new_privs.
         sys::process::set_no_new_privs().during(Step::Landlock, usize::MAX)?;
         sys::landlock::restrict_self(&self.ruleset, self.flags).during(Step::Landlock, usize::MAX)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -276,7 +276,7 @@ impl PreparedLandlock {
         }
     }
 
-    /// What is in force, once the child has verified it.
+    /// The enforced ruleset, after the child has verified it.
     pub fn record(&self, enforced: &mut Enforced) {
         let fs = |abi| AccessFs::from_all(abi).iter().map(|right| format!("fs:{right:?}")).collect::<Vec<_>>();
         let net = |set: BitFlags<AccessNet>| set.iter().map(|right| format!("net:{right:?}")).collect::<Vec<_>>();
@@ -288,7 +288,7 @@ impl PreparedLandlock {
         enforced.landlock_missing = newest.into_iter().filter(|right| !known.contains(right)).collect();
     }
 
-    /// Names the path that a failure was about.
+    /// The path of a failed rule.
     pub fn object(&self, index: usize) -> Option<String> {
         self.rules.get(index).map(|rule| format!("/{}", rule.path.to_string_lossy()))
     }

@@ -1,5 +1,5 @@
-//! The layers of confinement, one file each. A layer has a parent half that prepares everything that can fail by opening,
-//! parsing or allocating, and a child half that applies it between clone3 and execve with system calls alone.
+//! The layers of confinement, one file or directory each. A layer's parent half does everything that can fail by opening,
+//! parsing or allocating. Its child half applies the result between clone3 and execve, with system calls alone.
 
 pub mod caps;
 pub mod label;
@@ -17,49 +17,49 @@ use nix::errno::Errno;
 
 use crate::error::Step;
 
-/// What a child half reports: numbers only, because the child formats no text.
+/// A failure of a child half. Numbers only, because the child formats no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which step.
+    /// The failed step.
     pub step: Step,
-    /// Which of the plan's items it was about.
+    /// The index of the plan's item.
     pub index: u16,
-    /// Why.
+    /// The error number.
     pub errno: Errno,
 }
 
-/// Result of a child half.
+/// The result of a child half.
 pub type Applied<T = ()> = Result<T, Failure>;
 
-/// A protection that the policy lets the run go without, and that this host does not give.
+/// A protection that this host does not provide and that the policy allows to be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Missing {
     /// The limits on nested namespaces.
     NamespaceLimits = 1,
-    /// An own session keyring.
+    /// A new session keyring.
     Keyring = 2,
 }
 
-/// Several of them, as the child keeps and sends them.
+/// A set of these, in the form that the child sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissingSet(pub u32);
 
 impl MissingSet {
-    /// Notes one.
+    /// Adds one.
     pub fn add(&mut self, missing: Missing) {
         self.0 |= missing as u32;
     }
 
-    /// Those that were noted.
+    /// The members.
     pub fn items(self) -> Vec<Missing> {
         [Missing::NamespaceLimits, Missing::Keyring].into_iter().filter(|item| self.0 & *item as u32 != 0).collect()
     }
 }
 
-/// Names the step and item that a system call belonged to.
+/// Adds the step and the item to a system call's error.
 pub trait During<T> {
-    /// As part of this step, about the plan's item with this index.
+    /// An error counts as a failure of this step, for the plan's item with this index.
     fn during(self, step: Step, index: usize) -> Applied<T>;
 }
 

@@ -1,7 +1,7 @@
-//! The network: an own namespace with only a loopback interface, or, by name, the caller's.
+//! The network: a new namespace with only a loopback interface or, if requested, the caller's.
 //!
-//! Such a namespace takes the kernel as long as a root with all its mounts. So another thread of the child makes it meanwhile,
-//! and the child enters it when its root is built. There is a thread before anything is given up, and none after.
+//! Creating a network namespace takes the kernel as long as building the root with all its mounts. So a thread of the child
+//! creates it meanwhile, and the child enters it when the root is built. The thread ends before the child drops any privilege.
 
 use std::os::fd::AsFd as _;
 
@@ -16,12 +16,12 @@ use crate::sys::clone::Stack;
 use crate::sys::namespace;
 use crate::sys::net;
 
-/// What the child is to be in.
+/// The network of the child.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedNetwork {
-    /// The caller's network namespace, as device and inode; `None` where the child stays in that.
+    /// The caller's network namespace, as device and inode. `None` if the child stays in it.
     outside: Option<(u64, u64)>,
-    /// Whether the root shows it, and so cannot be built without it.
+    /// Whether a mount shows the network namespace, so that the root cannot be built before it exists.
     shown: bool,
 }
 
@@ -36,7 +36,7 @@ pub fn prepare(plan: &RunPlan) -> Result<PreparedNetwork> {
     Ok(PreparedNetwork { outside, shown })
 }
 
-/// A network that is being made.
+/// A network namespace that is being created.
 #[derive(Debug)]
 pub struct Making {
     outside: Option<(u64, u64)>,
@@ -45,19 +45,19 @@ pub struct Making {
 
 #[derive(Debug)]
 enum By {
-    /// Another thread.
+    /// By a thread.
     Thread(net::Making),
-    /// Nobody, or ourselves: it is made.
+    /// No thread is needed, or the namespace was created without one.
     Us(Stack),
 }
 
 impl PreparedNetwork {
-    /// Whether it is a namespace of its own.
+    /// Whether it is a new namespace.
     pub fn is_own(&self) -> bool {
         self.outside.is_some()
     }
 
-    /// Child half, first of all: begins to make it, with a stack that is lent.
+    /// Child half, first step: starts creating the namespace. The thread runs on `stack`.
     pub fn begin(&self, stack: Stack) -> Applied<Making> {
         let outside = self.outside;
         let stack = match (outside, self.shown) {
@@ -65,7 +65,7 @@ impl PreparedNetwork {
             (_, true) => stack,
             (_, false) => match net::Making::start(stack) {
                 Ok(making) => return Ok(Making { outside, by: By::Thread(making) }),
-                Err(stack) => stack, // not even for a moment is there room for one more thread
+                Err(stack) => stack, // the process limit leaves no room for a thread, even for a moment
             },
         };
         make()?;
@@ -73,14 +73,14 @@ impl PreparedNetwork {
     }
 }
 
-/// Makes it in this very thread.
+/// Creates it in the calling thread.
 fn make() -> Applied {
     net::unshare().during(Step::Clone, 0)?;
     net::loopback_up().during(Step::Loopback, 0)
 }
 
 impl Making {
-    /// Child half, before namespaces are limited and privilege is given up: enters it. Gives the stack back.
+    /// Child half, before namespaces are limited and privileges dropped: enters the namespace. Returns the stack.
     pub fn enter(self) -> Applied<Stack> {
         let stack = match self.by {
             By::Us(stack) => stack,
@@ -88,7 +88,7 @@ impl Making {
                 let (made, stack) = making.finish();
                 let entered = made.and_then(|made| namespace::enter(made.as_fd(), libc::CLONE_NEWNET));
                 if entered.is_err() {
-                    make()?; // what stands in our way, too, has a name
+                    make()?; // if this fails too, the error names the cause
                 }
                 stack
             }

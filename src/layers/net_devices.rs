@@ -1,7 +1,7 @@
 //! Network devices of the host that a container gets: moved into its network namespace, renamed, with their addresses.
 //!
-//! Parent half only: the container's process does nothing before they are there. Their messages are made and read by
-//! `netlink-packet-route`, `rtnetlink(7)`.
+//! Parent half only, because the container's process waits until the devices are there. The crate `netlink-packet-route`
+//! encodes and decodes the messages, `rtnetlink(7)`.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -24,10 +24,10 @@ type Answer<T> = std::result::Result<T, Errno>;
 /// The longest batch of messages that the kernel sends.
 const LONGEST: usize = 64 << 10;
 
-/// What of an address's state is the kernel's own, and not handed back to it.
+/// Address flags that the kernel sets itself. They are not written back.
 const FLEETING: AddressFlags = AddressFlags::Tentative.union(AddressFlags::Dadfailed).union(AddressFlags::Deprecated);
 
-/// Moves all of them from our own network namespace into this one. Those that were moved stay there if another cannot be.
+/// Moves the devices from our network namespace into this one. If one cannot be moved, those already moved stay there.
 pub fn attach(devices: &[NetDevice], namespace: OwnedFd) -> Result<()> {
     if devices.is_empty() {
         return Ok(());
@@ -56,13 +56,13 @@ fn move_one(device: &NetDevice, namespace: &OwnedFd, outside: &mut Links, inside
     if !device.name.contains('%') && inside.index_of(&device.name).is_ok() {
         return Err(Errno::EEXIST);
     }
-    outside.change(index, |link| link.header.change_mask = LinkFlags::Up)?; // down, so that it can be renamed
+    outside.change(index, |link| link.header.change_mask = LinkFlags::Up)?; // a device must be down to be renamed
     outside.change(index, |link| {
         link.attributes.push(LinkAttribute::IfName(device.name.clone()));
         link.attributes.push(LinkAttribute::NetNsFd(namespace.as_raw_fd()));
     })?;
     let index = match device.name.contains('%') {
-        // Which name the kernel chose is only to be seen by what is new.
+        // The kernel does not report the name that it chose. The new device is the one whose index did not exist before.
         true => inside.indexes()?.into_iter().find(|index| !before.contains(index)).ok_or(Errno::ENODEV)?,
         false => inside.index_of(&device.name)?,
     };
@@ -72,7 +72,7 @@ fn move_one(device: &NetDevice, namespace: &OwnedFd, outside: &mut Links, inside
     inside.change(index, |link| (link.header.flags, link.header.change_mask) = (LinkFlags::Up, LinkFlags::Up))
 }
 
-/// Whether an address was given for good, and is good beyond its link: what the specification wants kept.
+/// Whether an address is permanent and has more than link scope. The specification requires keeping these.
 fn is_lasting(address: &AddressMessage) -> bool {
     flags_of(address).contains(AddressFlags::Permanent) && address.header.scope == AddressScope::Universe
 }
@@ -85,7 +85,7 @@ fn flags_of(address: &AddressMessage) -> AddressFlags {
     })
 }
 
-/// A socket to the links of one network namespace, and the number of the last request.
+/// A netlink socket in one network namespace, and the number of the last request.
 struct Links(OwnedFd, u32);
 
 impl Links {
@@ -120,7 +120,7 @@ impl Links {
     fn add_address(&mut self, index: u32, mut address: AddressMessage) -> Answer<()> {
         let flags = flags_of(&address) - FLEETING;
         address.header.index = index;
-        // Its label names the old device, and how long it lasts is for ever.
+        // The label contains the old device's name, and the lifetime of a permanent address is unlimited.
         let kept = |attribute: &AddressAttribute| {
             use AddressAttribute::{CacheInfo, Flags, Label};
             !matches!(attribute, CacheInfo(_) | Flags(_) | Label(_))
@@ -130,7 +130,7 @@ impl Links {
         self.ask(Route::NewAddress(address), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).map(drop)
     }
 
-    /// Sends a request and gathers its answers.
+    /// Sends a request and collects its answers.
     fn ask(&mut self, request: Route, flags: u16) -> Answer<Vec<Route>> {
         let mut message = NetlinkMessage::from(request);
         message.header.flags = NLM_F_REQUEST | flags;
@@ -178,7 +178,7 @@ fn open_socket() -> Answer<OwnedFd> {
     socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)
 }
 
-/// A socket belongs to the network namespace of whoever makes it: here, a child that has entered it and does nothing else.
+/// A socket belongs to the network namespace of the process that creates it. So a child enters the namespace and creates it.
 fn socket_in(network: &OwnedFd) -> Answer<OwnedFd> {
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     match clone3(0, None)? {

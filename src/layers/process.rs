@@ -1,4 +1,4 @@
-//! The workload's process: what it executes and what it inherits. Limits, groups, keyring, session, standard streams,
+//! The workload's process: the program and everything that it inherits. Limits, groups, keyring, session, standard streams,
 //! descriptors, signals, environment.
 
 pub mod program;
@@ -21,7 +21,7 @@ use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
 use crate::sys::process::{self, CStringArray};
 use crate::sys::terminal;
 
-/// Everything the child needs to become the workload.
+/// Everything that the child needs to become the workload.
 #[derive(Debug)]
 pub struct PreparedProcess {
     candidates: Vec<CString>,
@@ -39,16 +39,16 @@ struct Limit {
     resource: u32,
     soft: u64,
     hard: u64,
-    /// Above the caller's own hard limit: the parent has to set it, with CAP_SYS_RESOURCE.
+    /// The limit is above the caller's hard limit, so the parent must set it with CAP_SYS_RESOURCE.
     raised: bool,
-    /// Left as the caller has it where the parent may not raise it.
+    /// If the parent may not raise it, the caller's limit is kept.
     optional: bool,
-    /// In the place of a budget: read back, because the report says that it holds.
+    /// The limit replaces a budget and is read back, because the report claims it.
     verified: bool,
 }
 
-/// Parent half. The limits of a container are those of its configuration; a run's may be left as the caller has them where
-/// they only guard against something.
+/// Parent half. A container gets exactly the limits of its configuration. For a run, a limit that is only a safeguard may stay
+/// as the caller has it.
 pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Result<PreparedProcess> {
     let argv = c_strings("argument", &command.argv)?;
     let program = command.argv.first().ok_or_else(|| Error::new(Step::Plan, "command", "is empty"))?;
@@ -64,14 +64,14 @@ pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Res
     })
 }
 
-/// What a door adds to a command's own limits.
+/// What run and container add to a command's own limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Most CPU time, in microseconds, where no cgroup counts it.
+    /// The CPU time limit in microseconds, if no cgroup counts CPU time.
     pub cpu_us: Option<u64>,
-    /// Whether a core limit of 1, which guards the host's crash helper, is left out where the caller's own is 0.
+    /// Whether a core limit of 1, which protects the host's crash helper, is dropped if the caller's limit is 0.
     pub core_is_a_guard: bool,
-    /// Whether the caller's session keyring is kept where none can be made.
+    /// Whether the caller's session keyring is kept if a new one cannot be created.
     pub keyring_may_fail: bool,
 }
 
@@ -84,7 +84,7 @@ fn c_strings(what: &str, all: &[Bytes]) -> Result<Vec<CString>> {
         .collect()
 }
 
-/// Where the program may be: its own path, or in each directory of the sandbox's PATH.
+/// The paths to try: the program's own path, or its name in each directory of the sandbox's PATH.
 fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
     let c_string = |bytes: Vec<u8>| {
         CString::new(bytes).map_err(|_| Error::new(Step::Plan, format!("command {program}"), "contains a NUL byte"))
@@ -93,7 +93,7 @@ fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
         return Ok(vec![c_string(program.as_bytes().to_vec())?]);
     }
     let path = env.iter().find_map(|text| text.as_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
-    // An empty component means the working directory, which the workload may have filled: left out.
+    // An empty component means the working directory, which the workload may control. It is skipped.
     path.split(|byte| *byte == b':')
         .filter(|directory| !directory.is_empty() && !program.as_bytes().is_empty())
         .map(|directory| c_string([directory, b"/", program.as_bytes()].concat()))
@@ -103,7 +103,7 @@ fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
 fn limits(planned: &[Rlimit], rules: &Rules) -> Result<Vec<Limit>> {
     let limit = |planned| limit(planned, rules.core_is_a_guard);
     let mut limits = planned.iter().map(limit).collect::<Result<Vec<_>>>()?;
-    // Without a cgroup the kernel bounds CPU time by process only: a backstop for the supervisor's own count.
+    // Without a cgroup the kernel limits CPU time only per process. This backs up the supervisor's own count.
     if let Some(cpu_us) = rules.cpu_us {
         let (seconds, cpu) = (cpu_us.div_ceil(1_000_000).max(1), RlimitResource::Cpu.number());
         let (_, own_hard) = process::rlimit(cpu).map_err(|errno| Error::errno(Step::Rlimit, "cpu", errno))?;
@@ -122,7 +122,7 @@ fn limit(planned: &Rlimit, core_is_a_guard: bool) -> Result<Limit> {
     let (_, own_hard) = process::rlimit(resource).map_err(failed)?;
     let (mut soft, mut hard) =
         (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
-    // Lowered to 0 it would no longer keep a helper of the host's from being started.
+    // A limit of 0 would not keep the kernel from starting the host's crash helper.
     let no_core = core_is_a_guard && planned.resource == RlimitResource::Core && hard == 1;
     if planned.clamp && !no_core {
         (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
@@ -131,11 +131,11 @@ fn limit(planned: &Rlimit, core_is_a_guard: bool) -> Result<Limit> {
 }
 
 impl PreparedProcess {
-    /// Parent half: gives each process a limit of its own in the place of a budget that was asked for and cannot be had, and
-    /// says so. Returns whether memory is one of them.
+    /// Parent half: replaces a budget that cannot be enforced by a limit for each process, and records that. Returns whether
+    /// memory is among them.
     ///
-    /// Memory becomes RLIMIT_DATA: private writable memory, such as heaps and stacks of threads. RLIMIT_AS would also count address space that
-    /// runtimes only reserve (node, Java, Go), and end them at once.
+    /// Memory becomes RLIMIT_DATA, which counts private writable memory such as heaps and thread stacks. RLIMIT_AS would also
+    /// count reserved address space, and programs that reserve much (node, Java, Go) would fail at once.
     pub fn stand_in(&mut self, budget: &Budget, lacking: &mut [Degraded]) -> Result<bool> {
         let mut bounds_memory = false;
         for lost in lacking {
@@ -158,7 +158,7 @@ impl PreparedProcess {
         Ok(bounds_memory)
     }
 
-    /// Lowers a limit, and returns what it is then.
+    /// Lowers a limit and returns the new value.
     fn lower(&mut self, resource: RlimitResource, bound: u64) -> Result<u64> {
         let number = resource.number();
         let (_, own_hard) =
@@ -166,14 +166,14 @@ impl PreparedProcess {
         let planned = self.limits.iter().find(|limit| limit.resource == number);
         let bound = bound.min(planned.map_or(own_hard, |limit| limit.hard));
         let soft = bound.min(planned.map_or(bound, |limit| limit.soft));
-        let raised = bound > own_hard; // only if a limit above the caller's was asked for too
+        let raised = bound > own_hard; // only if a limit above the caller's was requested too
         self.limits.retain(|limit| limit.resource != number);
         self.limits.push(Limit { resource: number, soft, hard: bound, raised, verified: true, ..Limit::default() });
         Ok(bound)
     }
 
-    /// Parent half after clone3: sets the limits that are above the caller's own, which takes CAP_SYS_RESOURCE. Returns what
-    /// a run has to go without because one could not be raised.
+    /// Parent half after clone3: raises the limits that are above the caller's own, which requires CAP_SYS_RESOURCE. Returns
+    /// the limit that a run must do without.
     pub fn raise_limits(&self, pid: Pid) -> Result<Option<Degraded>> {
         let mut lacking = None;
         for limit in self.limits.iter().filter(|limit| limit.raised) {
@@ -190,7 +190,7 @@ impl PreparedProcess {
         Ok(lacking)
     }
 
-    /// Child half, with capabilities: what needs them before they are dropped.
+    /// Child half: the steps that need capabilities.
     pub fn with_capabilities(&self, clear_groups: bool, missing: &mut MissingSet) -> Applied {
         self.set_hostname()?;
         match process::join_new_session_keyring() {
@@ -205,16 +205,16 @@ impl PreparedProcess {
         Ok(())
     }
 
-    /// Child half: the name of the new UTS namespace.
+    /// Child half: sets the name of the new UTS namespace.
     pub fn set_hostname(&self) -> Applied {
         use std::os::unix::ffi::OsStrExt as _;
         let Some(hostname) = &self.hostname else { return Ok(()) };
         sethostname(std::ffi::OsStr::from_bytes(hostname.as_bytes())).during(Step::Hostname, 0)
     }
 
-    /// Child half: a session of its own, and the standard streams.
+    /// Child half: creates a session and takes the standard streams.
     ///
-    /// The three descriptors are those that become 0, 1 and 2; with `terminal` the first is made the controlling one.
+    /// The descriptors become 0, 1 and 2. With `terminal` the first becomes the controlling terminal.
     pub fn take_streams(&self, streams: [BorrowedFd<'_>; 3], terminal: bool) -> Applied {
         if !without(Layer::Session) {
             setsid().during(Step::Session, 0)?;
@@ -228,12 +228,12 @@ impl PreparedProcess {
         Ok(())
     }
 
-    /// Child half: everything else it inherits. After this no descriptor but 0 to 2 survives execve.
+    /// Child half: sets everything else that the program inherits. Only the descriptors 0 to 2 survive execve.
     pub fn settle(&self) -> Applied {
         self.settle_but(3)
     }
 
-    /// As [`Self::settle`]: the descriptors below `first` survive.
+    /// As [`Self::settle`], but all descriptors below `first` survive.
     pub fn settle_but(&self, first: i32) -> Applied {
         umask(self.umask);
         for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
@@ -250,32 +250,32 @@ impl PreparedProcess {
         process::reset_signals().during(Step::Signals, 0)
     }
 
-    /// Child half: looks the candidates up. A look before the filter is on: no call but execve, and whatever tells of its
-    /// failure, then has to be allowed.
+    /// Child half: looks up the candidates. This happens before the filter is installed, so that the filter needs to allow only
+    /// execve and the report of its failure.
     pub fn find(&self) -> Applied<Found<'_>> {
         let mut programs: Vec<(&CString, Program)> = Vec::new();
         let mut failed = Errno::ENOENT;
         for candidate in &self.candidates {
             match Program::find(candidate) {
-                // /bin/sh and /usr/bin/sh are one file: it is tried once.
+                // /bin/sh and /usr/bin/sh are often the same file, which is tried only once.
                 Ok(program) if programs.iter().any(|(_, known)| known.named == program.named) => {}
                 Ok(program) => programs.push((candidate, program)),
                 Err(errno @ (Errno::EACCES | Errno::ELOOP)) => failed = errno,
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {}
-                Err(errno) => return Err(errno).during(Step::Exec, 0), // it may be there
+                Err(errno) => return Err(errno).during(Step::Exec, 0), // it may exist
             }
         }
         if programs.is_empty() { Err(failed).during(Step::Exec, 0) } else { Ok(Found { programs }) }
     }
 
-    /// Child half: the working directory, in a root that is already ours.
+    /// Child half: opens the working directory within the new root.
     pub fn open_cwd(&self) -> std::result::Result<OwnedFd, Errno> {
         open_beneath(AT_FDCWD, &self.cwd, libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)
     }
 
-    /// Child half: executes the first of these that can be executed. Returns only with a failure.
+    /// Child half: executes the first candidate that can be executed. Returns only a failure.
     pub fn exec(&self, found: &Executable<'_>) -> Applied<std::convert::Infallible> {
-        let mut failed = (Step::Interpreter, Errno::ENOENT); // it is there, so what is missing is what its first line names
+        let mut failed = (Step::Interpreter, Errno::ENOENT); // the file exists, so ENOENT is about the interpreter in its first line
         for path in &found.paths {
             match process::execve(path, &self.argv, &self.env) {
                 Errno::ENOENT | Errno::ENOTDIR => {}
@@ -286,7 +286,7 @@ impl PreparedProcess {
         Err(failed.1).during(failed.0, 0)
     }
 
-    /// Names the limit that a failure was about.
+    /// The name of the limit or stream of a failure.
     pub fn object(&self, step: Step, index: usize) -> Option<String> {
         match step {
             Step::Rlimit => self.limits.get(index).map(|limit| name_of(limit.resource).to_owned()),
@@ -298,7 +298,7 @@ impl PreparedProcess {
     }
 }
 
-/// What a crash inside is handed to, `core(5)`: the program or socket that `core_pattern` names.
+/// The program or socket in `core_pattern` that receives core dumps, `core(5)`.
 pub fn core_helper() -> Option<String> {
     let pattern = std::fs::read("/proc/sys/kernel/core_pattern").ok()?;
     let pattern = String::from_utf8_lossy(&pattern).trim_end().to_owned();
@@ -309,7 +309,7 @@ pub fn core_helper() -> Option<String> {
 fn crashes_reach_a_helper() -> Option<Degraded> {
     core_helper().map(|pattern| Degraded {
         what: "core-limit".to_owned(),
-        wanted: "no helper of the host's is started for a crash".to_owned(),
+        wanted: "no program of the host is started for a crash".to_owned(),
         got: format!("core_pattern is {pattern:?}"),
         why: "the caller's hard limit on core files is 0, and only 1 keeps the kernel from starting it".to_owned(),
     })

@@ -1,6 +1,6 @@
-//! Shares of caches and memory bandwidth: the container's group in `resctrl`, `Documentation/filesystems/resctrl.rst`.
+//! Cache and memory bandwidth allocation: the container's group in `resctrl`, `Documentation/filesystems/resctrl.rst`.
 //!
-//! Parent half only. Whatever directory is made for a container is noted in its state directory before it exists.
+//! Parent half only. The state directory records each group before it is created.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -16,10 +16,11 @@ use crate::sys::mountinfo;
 /// `RDTGROUP_SUPER_MAGIC`.
 const MAGIC: FsType = FsType(0x0765_5821);
 
-/// In a container's state directory: the groups that were made for it, one a line, the innermost first.
+/// A file in the state directory: the groups that were created, one per line, the innermost first.
 const NOTES: &str = "resctrl";
 
-/// Puts the process into its groups, which are made and filled first. `id` is the container's, `notes` its state directory.
+/// Moves the process into its groups, after creating and configuring them. `id` is the container's, `notes` its state
+/// directory.
 pub fn enter(wanted: &IntelRdt, id: &str, pid: Pid, notes: &Path) -> Result<()> {
     let root = find()?;
     let group = match wanted.clos_id.as_deref() {
@@ -29,8 +30,8 @@ pub fn enter(wanted: &IntelRdt, id: &str, pid: Pid, notes: &Path) -> Result<()> 
     let existed = group.is_dir();
     let has_lines = !wanted.schemas.is_empty() || !wanted.schemata.is_empty();
     if !existed && wanted.clos_id.is_some() && !has_lines {
-        return Err(Error::new(Step::Rdt, shown(&group), "is not there, and nothing says what it should allow")
-            .hint("make it first, or give linux.intelRdt.schemata"));
+        return Err(Error::new(Step::Rdt, shown(&group), "does not exist, and no schemata is configured for it")
+            .hint("create it first, or set linux.intelRdt.schemata"));
     }
     let monitored = wanted.monitored.then(|| group.join("mon_groups").join(id));
     let made = monitored.iter().chain((!existed).then_some(&group));
@@ -61,7 +62,7 @@ pub fn enter(wanted: &IntelRdt, id: &str, pid: Pid, notes: &Path) -> Result<()> 
     Ok(())
 }
 
-/// Takes away what was made for a container, if anything was.
+/// Removes the groups that were created for a container.
 pub fn remove(notes: &Path) -> Result<()> {
     let Ok(text) = fs::read_to_string(notes.join(NOTES)) else { return Ok(()) };
     for path in text.lines().map(Path::new) {
@@ -73,7 +74,7 @@ pub fn remove(notes: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where it is mounted.
+/// The mount point of resctrl.
 fn find() -> Result<PathBuf> {
     let mounts = fs::read(mountinfo::OWN).unwrap_or_default();
     let place = mountinfo::parse(&mounts).find(|mount| mount.kind == "resctrl").map(|mount| mount.point());
@@ -89,9 +90,9 @@ fn find() -> Result<PathBuf> {
 
 fn write_lines(schemata: &Path, lines: &[String]) -> Result<()> {
     for line in lines {
-        // One write a line: the kernel takes all of a write or nothing, and says in last_cmd_status why.
+        // One write per line: the kernel applies a write completely or not at all, and explains a failure in last_cmd_status.
         let written = fs::OpenOptions::new().write(true).open(schemata).and_then(|mut file| writeln!(file, "{line}"));
-        written.map_err(|error| failed(schemata, &error).hint("info/last_cmd_status of resctrl says why"))?;
+        written.map_err(|error| failed(schemata, &error).hint("info/last_cmd_status of resctrl gives the reason"))?;
     }
     if lines.is_empty() {
         return Ok(());
@@ -99,20 +100,18 @@ fn write_lines(schemata: &Path, lines: &[String]) -> Result<()> {
     let current = fs::read_to_string(schemata).map_err(|error| failed(schemata, &error))?;
     match lines.iter().find(|line| !agrees(&current, line)) {
         None => Ok(()),
-        Some(line) => {
-            Err(Error::new(Step::Rdt, shown(schemata), format!("does not say {line:?} after it was written")))
-        }
+        Some(line) => Err(Error::new(Step::Rdt, shown(schemata), format!("does not contain {line:?} after the write"))),
     }
 }
 
-/// Whether a `schemata` file has what a line asks for: the domains that it names, with these values.
+/// Whether a `schemata` file has the values that a line requests, for the domains in that line.
 fn agrees(current: &str, line: &str) -> bool {
     let Some((resource, wanted)) = parts(line) else { return false };
     let rows: Vec<_> = current.lines().filter_map(parts).filter(|(name, _)| *name == resource).collect();
     wanted.iter().all(|pair| rows.iter().any(|(_, domains)| domains.contains(pair)))
 }
 
-/// The resource of a line, and its domains with their values, which are hexadecimal masks but for bandwidth.
+/// The resource of a line, and its domains with their values: hexadecimal masks, except for bandwidth.
 fn parts(line: &str) -> Option<(&str, Vec<(u64, u64)>)> {
     let (resource, domains) = line.trim().split_once(':')?;
     let radix = if resource.starts_with("MB") || resource.starts_with("SMBA") { 10 } else { 16 };
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_existing_group_agrees_with_what_it_says_already() {
+    fn an_existing_group_agrees_with_its_own_schemata() {
         let current = "    MB:0=100;1= 70\n    L3:0=ff;1=0f\n";
         for line in ["L3:0=ff", "L3:1=f", "L3:0=0xff;1=f", "MB:1=70", "MB:0=100;1=70"] {
             assert!(agrees(current, line), "{line}");
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_removed_that_was_not_noted() {
+    fn only_recorded_groups_are_removed() {
         let directory = std::env::temp_dir().join(format!("stockade-rdt-{}", std::process::id()));
         fs::create_dir_all(directory.join("made")).unwrap();
         remove(&directory).unwrap();

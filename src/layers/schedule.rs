@@ -1,5 +1,6 @@
-//! How the workload is scheduled: `sched_setattr(2)`, `ioprio_set(2)`, `sched_setaffinity(2)`, `set_mempolicy(2)`, and its
-//! `personality(2)`. The plan's numbers are the kernel's. A direct run has no such plan; it only gives up what its caller has.
+//! Scheduling of the workload: `sched_setattr(2)`, `ioprio_set(2)`, `sched_setaffinity(2)`, `set_mempolicy(2)`, and its
+//! `personality(2)`. The plan contains the kernel's numbers. A direct run has no such plan and only drops the caller's
+//! privileges.
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -11,13 +12,13 @@ use crate::plan::ContainerPlan;
 use crate::plan::container::Process;
 use crate::sys::schedule;
 
-/// The names of what can fail here, by the index of a failure.
+/// Names of the settings, by the index of a failure.
 pub const NAMES: [&str; 6] =
     ["scheduler", "I/O priority", "final CPU affinity", "memory policy", "personality", "initial CPU affinity"];
 
-/// Child half of a direct run: gives up what the caller has and others do not. That is real-time scheduling, a negative nice
-/// value, the real-time I/O class, and an execution domain, which can switch address space randomisation off. Each is looked
-/// at first, which is cheaper than setting it.
+/// Child half of a direct run: resets privileged scheduling of the caller. That is real-time scheduling, a negative nice value,
+/// the real-time I/O class, and an execution domain, which can switch off address space randomisation. Each is read first,
+/// which is cheaper than setting it.
 pub fn renounce() -> Applied {
     const REAL_TIME_CLASS: u32 = 1;
     let (policy, nice) = schedule::policy_and_nice().during(Step::Scheduling, 0)?;
@@ -40,13 +41,13 @@ pub fn renounce() -> Applied {
 const SCHED_DEADLINE: u32 = 6;
 const REAL_TIME: [u32; 3] = [libc::SCHED_FIFO as u32, libc::SCHED_RR as u32, SCHED_DEADLINE];
 
-/// The CPUs of a process of `exec` until it is in the container's cgroups.
+/// Sets the CPUs of a process of `exec` until it is in the container's cgroups.
 pub fn bind_initially(process: &Process) -> Applied {
     let Some(cpus) = &process.initial_cpu_affinity else { return Ok(()) };
     schedule::set_affinity(cpus).during(Step::Scheduling, 5)
 }
 
-/// The CPUs of a process of `exec` from then on: those that it is given, or those that the runtime had.
+/// Sets its CPUs from then on: the configured ones, or those of the runtime.
 pub fn bind_finally(process: &Process, own: Option<&CpuSet>) -> Applied {
     match (&process.cpu_affinity, own) {
         (Some(cpus), _) => schedule::set_affinity(cpus).during(Step::Scheduling, 2),
@@ -55,12 +56,12 @@ pub fn bind_finally(process: &Process, own: Option<&CpuSet>) -> Applied {
     }
 }
 
-/// Whether it is to run before everything that is not of its kind: a process that never sleeps would then stop the others.
+/// Whether the process would run before all others. A real-time process that never sleeps starves them.
 pub fn is_real_time(process: &Process) -> bool {
     process.scheduler.is_some_and(|planned| REAL_TIME.contains(&planned.policy))
 }
 
-/// Sets the policy of a process; 0 is this one. Some cannot be handed on to a child.
+/// Sets the scheduling policy of a process; 0 means the caller. A child does not inherit every policy.
 pub fn set_policy(process: &Process, pid: i32) -> Applied {
     let Some(planned) = process.scheduler else { return Ok(()) };
     let attributes = schedule::Attributes {
@@ -76,7 +77,7 @@ pub fn set_policy(process: &Process, pid: i32) -> Applied {
     schedule::set(pid, attributes).during(Step::Scheduling, 0)
 }
 
-/// Sets all else that the plan names, which a child inherits.
+/// Sets everything else that the plan configures. Children inherit these settings.
 pub fn apply(plan: &ContainerPlan) -> Applied {
     if let Some((class, level)) = plan.process.io_priority {
         schedule::set_io_priority(class, level).during(Step::Scheduling, 1)?;

@@ -1,4 +1,4 @@
-//! Users: which host ids the sandbox runs as, its user namespace's id maps, and the switch to them.
+//! Users: the host ids of the sandbox, the id maps of its user namespace, and the switch to these ids.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -19,12 +19,12 @@ use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::{helper, process};
 
-/// Host ids that no distribution hands out: above the container ranges of systemd, below its foreign range.
+/// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
 
 /// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
 ///
-/// Who cannot tell must not guess: without privilege the workload would get the caller's own id on the host.
+/// Fails if that cannot be determined. A wrong guess would give the workload the caller's own id on the host.
 pub fn is_privileged() -> Result<bool> {
     for needed in [Capability::CAP_SYS_ADMIN, Capability::CAP_SETUID, Capability::CAP_SETGID] {
         let has = caps::has_cap(None, CapSet::Effective, needed);
@@ -42,22 +42,22 @@ pub struct Extent {
     pub inside: u32,
     /// First id outside.
     pub outside: u32,
-    /// How many.
+    /// Number of ids.
     pub count: u32,
 }
 
-/// How the maps get written.
+/// The way in which the maps are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
     /// By this process, with privilege.
     Privileged,
-    /// By this process: its own id only, and `setgroups` denied.
+    /// By this process: only its own id, with `setgroups` denied.
     Own,
     /// By `newuidmap(1)` and `newgidmap(1)`.
     Helpers,
 }
 
-/// The maps and who the workload is on the host.
+/// The id maps and the workload's ids on the host.
 #[derive(Debug)]
 pub struct Users {
     uid: u32,
@@ -103,7 +103,7 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
         ),
         _ => (own(identity.uid, host_uid), own(identity.gid, host_gid)),
     };
-    // Without a namespace whose ids they are, those of the host are all there is.
+    // Without a user namespace, host ids are all there is.
     let (uid, gid) = match without(Layer::UserNamespace) {
         true => (host_uid, host_gid),
         false => (identity.uid, identity.gid),
@@ -111,7 +111,7 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
     Ok(Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid })
 }
 
-/// Parent half of a container: the maps of its own user namespace, if it has one, as they are given.
+/// Parent half of a container: the configured maps of its new user namespace, if it has one.
 pub fn prepare_container(plan: &ContainerPlan, privileged: bool) -> Users {
     let ranges = |ranges: &[IdRange]| ranges.iter().map(Extent::from).collect::<Vec<_>>();
     let (uid_map, gid_map) = (ranges(&plan.uid_map), ranges(&plan.gid_map));
@@ -137,15 +137,15 @@ impl From<&IdRange> for Extent {
     }
 }
 
-/// A random id of the range nobody uses, or another id that this user namespace has and that is not its root.
+/// A random id of the unused range. If this user namespace lacks that range, another of its ids except root.
 fn own_host_id() -> Result<u32> {
-    // The standard library seeds its hash maps from getrandom(2), which is all that is needed of it here.
+    // The standard library seeds its hash maps from getrandom(2). That is random enough here.
     let random = RandomState::new().build_hasher().finish() as u32;
     let id = OWN_IDS.start + random % (OWN_IDS.end - OWN_IDS.start);
     let map = std::fs::read_to_string("/proc/self/uid_map")
         .map_err(|error| Error::errno(Step::Identity, "/proc/self/uid_map", errno_of(&error)))?;
     choose_id(id, &map).ok_or_else(|| {
-        Error::new(Step::Identity, "/proc/self/uid_map", "this user namespace has no id to spare but its root's")
+        Error::new(Step::Identity, "/proc/self/uid_map", "this user namespace has no id besides its root's")
             .hint("run as an unprivileged user, or give the enclosing container a larger id range")
     })
 }
@@ -186,7 +186,7 @@ pub fn subordinate(file: &str, uid: u32) -> Result<(u32, u32)> {
         .ok_or_else(|| missing("has no range for this user"))
 }
 
-/// The login name of a host user, from the passwd file alone: a static binary has no NSS.
+/// The login name of a host user. Read from the passwd file alone, because a static binary has no NSS.
 fn user_name(uid: u32) -> Option<String> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     text.lines().find_map(|line| {
@@ -196,7 +196,7 @@ fn user_name(uid: u32) -> Option<String> {
     })
 }
 
-/// Maps `inside` to `outside`, and the subordinate range to all ids around it.
+/// Maps `inside` to `outside`, and the subordinate range to the ids around it.
 fn around(inside: u32, outside: u32, (start, count): (u32, u32)) -> Vec<Extent> {
     let below = inside.min(count);
     let mut map = vec![Extent { inside, outside, count: 1 }];
@@ -218,12 +218,12 @@ fn map_text(map: &[Extent]) -> String {
 }
 
 impl Users {
-    /// Whether the workload's supplementary groups can be dropped.
+    /// Whether the workload's supplementary groups can be cleared.
     pub fn can_clear_groups(&self) -> bool {
         self.writer != Writer::Own
     }
 
-    /// Parent half after clone3: writes the maps of the process whose `/proc` directory this is.
+    /// Parent half after clone3: writes the maps of the process with this `/proc` directory.
     pub fn write_maps(&self, proc_pid: &OwnedFd, pid: Pid) -> Result<()> {
         if without(Layer::UserNamespace) {
             return Ok(());
@@ -244,7 +244,7 @@ impl Users {
         (self.uid, self.gid)
     }
 
-    /// Whether there is a user namespace to map.
+    /// Whether a user namespace must be mapped.
     pub fn has_maps(&self) -> bool {
         !self.uid_map.is_empty()
     }
@@ -252,12 +252,12 @@ impl Users {
     /// Child half: becomes the mapped user, keeping its capabilities over the new user namespace.
     pub fn take(&self) -> Applied {
         if without(Layer::UserNamespace) {
-            process::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: what a new namespace would give
+            process::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: keeps the capabilities that the new namespace gave
         }
         process::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
     }
 
-    /// Child half: whether it still is that user, in all three ids.
+    /// Child half: checks all three user ids and group ids.
     pub fn verify(&self) -> Applied {
         match process::has_ids(self.uid, self.gid) {
             Ok(true) => Ok(()),
@@ -270,11 +270,7 @@ impl Users {
 fn write_file(proc_pid: &OwnedFd, name: &str, text: &str) -> Result<()> {
     let failed = |errno| {
         let error = Error::errno(Step::IdMap, name, errno);
-        if errno == Errno::EPERM {
-            error.hint("`stockade doctor` says what restricts user namespaces here")
-        } else {
-            error
-        }
+        if errno == Errno::EPERM { error.hint("`stockade doctor` shows what restricts user namespaces") } else { error }
     };
     let fd = openat(proc_pid, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
     File::from(fd).write_all(text.as_bytes()).map_err(|error| failed(errno_of(&error)))
@@ -298,13 +294,13 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
     Err(Error::new(Step::IdMap, program, said).hint("check the ranges in /etc/subuid and /etc/subgid"))
 }
 
-/// A user namespace in which the host ids `owner` are those of the sandbox: what an idmapped mount takes.
+/// A user namespace for an idmapped mount: it maps the host ids `owner` to the sandbox's ids.
 pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
     let one = |inside, outside| [Extent { inside, outside, count: 1 }];
     mapped_namespace(&one(owner.0, users.host_uid), &one(owner.1, users.host_gid))
 }
 
-/// A user namespace with these maps, in which nobody is.
+/// A user namespace with these maps and without processes.
 pub fn idmap_namespace_of(uids: &[IdRange], gids: &[IdRange]) -> Result<OwnedFd> {
     let extents = |ranges: &[IdRange]| ranges.iter().map(Extent::from).collect::<Vec<_>>();
     mapped_namespace(&extents(uids), &extents(gids))
@@ -315,7 +311,7 @@ fn mapped_namespace(uid_map: &[Extent], gid_map: &[Extent]) -> Result<OwnedFd> {
     let parent = nix::unistd::getpid();
     match clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
         Cloned::Child => loop {
-            // Only its namespace is wanted. The parent kills it; should the parent die first, so does this.
+            // Only the namespace is needed. The parent kills this process; if the parent dies first, this process dies too.
             if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid() != parent {
                 process::exit(1);
             }
@@ -328,7 +324,7 @@ fn mapped_namespace(uid_map: &[Extent], gid_map: &[Extent]) -> Result<OwnedFd> {
                 write_file(&proc_pid, "gid_map", &map_text(gid_map))?;
                 openat(&proc_pid, "ns/user", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)
             })();
-            // A filter that knows no pidfds must not leave us waiting for ever; the pid is its own until it is waited for.
+            // A filter around us may refuse pidfds. The child is not reaped yet, so its id cannot belong to another process.
             if process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&pidfd), libc::SIGKILL).is_err() {
                 let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
             }
@@ -338,7 +334,7 @@ fn mapped_namespace(uid_map: &[Extent], gid_map: &[Extent]) -> Result<OwnedFd> {
     }
 }
 
-/// The `/proc` directory of a child that has not been waited for, on a procfs that was verified to be one.
+/// The `/proc` directory of a child that is not reaped yet, on a verified procfs.
 pub fn open_proc_pid(pid: Pid) -> Result<OwnedFd> {
     let failed = |errno| Error::errno(Step::IdMap, format!("/proc/{pid}"), errno);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -299,5 +299,5 @@ fn a_profile_that_changed_since_the_plan_was_made_is_refused() {
     assert_eq!(prepare().map(|_| ()).map_err(|error| error.to_string()), Ok(()));
     dir.file("profile.json", r#"{ "defaultAction":  "SCMP_ACT_ALLOW" }"#);
     let error = prepare().map(|_| ()).expect_err("another file").to_string();
-    assert!(error.contains("is not what it was when the plan was made") && error.contains(text(&file)), "{error}");
+    assert!(error.contains("has changed since the plan was made") && error.contains(text(&file)), "{error}");
 }

@@ -1,9 +1,8 @@
-//! The program that is executed, looked up as the kernel will, but without the links of `/proc`.
+//! Looks up the program to execute as the kernel does, but without the magic links of `/proc`.
 //!
-//! A link such as `/proc/self/fd/7` or `/proc/self/exe` leads to a file whatever the root is. In a command, in a script's
-//! first line or as an ELF file's interpreter it could execute a file of the host. So each of them is opened without
-//! following such links before the command is executed, and what the kernel did execute is compared with it from outside
-//! (`sandbox::executed`).
+//! A link such as `/proc/self/fd/7` or `/proc/self/exe` leads to a file even outside the root. In a command, in a script's
+//! first line or as an ELF interpreter it could execute a file of the host. So each of these is opened without following such
+//! links before the command is executed. Afterwards the executed file is compared from outside (`sandbox::executed`).
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -18,29 +17,29 @@ use crate::error::Step;
 use crate::layers::{Applied, During};
 use crate::sys::mount::{FileOnMount, NO_MAGICLINKS, open_beneath};
 
-/// A file that can be named to `execve(2)`.
+/// A file that can be executed.
 #[derive(Debug)]
 pub struct Program {
-    /// The file that the command names, `O_PATH`.
+    /// The file at the command's path, `O_PATH`.
     pub file: OwnedFd,
-    /// The same, to be told from others.
+    /// Its identity.
     pub named: FileOnMount,
-    /// What `/proc/PID/exe` will be: the file, or the interpreter of a script.
+    /// The expected `/proc/PID/exe`: the file, or the interpreter of a script.
     pub executed: FileOnMount,
 }
 
-/// How many scripts can be interpreters of each other, `BINPRM_MAX_RECURSION` and the last program.
+/// How deeply scripts can be nested as interpreters, `BINPRM_MAX_RECURSION` and the last program.
 const MOST_INTERPRETERS: usize = 6;
 
-/// What is read of a file first. Program headers usually lie within it.
+/// The bytes of a file that are read first. Program headers usually lie within them.
 const HEAD: usize = 1024;
 
-/// `BINPRM_BUF_SIZE`: what the kernel reads of a script's first line.
+/// `BINPRM_BUF_SIZE`: the bytes of a script's first line that the kernel reads.
 const FIRST_LINE: usize = 256;
 
 impl Program {
-    /// Looks up a path in this process's root and working directory. `ELOOP` if it, or an interpreter that it names, leads
-    /// through a link of `/proc`.
+    /// Looks up a path in this process's root and working directory. Fails with `ELOOP` if the path, or an interpreter in the
+    /// file, leads through a magic link of `/proc`.
     pub fn find(path: &CStr) -> Result<Self, Errno> {
         let file = open(path)?;
         let named = FileOnMount::of(&file)?;
@@ -52,7 +51,7 @@ impl Program {
                 Named::Script(interpreter) => open(&interpreter).map(|found| (interpreter, found)),
                 Named::Elf(interpreters) => {
                     for interpreter in interpreters.iter().flatten() {
-                        open(interpreter).map(drop).or_else(unless_kernel_fails_too)?; // mapped beside the program
+                        open(interpreter).map(drop).or_else(unless_kernel_fails_too)?; // the ELF interpreter is mapped beside the program
                     }
                     break;
                 }
@@ -71,56 +70,56 @@ impl Program {
         Ok(Self { file, named, executed })
     }
 
-    /// Whether it is a directory, which nobody may execute.
+    /// Whether it is a directory, which cannot be executed.
     pub fn is_directory(&self) -> bool {
         fstat(&self.file).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
     }
 
-    /// When its contents or attributes were last changed, by the kernel's clock, which no process can set back.
+    /// Time of the last change of its contents or attributes, by the kernel's clock. No process can set that time back.
     pub fn changed_ns(&self) -> Result<u64, Errno> {
         Ok(changed_ns(&fstat(&self.file)?))
     }
 }
 
-/// What execve(2) is to be tried with.
+/// The programs that execve(2) will try.
 #[derive(Debug)]
 pub struct Executable<'a> {
     pub(super) paths: Vec<&'a CString>,
-    /// What the first of them executes.
+    /// The file that the first of them executes.
     pub executed: Option<FileOnMount>,
 }
 
-/// The candidates that are there, opened, in the order of the sandbox's PATH.
+/// The candidates that exist, opened, in the order of the sandbox's PATH.
 #[derive(Debug)]
 pub struct Found<'a> {
     pub(super) programs: Vec<(&'a CString, Program)>,
 }
 
 impl<'a> Found<'a> {
-    /// The first one.
+    /// The first candidate.
     pub fn program(&self) -> Option<&Program> {
         self.programs.first().map(|(_, program)| program)
     }
 
-    /// Leaves out those that may not be executed: they are as missing as `execvp(3)` finds them.
+    /// Removes candidates without execute permission, as `execvp(3)` skips them.
     pub fn retain_executable(&mut self) -> Applied {
         self.programs.retain(|(_, program)| {
             let flags = AtFlags::AT_EACCESS | AtFlags::AT_EMPTY_PATH;
             let access = faccessat(&program.file, c"", AccessFlags::X_OK, flags);
-            // Any other error is of a filter that is in force already: then execve says what is true.
+            // Another error may come from a filter that is already installed. Then execve reports the truth.
             !program.is_directory() && access != Err(Errno::EACCES)
         });
         if self.programs.is_empty() { Err(Errno::EACCES).during(Step::Exec, 0) } else { Ok(()) }
     }
 
-    /// Closes them.
+    /// Closes the files.
     pub fn close(self) -> Executable<'a> {
         let executed = self.program().map(|program| program.executed);
         Executable { paths: self.programs.into_iter().map(|(path, _)| path).collect(), executed }
     }
 }
 
-/// When a file's contents or attributes were last changed, by the kernel's clock, which no process can set back.
+/// Time of the last change of a file's contents or attributes, by the kernel's clock. No process can set that time back.
 pub fn changed_ns(stat: &FileStat) -> u64 {
     (stat.st_ctime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as u64)
 }
@@ -129,8 +128,8 @@ fn open(path: &CStr) -> Result<OwnedFd, Errno> {
     open_beneath(AT_FDCWD, path, libc::O_PATH, NO_MAGICLINKS)
 }
 
-/// That an interpreter is not there or may not be executed is said by the kernel. A want of descriptors, say, is ours alone: it
-/// must not let the kernel look where we could not.
+/// Accepts the errors that execve will report itself: the interpreter does not exist or is not executable. Any other error,
+/// such as a lack of descriptors, is ours alone and must not let the kernel open what this lookup could not.
 fn unless_kernel_fails_too(errno: Errno) -> Result<(), Errno> {
     match errno {
         Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ENAMETOOLONG => Ok(()),
@@ -138,22 +137,22 @@ fn unless_kernel_fails_too(errno: Errno) -> Result<(), Errno> {
     }
 }
 
-/// What a file names as its interpreter.
+/// The interpreter that a file names.
 enum Named {
-    /// None, or it cannot be read.
+    /// None, or the file is not readable.
     Nothing,
-    /// In the first line of a script.
+    /// From the first line of a script.
     Script(CString),
-    /// In its program headers, as the kernel's two loaders of ELF files read them.
+    /// From the program headers, as each of the kernel's two ELF loaders reads them.
     Elf([Option<CString>; 2]),
 }
 
-/// The interpreter that a file names. The comparison from outside is what is left for a program that its user may execute and not
-/// read.
+/// Reads the interpreter that a file names. A program that its user may execute but not read is covered only by the comparison
+/// from outside.
 fn interpreter(path: &CStr, opened: &OwnedFd) -> Result<Named, Errno> {
     let is_regular = |file: &OwnedFd| fstat(file).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
     if !is_regular(opened) {
-        return Ok(Named::Nothing); // opening a device or a FIFO for reading could do something
+        return Ok(Named::Nothing); // opening a device or a FIFO could have side effects
     }
     let flags = (OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file = match open_beneath(AT_FDCWD, path, flags, NO_MAGICLINKS) {
@@ -171,16 +170,16 @@ fn interpreter(path: &CStr, opened: &OwnedFd) -> Result<Named, Errno> {
     })
 }
 
-/// The first word after `#!`, as `fs/binfmt_script.c` reads it.
+/// The first word after `#!`, as `fs/binfmt_script.c` parses it.
 fn of_script(line: &[u8]) -> Option<CString> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | 0)).filter(|word| !word.is_empty());
     CString::new(words.next()?).ok()
 }
 
-/// The path in the first `PT_INTERP` program header, `elf(5)`, of a file as 64-bit programs have it (`wide`) or 32-bit ones.
+/// The path in the first `PT_INTERP` program header, `elf(5)`, with 64-bit headers (`wide`) or 32-bit ones.
 ///
-/// The kernel does not look at the class that the file says it is of, but at the size of its program headers.
+/// The kernel ignores the class in the ELF header and relies on the size of the program headers.
 fn of_elf(file: &OwnedFd, head: &[u8], wide: bool) -> Option<CString> {
     const PT_INTERP: u32 = 3;
     let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
@@ -211,7 +210,7 @@ fn of_elf(file: &OwnedFd, head: &[u8], wide: bool) -> Option<CString> {
     None
 }
 
-/// Fills the buffer from a place in the file, of which the head has been read.
+/// Fills the buffer from an offset in the file, whose head has been read.
 fn read_at(file: &OwnedFd, head: &[u8], offset: u64, buffer: &mut [u8]) -> Option<()> {
     let start = usize::try_from(offset).ok()?;
     if let Some(known) = head.get(start..start.checked_add(buffer.len())?) {

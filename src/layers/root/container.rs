@@ -1,5 +1,5 @@
-//! The root of a container: the directory of its bundle as it is, its mounts in the order of the configuration, its device
-//! nodes, what is masked and what is read-only.
+//! The root of a container: the directory of its bundle, its mounts in the configured order, its device nodes, masked paths and
+//! read-only paths.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ use crate::plan::container::{Device, MountSource, NamespaceKind};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::mountinfo;
 
-/// Everything the child needs to build a container's root.
+/// Everything that the child needs to build a container's root.
 #[derive(Debug)]
 pub struct PreparedContainerRoot {
     source: Source,
@@ -32,13 +32,13 @@ pub struct PreparedContainerRoot {
     mounts: Vec<Operation>,
     masked: Vec<CString>,
     frozen: Vec<CString>,
-    /// `None` where `/dev` is the host's.
+    /// `None` if `/dev` is the host's.
     devices: Option<Vec<Node>>,
     sysctl: Vec<(CString, Vec<u8>)>,
     cwd: CString,
-    /// Whether it is built from outside of the pid namespace that the container is in.
+    /// Whether the root is built outside the pid namespace of the container.
     joins_pid: bool,
-    /// Where the old root stays: its mounts that show all of the kernel, which must not.
+    /// If the old root stays mounted: its unrestricted procfs and sysfs mounts, which must be detached.
     revealing: Option<Vec<CString>>,
 }
 
@@ -46,7 +46,7 @@ pub struct PreparedContainerRoot {
 struct Node {
     path: CString,
     device: Device,
-    /// The host's node of the same numbers, for where none may be made.
+    /// The host's node with the same number, in case mknod is not permitted.
     host: Option<Source>,
 }
 
@@ -57,7 +57,7 @@ const LINKS: [(&CStr, &CStr); 4] = [
     (c"/proc/self/fd/2", c"dev/stderr"),
 ];
 
-/// Parent half; `None` where the root is that of a mount namespace that is entered.
+/// Parent half. `None` if an existing mount namespace is entered, which has a root.
 pub fn prepare(plan: &ContainerPlan, around: &mut Surroundings<'_>) -> Result<Option<PreparedContainerRoot>> {
     let Some(path) = &plan.root else { return Ok(None) };
     let failed = |errno| Error::errno(Step::Source, path.to_string(), errno);
@@ -92,7 +92,8 @@ pub fn prepare(plan: &ContainerPlan, around: &mut Surroundings<'_>) -> Result<Op
     }))
 }
 
-/// Every procfs and sysfs of the old root. Who has one in sight may mount another that is whole, whatever is masked in ours.
+/// Every procfs and sysfs of the old root. The kernel lets a process mount a new, unrestricted one if one is visible, whatever
+/// is masked in the container's.
 fn revealing_mounts() -> Result<Vec<CString>> {
     let failed = |error: std::io::Error| Error::new(Step::Pivot, mountinfo::OWN, error.to_string());
     let text = std::fs::read(mountinfo::OWN).map_err(failed)?;
@@ -102,7 +103,7 @@ fn revealing_mounts() -> Result<Vec<CString>> {
 
 fn node(device: &Device, privileged: bool) -> Result<Node> {
     let (path, host) = (relative(device.path.as_path())?, device.path.as_path());
-    // Inside a user namespace none can be made: then the host's own, if it is the same device.
+    // In a user namespace mknod is not permitted. Then the host's node is bound, if it is the same device.
     let host = Source::following(host, privileged, false).ok().filter(|source| {
         let stat = source.stat();
         stat.st_mode & libc::S_IFMT == device.kind && stat.st_rdev == makedev(device.major.into(), device.minor.into())
@@ -125,7 +126,7 @@ impl PreparedContainerRoot {
             operation.apply(root.as_fd(), scratch.as_fd(), &mut results)?;
         }
         if !self.cwd.is_empty() {
-            let _ = within::create(root.as_fd(), &self.cwd, Shape::Directory); // entering it says whether it is there
+            let _ = within::create(root.as_fd(), &self.cwd, Shape::Directory); // an error shows when the directory is entered
         }
         if let Some(nodes) = &self.devices {
             for (index, node) in nodes.iter().enumerate() {
@@ -134,8 +135,8 @@ impl PreparedContainerRoot {
             self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
         }
         let BuildResults { freeze, devpts, proc, expected } = results;
-        // Where the container has none, and none of ours can be had, the one of the old root has to do. In that of a pid
-        // namespace that our children will be in there is no `self` for us.
+        // If the container has no procfs and none can be mounted, the old root's is used. In the procfs of a pid namespace that
+        // only our children enter, this process has no `self`.
         let other = || mount::private_proc().or_else(|_| super::host_proc());
         let proc = match (self.joins_pid, proc) {
             (true, _) => super::host_proc(),
@@ -145,7 +146,8 @@ impl PreparedContainerRoot {
         Ok(BuiltRoot { root, hidden, scratch, devpts, freeze, expected, proc: Some(proc), limits: None })
     }
 
-    /// Child half, after the hooks of the container and the console: covers and freezes, makes it `/`, and reads it all back.
+    /// Child half, after the hooks and the console: masks paths, makes them read-only, makes the root `/`, and reads all mounts
+    /// back.
     pub fn finish(&self, built: BuiltRoot) -> Applied {
         let root = built.root.as_fd();
         let mut expected = built.expected.clone();
@@ -178,7 +180,7 @@ impl PreparedContainerRoot {
         read_back::verify(built.proc.as_ref().map(AsFd::as_fd), &expected)
     }
 
-    /// Child half: the kernel parameters, on a procfs that nobody else can reach.
+    /// Child half: writes kernel parameters through a procfs that no other process can reach.
     pub fn write_sysctl(&self, proc: BorrowedFd<'_>) -> Applied {
         for (index, (path, value)) in self.sysctl.iter().enumerate() {
             proc::write_verified(proc, path, value).during(Step::Sysctl, index)?;
@@ -186,7 +188,7 @@ impl PreparedContainerRoot {
         Ok(())
     }
 
-    /// Child half: shows the container's terminal as `/dev/console`, bound by its descriptor.
+    /// Child half: binds the container's terminal, by its descriptor, to `/dev/console`.
     pub fn show_console(&self, built: &BuiltRoot, terminal: BorrowedFd<'_>) -> Applied {
         if self.devices.is_none() {
             return Ok(());
@@ -198,7 +200,7 @@ impl PreparedContainerRoot {
         show().during(Step::Terminal, 2)
     }
 
-    /// Names the thing that a failure was about.
+    /// The name of a failure's object.
     pub fn object(&self, plan: &ContainerPlan, step: Step, index: usize) -> Option<String> {
         match step {
             step if step.is_of_mount() => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
@@ -223,8 +225,8 @@ impl PreparedContainerRoot {
         }
     }
 
-    /// The root is mounted where its directory is on the host, so that hooks find it there; or on top of the old root, if
-    /// the mount namespace is one in which that directory is not to be found.
+    /// Mounts the root where its directory is on the host, so that hooks find it there. If the mount namespace does not contain
+    /// that directory, the root is mounted on top of the old root.
     fn mount_base(&self) -> std::result::Result<OwnedFd, Errno> {
         let place = self.source.find();
         let tree = self.source.tree(&[SLAVE])?;
@@ -272,7 +274,7 @@ impl Node {
         }
     }
 
-    /// What is there already must be that very device.
+    /// An existing entry must be the same device.
     fn verify(&self, parent: &OwnedFd, name: &CStr, number: libc::dev_t) -> std::result::Result<(), Errno> {
         let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         let same = stat.st_mode & libc::S_IFMT == self.device.kind
@@ -281,7 +283,8 @@ impl Node {
     }
 }
 
-/// Notes what a mount has to be like. Whether it is shared is for what it is a mount of to say.
+/// Records what a mount must be like. `shared: true` accepts any propagation, because the source of the
+/// clone determines it.
 fn expect(
     all: &mut Vec<Expected>,
     mounted: BorrowedFd<'_>,
@@ -293,14 +296,14 @@ fn expect(
     Ok(())
 }
 
-/// Nothing that is mounted from here on reaches the host, and what hides between the roots can be detached.
+/// Stops propagation to the host, and makes it possible to detach mounts between the roots.
 fn isolate_old_root() -> std::result::Result<(), Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let old = openat(nix::fcntl::AT_FDCWD, c"/", flags, Mode::empty())?;
     mount::set_attributes(old, SLAVE)
 }
 
-/// What the covers of masked paths are taken from.
+/// The tmpfs that provides the covers of masked paths.
 fn mount_scratch(hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
     let context = FsContext::open(c"tmpfs")?;
     context.set(c"size", c"64k")?;

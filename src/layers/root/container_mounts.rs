@@ -1,4 +1,4 @@
-//! The mounts of a container become operations, exactly as its configuration describes them.
+//! Turns the mounts of a container's configuration into operations.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,19 +12,19 @@ use crate::plan::Bytes;
 use crate::plan::container::{CgroupView, ContainerMount, IdRange, MountSource};
 use crate::sys::mount::Attributes;
 
-/// What preparing a container's mounts takes beside the plan.
+/// Everything besides the plan that preparing a container's mounts needs.
 pub struct Surroundings<'a> {
     /// Whether mounts can be cloned before the new namespaces exist.
     pub privileged: bool,
-    /// Makes the user namespace of an idmapped mount.
+    /// Creates the user namespace of an idmapped mount.
     pub idmap: fn(&[IdRange], &[IdRange]) -> Result<OwnedFd>,
-    /// The container's own maps, which an idmapped mount without any takes.
+    /// The container's own id maps, for an idmapped mount without maps.
     pub maps: (&'a [IdRange], &'a [IdRange]),
-    /// The user namespace that the container enters, which an idmapped mount takes instead of those.
+    /// The user namespace that the container enters. It then replaces those maps.
     pub users: Option<BorrowedFd<'a>>,
     /// The container's cgroups.
     pub cgroups: &'a CgroupView,
-    /// SELinux label of what is mounted.
+    /// SELinux label of the mounts.
     pub label: Option<&'a str>,
 }
 
@@ -54,7 +54,7 @@ pub fn prepare(index: usize, mount: &ContainerMount, around: &mut Surroundings<'
             if let Some(label) = around.label.filter(|_| takes_label(kind)) {
                 all.push((c"context".to_owned(), Some(text(label.as_bytes())?)));
             }
-            // An image must not decide where these are: nothing but a directory at that very place will do.
+            // An image must not redirect these: the mount point must be a directory and not a symlink.
             let strict = matches!(kind.as_str(), "proc" | "sysfs");
             What::FileSystem { kind: text(kind.as_bytes())?, options: all, strict, copy_up: mount.copy_up }
         }
@@ -63,7 +63,7 @@ pub fn prepare(index: usize, mount: &ContainerMount, around: &mut Surroundings<'
         }
         MountSource::Cgroup => cgroup(mount, around).map_err(|error| Error { object: about(), ..error })?,
     };
-    // What is said of all mounts below is said of this one too, and last.
+    // Attributes for all mounts below also apply to this mount, and override its own.
     let set = mount.set & !mount.clear_below & !(atime(mount.set_below)) | mount.set_below;
     if destination.as_bytes() == b"proc" && !is_proc(&what) {
         return Err(Error::new(Step::Mount, about(), "only a procfs can be mounted there"));
@@ -78,7 +78,7 @@ pub fn prepare(index: usize, mount: &ContainerMount, around: &mut Surroundings<'
     }))
 }
 
-/// Whether it is a procfs, new or bound: everything that is written and read there later relies on that.
+/// Whether it is a procfs, new or bound. Later steps read and write files at that place and rely on this.
 fn is_proc(what: &What) -> bool {
     match what {
         What::FileSystem { kind, .. } => kind.as_c_str() == c"proc",
@@ -88,12 +88,12 @@ fn is_proc(what: &What) -> bool {
     }
 }
 
-/// All bits that say which access times are kept, if one of them is set: they are one number.
+/// All bits of the access-time setting if one of them is set, because they form one number.
 fn atime(set: u64) -> u64 {
     if set & libc::MOUNT_ATTR__ATIME != 0 { libc::MOUNT_ATTR__ATIME } else { 0 }
 }
 
-/// File systems of the kernel's own have labels of their own.
+/// Kernel file systems have labels of their own.
 fn takes_label(kind: &str) -> bool {
     !matches!(kind, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2" | "securityfs" | "debugfs" | "tracefs")
 }
@@ -101,7 +101,7 @@ fn takes_label(kind: &str) -> bool {
 fn tree(path: &Path, recursive: bool, mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
     let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
     let source = Source::following(path, around.privileged, recursive).map_err(failed)?;
-    // A copy gets no mount events back to the host, unless the configuration says so.
+    // A clone propagates no mount events to the host, unless the configuration requests that.
     let mut changes = Vec::new();
     if !mount.propagation.iter().any(|kind| kind & libc::MS_SHARED != 0) {
         changes.push(Attributes { propagation: libc::MS_SLAVE, recursive: true, ..Attributes::default() });
@@ -134,7 +134,7 @@ fn tree(path: &Path, recursive: bool, mount: &ContainerMount, around: &mut Surro
 fn cgroup(mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
     let v2 = |name: &str| name.is_empty();
     match around.cgroups.directories.as_slice() {
-        // Engines ask for the mount also where there can be no cgroup: an empty directory is all that may be seen then.
+        // Engines request this mount even without cgroups. Then the container gets an empty directory.
         [] => Ok(What::CgroupV1 { hierarchies: Vec::new(), links: Vec::new() }),
         [(name, _)] if v2(name) && around.cgroups.own_namespace => {
             Ok(What::FileSystem { kind: c"cgroup2".to_owned(), options: Vec::new(), strict: false, copy_up: false })

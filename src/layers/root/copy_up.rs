@@ -1,4 +1,4 @@
-//! `tmpcopyup`: a tmpfs that begins with what it covers.
+//! `tmpcopyup`: a tmpfs that starts with a copy of the directory that it covers.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,12 +10,12 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstatat, futimens, mkdirat, 
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchown, fchownat, symlinkat};
 
-/// Deeper trees are no configuration defaults.
+/// The depth limit. Directories with default configuration are not deeper.
 const DEEPEST: u32 = 64;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// Copies what is in one directory into another, symlinks as symlinks, owners and modes with it.
+/// Copies the contents of a directory into another: symlinks as symlinks, with owners and modes.
 pub fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>, depth: u32) -> Result<()> {
     if depth > DEEPEST {
         return Err(Errno::ELOOP);
@@ -57,7 +57,7 @@ fn copy_entry(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, depth: u32)
             fchownat(to, name, owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW)
         }
         SFlag::S_IFIFO => mknodat(to, name, SFlag::S_IFIFO, Mode::from_bits_truncate(stat.st_mode), 0),
-        _ => Ok(()), // sockets and devices mean nothing as copies
+        _ => Ok(()), // copies of sockets and devices are useless
     }
 }
 

@@ -1,5 +1,5 @@
-//! A fresh /dev: a tmpfs with the harmless nodes, each bound from a host node that was checked to be what its name says, an
-//! own devpts, and the usual symlinks.
+//! A new /dev: a tmpfs with the safe device nodes, a new devpts and the usual symlinks. Each node is bound from a host node
+//! whose number was checked.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,7 +20,7 @@ use crate::layers::{Applied, During};
 use crate::plan::Bytes;
 use crate::sys::mount::{self, FsContext, NODEV, NOEXEC, NOSUID};
 
-/// The nodes every sandbox has, with the numbers they must have on the host, Documentation/admin-guide/devices.txt.
+/// The nodes of every sandbox, with the numbers that they must have on the host, Documentation/admin-guide/devices.txt.
 const NODES: [(&CStr, &str, u64, u64); 6] = [
     (c"null", "/dev/null", 1, 3),
     (c"zero", "/dev/zero", 1, 5),
@@ -40,7 +40,7 @@ const LINKS: [(&CStr, &CStr); 5] = [
     (c"ptmx", c"pts/ptmx"),
 ];
 
-/// What the new /dev will hold.
+/// The contents of the new /dev.
 #[derive(Debug)]
 pub struct Dev {
     index: usize,
@@ -90,14 +90,15 @@ fn open_node(path: &Path, found: std::result::Result<Found, Fault>, privileged: 
         .set_attributes(bind_attributes(NODE_ATTRIBUTES))
         .map_err(|errno| Error::errno(Step::Device, object(), errno))?;
     if !source.is_char_device() {
-        return Err(Error::new(Step::Device, object(), "is not a character device")
-            .hint("block devices are never given to a sandbox"));
+        return Err(
+            Error::new(Step::Device, object(), "is not a character device").hint("a sandbox never gets block devices")
+        );
     }
     Ok(source)
 }
 
 impl Dev {
-    /// Parent half: lets go of what the child has by now.
+    /// Parent half: closes mounts that the child has inherited.
     pub fn drop_parent_copies(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.source.drop_parent_copies());
     }
@@ -123,7 +124,7 @@ impl Dev {
         Ok(())
     }
 
-    /// The name of the node that a [`Step::Device`] failure was about.
+    /// The path of the node of a [`Step::Device`] failure.
     pub fn node_path(&self, at: usize) -> Option<String> {
         self.nodes.get(at).map(|node| node.source.path().to_string_lossy().into_owned())
     }

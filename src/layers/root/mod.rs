@@ -1,9 +1,9 @@
-//! The root: what the workload sees as `/`, and that it sees nothing else.
+//! The root: everything that the workload sees below `/`, and nothing else of the host.
 //!
-//! In the child, whose mount namespace is a private copy of the caller's, the new root is stacked on the old `/` and the
-//! plan's mounts are attached to it, fd to fd. Between the two may hide what overlayfs and old kernels want attached: the
-//! directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)` swaps the top of the stack with
-//! the old root, and everything else is detached.
+//! The child's mount namespace is a private copy of the caller's. In it, the new root is stacked on the old `/`, and the plan's
+//! mounts are attached to the new root by descriptor. Two mounts may lie hidden between the roots, because overlayfs and old
+//! kernels need them attached: the directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)`
+//! exchanges the top of the stack with the old root, and everything else is detached.
 
 pub mod container;
 pub mod container_mounts;
@@ -43,7 +43,7 @@ use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOSUID, RDONLY};
 use crate::sys::process;
 
-/// Everything the child needs to build the root.
+/// Everything that the child needs to build the root.
 #[derive(Debug)]
 pub struct PreparedRoot {
     base: Base,
@@ -55,9 +55,9 @@ pub struct PreparedRoot {
     cwd: CString,
     oom_score: Option<CString>,
     clock: Option<Clock>,
-    /// How many namespaces of each kind may be made inside.
+    /// How many namespaces of each kind the workload may create.
     nested: CString,
-    /// How many files may be watched inside.
+    /// How many file watches the workload may create.
     watches: CString,
     limits_may_fail: bool,
 }
@@ -68,26 +68,26 @@ enum Base {
     Directory { source: Box<Source>, skeleton: Vec<(CString, Shape)> },
 }
 
-/// What the child keeps hold of while and after it builds the root.
+/// The descriptors that the child needs while and after it builds the root.
 #[derive(Debug)]
 pub struct BuiltRoot {
     root: OwnedFd,
-    /// How many mounts hide between it and the old root.
+    /// How many mounts lie hidden between the new root and the old root.
     hidden: usize,
     /// The scratch tmpfs.
     pub scratch: OwnedFd,
     /// The devpts instance, for a terminal.
     pub devpts: Option<OwnedFd>,
-    /// Mounts that become read-only when everything is in place.
+    /// Mounts that become read-only when the root is complete.
     freeze: Vec<OwnedFd>,
-    /// What a container's mounts have to be like in the end, and a procfs to read that from.
+    /// The expected state of a container's mounts, and a procfs to verify it with.
     expected: Vec<read_back::Expected>,
     proc: Option<OwnedFd>,
-    /// Where the kernel keeps how many namespaces of each kind there may be; `None` for a container, which has no such limits.
+    /// The directory of the namespace limits. `None` for a container, which has no such limits.
     limits: Option<OwnedFd>,
 }
 
-/// Parent half: opens every source and makes every text.
+/// Parent half: opens every source and formats every text.
 pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> {
     let mut sources = Resolver::new(plan.follow);
     let rootfs = match &plan.root {
@@ -140,38 +140,38 @@ fn open_rootfs(path: &Path, privileged: bool, sources: &mut Resolver) -> Result<
     Ok((directory, source))
 }
 
-/// As if it used half of all memory.
+/// The score of a process that uses half of all memory.
 const OOM_SCORE_WITHOUT_BUDGET: i16 = 500;
 
 const ROOTFS_ATTRIBUTES: u64 = RDONLY | NOSUID | NODEV;
 
-/// The clocks of a time namespace of our own.
+/// The clocks of a new time namespace.
 #[derive(Debug)]
 struct Clock {
     offsets: CString,
-    /// The monotonic clock outside, in seconds, when this was made.
+    /// The monotonic clock outside, in seconds, when this was created.
     outside: i64,
 }
 
 impl Clock {
-    /// Offsets that set the new namespace's monotonic and boot clocks back to about zero.
+    /// Offsets that set the monotonic and boot clocks of the new namespace to about zero.
     fn at_zero() -> Result<Self> {
         let now = |clock| clock_gettime(clock).map_err(|errno| Error::errno(Step::TimeNamespace, "", errno));
         let (monotonic, boot) = (now(ClockId::CLOCK_MONOTONIC)?, now(ClockId::CLOCK_BOOTTIME)?);
-        // Whole seconds, so that the clocks are never before zero.
+        // Whole seconds, so that the clocks are never negative.
         let text = format!("monotonic {} 0\nboottime {} 0\n", -monotonic.tv_sec(), -boot.tv_sec());
         Ok(Self { offsets: CString::new(text).expect("digits hold no NUL"), outside: monotonic.tv_sec() })
     }
 }
 
 impl PreparedRoot {
-    /// Parent half: where no cgroup bounds memory, the kernel that runs out of it takes the workload first.
+    /// Parent half: if no cgroup limits memory, makes the kernel's OOM killer prefer the workload.
     pub fn prefer_for_oom(&mut self, plan: &RunPlan) -> Result<()> {
         self.oom_score = proc::oom_score(plan.command.oom_score_adj, OOM_SCORE_WITHOUT_BUDGET)?;
         Ok(())
     }
 
-    /// Parent half, when the child is there: lets go of the mounts that it has by now.
+    /// Parent half, after the clone: closes the mounts that the child has inherited.
     pub fn drop_parent_copies(&mut self) {
         self.mounts.iter_mut().for_each(Operation::drop_parent_copies);
     }
@@ -200,9 +200,9 @@ impl PreparedRoot {
         Ok(BuiltRoot { root, hidden, scratch, devpts: results.devpts, freeze: Vec::new(), expected, proc, limits })
     }
 
-    /// Child half, when all namespaces and mounts are made.
+    /// Child half, when all namespaces and mounts exist.
     pub fn limit_namespaces(&self, built: &mut BuiltRoot, missing: &mut MissingSet) -> Applied {
-        let own = !without(Layer::UserNamespace); // or they would be the host's
+        let own = !without(Layer::UserNamespace); // otherwise they would be the host's limits
         let Some(limits) = built.limits.take().filter(|_| own) else { return Ok(()) };
         match proc::limit_namespaces(limits.as_fd(), &self.nested, &self.watches) {
             Err(_) if self.limits_may_fail => missing.add(Missing::NamespaceLimits),
@@ -217,7 +217,7 @@ impl PreparedRoot {
         context.set(c"nr_inodes", &self.scratch_inodes)?;
         context.set(c"mode", c"755")?;
         let scratch = context.mount(NOSUID | NODEV)?;
-        // Before Linux 6.15 a mount can be cloned only where it is attached: here, out of the workload's sight.
+        // Before Linux 6.15 only an attached mount can be cloned. It is attached here, where the workload cannot see it.
         mount::attach_over_root(&scratch)?;
         *hidden += 1;
         Ok(scratch)
@@ -248,7 +248,7 @@ impl PreparedRoot {
         Ok(root)
     }
 
-    /// The sandbox's own full procfs, or the one of the old root where it has none.
+    /// The sandbox's own unrestricted procfs or, if it has none, the old root's.
     fn open_proc(&self, made: Option<OwnedFd>) -> Applied<OwnedFd> {
         made.map_or_else(host_proc, Ok).during(Step::NamespaceLimits, 0)
     }
@@ -264,7 +264,7 @@ impl PreparedRoot {
         Ok(())
     }
 
-    /// Names the mount or path that a failure of [`Self::build`] was about.
+    /// The mount or path of a failure of [`Self::build`].
     pub fn object(&self, plan: &RunPlan, step: Step, index: usize) -> Option<String> {
         match step {
             step if step.is_of_mount() => plan.mounts.get(index).map(|mount| match &mount.kind {
@@ -281,14 +281,15 @@ impl PreparedRoot {
 }
 
 impl BuiltRoot {
-    /// Child half: makes it `/` and lets go of the old root.
+    /// Child half: makes the new root `/` and detaches the old root.
     pub fn pivot(&self) -> Applied {
         nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
-        // Every umount2(2) waits for all CPUs, so what lies between the roots is moved, with the new root on it, to where it
-        // goes with the old one: onto a directory that every old root has, and in which nothing is looked up any more.
+        // Every umount2(2) waits for all CPUs. So the mount between the roots is moved, with the new root on it, onto a
+        // directory of the old root, and is detached with the old root. `/proc` exists in every old root, and no path is
+        // resolved there any more.
         let moved = self.hidden == 1 && mount::move_onto(&self.scratch, c"/proc").is_ok();
         mount::pivot_to_cwd().during(Step::Pivot, 0)?;
-        // The old root now lies on top of the new one, and what was stacked on it on top of that.
+        // The old root now lies on top of the new one, and the hidden mounts on top of the old root.
         for _ in usize::from(moved) + usize::from(without(Layer::Root))..=self.hidden {
             umount2(c".", MntFlags::MNT_DETACH).during(Step::Pivot, 1)?;
         }
@@ -296,10 +297,10 @@ impl BuiltRoot {
         self.verify_root().during(Step::Pivot, 3)
     }
 
-    /// Child half, where there is no pivoting: makes it `/` on top of the old root, which stays below, without `mounts`.
+    /// Child half, instead of a pivot: makes the new root `/` with chroot(2). The old root stays mounted, without `mounts`.
     pub fn cover(&self, mounts: &[CString]) -> Applied {
         for mount in mounts {
-            // By the old root's paths, which are still ours. One below another goes with that.
+            // Paths of the old root, which is still ours. A mount below another one is detached with it.
             match umount2(mount.as_c_str(), MntFlags::MNT_DETACH) {
                 Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
                 Err(errno) => return Err(errno).during(Step::Pivot, 1),
@@ -311,7 +312,7 @@ impl BuiltRoot {
         self.verify_root().during(Step::Pivot, 3)
     }
 
-    /// That `/` and what lies above it are the new root and nothing else.
+    /// Checks that `/` and `/..` are the new root.
     fn verify_root(&self) -> std::result::Result<(), Errno> {
         let identity = |fd: OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
@@ -321,7 +322,7 @@ impl BuiltRoot {
         if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 
-    /// All that it holds open.
+    /// All descriptors that it holds.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
         let optional = [&self.devpts, &self.proc, &self.limits].into_iter().flatten();
         [&self.root, &self.scratch].into_iter().chain(optional).chain(&self.freeze).map(AsRawFd::as_raw_fd)
@@ -332,24 +333,24 @@ impl BuiltRoot {
         self.root.as_fd()
     }
 
-    /// Opens a path inside, symlinks and `..` resolved within the root.
+    /// Opens a path inside. Symlinks and `..` are resolved within the root.
     pub fn open(&self, path: &CStr, flags: libc::c_int) -> std::result::Result<OwnedFd, Errno> {
         mount::open_beneath(&self.root, path, flags, IN_ROOT | NO_MAGICLINKS)
     }
 }
 
 impl PreparedRoot {
-    /// Child half, in the workload's process: whether it reads its own clocks.
+    /// Child half, in the workload's process: checks that it reads the clocks of its time namespace.
     pub fn verify_clock(&self) -> Applied {
         let Some(clock) = &self.clock else { return Ok(()) };
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during(Step::Verify, 3)?;
         if now.tv_sec() < clock.outside.max(1) { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 3) }
     }
 
-    /// Child half: enters the working directory, which lies inside whatever symlinks lead there.
+    /// Child half: enters the working directory. Symlinks on the path are resolved within the root.
     pub fn enter_cwd(&self, built: &BuiltRoot) -> Applied {
         if self.cwd.is_empty() {
-            return Ok(()); // the pivot left us at /
+            return Ok(()); // the pivot has set it to /
         }
         let cwd = built.open(&self.cwd, libc::O_PATH | libc::O_DIRECTORY).during(Step::Cwd, 0)?;
         nix::unistd::fchdir(cwd).during(Step::Cwd, 0)
@@ -373,12 +374,12 @@ fn overlay(
     }
     let context = FsContext::open(c"overlay")?;
     context.set(c"lowerdir", lower_directories(upper.as_fd(), rootfs).as_c_str())?;
-    context.set(c"redirect_dir", c"nofollow")?; // the layers may hold hostile redirects
+    context.set(c"redirect_dir", c"nofollow")?; // the layers may contain hostile redirects
     context.set(c"metacopy", c"off")?;
     context.mount(NOSUID | NODEV | RDONLY)
 }
 
-/// `/proc/self/fd/A:/proc/self/fd/B` without allocating: overlayfs takes layers by path only before Linux 6.13.
+/// Formats `/proc/self/fd/A:/proc/self/fd/B` without allocating. Before Linux 6.13 overlayfs takes layers only by path.
 fn lower_directories(upper: BorrowedFd<'_>, lower: BorrowedFd<'_>) -> LowerDirectories {
     use std::io::Write as _;
     use std::os::fd::AsRawFd as _;
@@ -401,7 +402,7 @@ fn duplicate(fd: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
     fd.try_clone().map_err(|_| Errno::EMFILE)
 }
 
-/// The procfs of the old root, verified to be one, and to be its root: in another directory of it `self` could be anything.
+/// The old root's procfs. Checked to be the root of a procfs: in any other directory `self` could be anything.
 pub fn host_proc() -> std::result::Result<OwnedFd, Errno> {
     const PROC_ROOT_INO: u64 = 1;
     let proc = mount::open_beneath(AT_FDCWD, c"/proc", libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)?;

@@ -1,8 +1,8 @@
-//! Mount points: where below `/` a mount goes, and who makes the directory or file that it covers.
+//! Mount points: where a mount goes, and how the directory or file that it covers comes to exist.
 //!
-//! Nothing is ever created on the host. On file systems of our own (the synthetic root, scratch, tmpfs) the child creates
-//! what is missing; in a root directory of the host, missing mount points come from a skeleton that is overlaid on it; and
-//! inside a bind mount they must exist.
+//! Nothing is ever created on the host. On the sandbox's own file systems (the synthetic root, scratch, tmpfs) the child
+//! creates missing mount points. In a root directory of the host, missing mount points come from a skeleton that is overlaid on
+//! it. Inside a bind mount they must exist.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -17,35 +17,35 @@ use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 
-/// What a mount point has to be.
+/// The kind of a mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A directory.
     Directory,
     /// A regular file.
     File,
-    /// Nothing: the entry itself is put there.
+    /// It must not exist: a generated entry is created there.
     Absent,
 }
 
 /// A mount point, prepared for the child. All paths are relative to the new root.
 #[derive(Debug)]
 pub struct MountPointPlan {
-    /// Directories to create on the way, outermost first.
+    /// Parent directories to create, outermost first.
     pub directories: Vec<Entry>,
     /// The mount point.
     pub path: CString,
-    /// The same, for creating it.
+    /// The mount point as an entry to create.
     pub entry: Entry,
-    /// What to create there, if anything.
+    /// What to create as the mount point, if it does not exist.
     pub create: Option<Shape>,
 }
 
-/// Something to create, by where and as what: the way there may lead through a symlink of somebody's, which has to be resolved
-/// within the new root first.
+/// An entry to create, as parent directory and name. The parent may be reached through a foreign symlink, so it is first
+/// resolved within the new root.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The directory; empty for the root itself.
+    /// The parent directory; empty for the root.
     parent: CString,
     name: CString,
 }
@@ -56,7 +56,7 @@ impl Entry {
         Ok(Self { parent: relative(path.parent().unwrap_or(path))?, name })
     }
 
-    /// Child half: creates it, given its directory and its name there.
+    /// Child half: calls `make` with the parent directory and the name.
     pub fn create(
         &self,
         root: BorrowedFd<'_>,
@@ -70,17 +70,17 @@ impl Entry {
     }
 }
 
-/// Whose the file system is that a mount point lies on.
+/// The owner of the file system on which a mount point lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MountOwner {
-    /// The sandbox's: nothing but our own entries is on it.
+    /// The sandbox: only our own entries exist there.
     Sandbox,
-    /// The host's.
+    /// The host.
     Host,
 }
 
 impl MountPointPlan {
-    /// Child half: creates what is to be created, on file systems of ours.
+    /// Child half: creates the planned entries on the sandbox's own file systems.
     pub fn create(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
         let directory =
             |parent: BorrowedFd<'_>, name: &CStr| make_directory(parent, name, Mode::from_bits_truncate(0o755));
@@ -98,7 +98,7 @@ impl MountPointPlan {
     }
 }
 
-/// Creates a directory on a file system of ours; that it is there already is fine.
+/// Creates a directory on a file system of the sandbox. An existing one is fine.
 pub fn make_directory(dir: BorrowedFd<'_>, path: &CStr, mode: Mode) -> std::result::Result<(), Errno> {
     match mkdirat(dir, path, mode) {
         Ok(()) | Err(Errno::EEXIST) => Ok(()),
@@ -106,18 +106,18 @@ pub fn make_directory(dir: BorrowedFd<'_>, path: &CStr, mode: Mode) -> std::resu
     }
 }
 
-/// Plans mount points one after the other, in the order in which the mounts will be made.
+/// Plans mount points in the order in which the mounts will be attached.
 pub struct MountPoints<'a> {
     rootfs: Option<&'a OwnedFd>,
     owners: Vec<(PathBuf, MountOwner)>,
     symlinks: HashSet<PathBuf>,
     made: HashSet<PathBuf>,
-    /// Mount points that the host's root directory lacks: what the skeleton has to hold.
+    /// Mount points that the host's root directory lacks. The skeleton must contain them.
     pub skeleton: Vec<(CString, Shape)>,
 }
 
 impl<'a> MountPoints<'a> {
-    /// Starts with a root of our own, or with this directory of the host.
+    /// Starts with a synthetic root, or with this directory of the host.
     pub fn new(rootfs: Option<&'a OwnedFd>) -> Self {
         let owner = if rootfs.is_some() { MountOwner::Host } else { MountOwner::Sandbox };
         Self {
@@ -129,7 +129,7 @@ impl<'a> MountPoints<'a> {
         }
     }
 
-    /// Plans the mount point of `shape` at this absolute path; what will be mounted there is `owner`'s.
+    /// Plans the mount point of `shape` at this absolute path. `owner` owns the file system that will be mounted there.
     pub fn add(&mut self, destination: &Path, shape: Shape, owner: MountOwner) -> Result<MountPointPlan> {
         let unfit = |reason: String| Error::new(Step::MountPoint, destination.display().to_string(), reason);
         if let Some(link) = destination.ancestors().skip(1).find(|path| self.symlinks.contains(*path)) {
@@ -160,7 +160,7 @@ impl<'a> MountPoints<'a> {
         Ok(place)
     }
 
-    /// The innermost mount so far that the path lies on.
+    /// The innermost planned mount that contains the path.
     fn covering(&self, destination: &Path) -> (PathBuf, MountOwner) {
         let parent = destination.parent().unwrap_or(destination);
         let (below, owner) = self
@@ -172,7 +172,7 @@ impl<'a> MountPoints<'a> {
         (below.clone(), *owner)
     }
 
-    /// Notes what the host's root directory lacks of this mount point.
+    /// Adds the parts of this mount point that the host's root directory lacks.
     fn complete(&mut self, rootfs: &OwnedFd, destination: &Path, shape: Shape) -> Result<()> {
         let failed = |errno| Error::errno(Step::MountPoint, destination.display().to_string(), errno);
         let path = relative(destination)?;
@@ -184,7 +184,7 @@ impl<'a> MountPoints<'a> {
             }
             Err(errno) => return Err(failed(errno)),
         }
-        // A skeleton directory merges with a directory, but would replace a symlink: then say so instead.
+        // A skeleton directory merges with a directory but would hide a symlink. That is an error instead.
         let outermost_first: Vec<_> =
             destination.ancestors().skip(1).take_while(|path| *path != Path::new("/")).collect();
         for directory in outermost_first.into_iter().rev() {
@@ -210,7 +210,7 @@ impl<'a> MountPoints<'a> {
     }
 }
 
-/// The path without its leading slash, as the child hands it to the kernel.
+/// The path without leading slashes, as the child passes it to the kernel.
 pub fn relative(path: &Path) -> Result<CString> {
     let bytes = path.as_os_str().as_bytes();
     let start = bytes.iter().position(|byte| *byte != b'/').unwrap_or(bytes.len());
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_created_once_and_only_on_file_systems_of_ours() {
+    fn missing_entries_are_created_once_and_only_on_own_file_systems() {
         let mut places = MountPoints::new(None);
         let etc = places.add(Path::new("/etc/ssl/certs"), Shape::Directory, MountOwner::Host).unwrap();
         assert_eq!(etc.directories, ["/etc", "/etc/ssl"].map(|path| Entry::new(Path::new(path)).unwrap()));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_put_below_a_symlink() {
+    fn no_mount_point_lies_below_a_symlink() {
         let mut places = MountPoints::new(None);
         places.add(Path::new("/bin"), Shape::Absent, MountOwner::Host).unwrap();
         let error = places.add(Path::new("/bin/tool"), Shape::File, MountOwner::Host).unwrap_err();

@@ -1,5 +1,5 @@
-//! One entry of the new root: a mount, or a generated file or symlink. The mounts of both doors become these; sources are
-//! opened and texts made in the parent, and the child makes and attaches them, fd to fd.
+//! Operations: each makes one entry of the new root, a mount or a generated file or symlink. The mounts of runs and containers
+//! become operations. The parent opens sources and formats texts; the child creates and attaches the mounts by descriptor.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,23 +19,23 @@ use crate::error::Step;
 use crate::layers::{Applied, During};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDONLY};
 
-/// One entry, ready to be results.
+/// One entry, prepared.
 #[derive(Debug)]
 pub enum Operation {
     /// A mount.
     Mount(Mount),
-    /// A generated entry, on a file system of ours.
+    /// A generated entry, on a file system of the sandbox.
     Entry {
-        /// Which of the plan's mounts it is.
+        /// The index of the plan's mount.
         index: usize,
-        /// Where it goes.
+        /// Its mount point.
         place: MountPointPlan,
-        /// What it is.
+        /// Its content.
         content: Content,
     },
 }
 
-/// What is generated.
+/// A generated content.
 #[derive(Debug)]
 pub enum Content {
     /// A file.
@@ -44,65 +44,65 @@ pub enum Content {
     Symlink(CString),
 }
 
-/// A mount, ready to be results.
+/// A mount, prepared.
 #[derive(Debug)]
 pub struct Mount {
-    /// Which of the plan's mounts it is.
+    /// The index of the plan's mount.
     pub index: usize,
-    /// How its mount point comes about.
+    /// Its mount point.
     pub point: MountPoint,
-    /// What is mounted.
+    /// Its source.
     pub what: What,
-    /// Its attributes in the end, `MOUNT_ATTR_*`.
+    /// Its final attributes, `MOUNT_ATTR_*`.
     pub set: u64,
-    /// Those of them that every mount below it has to have too.
+    /// The attributes that every mount below it must have too.
     pub set_below: u64,
-    /// Changes of propagation, one after the other: `MS_*`, and `MS_REC` for all mounts below too.
+    /// Propagation changes, in order: `MS_*`, with `MS_REC` for all mounts below too.
     pub propagation: Vec<u64>,
 }
 
-/// How a mount point comes about.
+/// A mount point.
 #[derive(Debug)]
 pub enum MountPoint {
-    /// As it was planned: something is created only on file systems of ours.
+    /// A planned mount point. Entries are created only on file systems of the sandbox.
     Planned(MountPointPlan),
-    /// In a container's root: found by whatever links lead there, or created. Others may share such mounts, and hooks run
-    /// while they are made, so they are read back in the end.
+    /// A path in a container's root: resolved within the root, created if it does not exist. Other processes may share these
+    /// mounts, and hooks run meanwhile, so the mounts are read back at the end.
     InRoot(CString),
 }
 
-/// What is mounted.
+/// The source of a mount.
 #[derive(Debug)]
 pub enum What {
-    /// A tree of the host, with these changes.
+    /// A tree of the host, with these attribute changes.
     Tree { source: Source, changes: Vec<Attributes<'static>> },
     /// A new instance of a file system.
     FileSystem { kind: CString, options: Vec<(CString, Option<CString>)>, strict: bool, copy_up: bool },
-    /// A directory of the one scratch tmpfs.
+    /// A directory of the scratch tmpfs.
     Scratch { name: CString, mode: Mode },
     /// A new `/dev`.
     Dev(Dev),
-    /// What is mounted there already gets other attributes.
+    /// The mount that exists there, with other attributes.
     Existing { clear: u64, options: Vec<(CString, Option<CString>)> },
     /// A tmpfs with a container's hierarchies of cgroup v1.
     CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
 }
 
-/// What later steps have to do with what was results.
+/// Results of the operations, for later steps.
 #[derive(Debug, Default)]
 pub struct BuildResults {
-    /// File systems that become read-only when everything is in place.
+    /// File systems that become read-only when the root is complete.
     pub freeze: Vec<OwnedFd>,
     /// The new devpts instance at `/dev/pts`.
     pub devpts: Option<OwnedFd>,
-    /// The new procfs at `/proc`, if it shows all of the kernel.
+    /// The new procfs at `/proc`, if it is unrestricted.
     pub proc: Option<OwnedFd>,
-    /// What mounts have to be like in the end.
+    /// The expected final state of the mounts.
     pub expected: Vec<Expected>,
 }
 
 impl Operation {
-    /// Parent half, once the child has a copy of it: closing the last one is work, and left to the child.
+    /// Parent half, after the clone: closes inherited mounts. Closing the last copy takes time, and so happens in the child.
     pub fn drop_parent_copies(&mut self) {
         match self {
             Self::Mount(Mount { what: What::Tree { source, .. }, .. }) => source.drop_parent_copies(),
@@ -111,7 +111,7 @@ impl Operation {
         }
     }
 
-    /// Child half: makes the mount point if need be, and what belongs there.
+    /// Child half: creates the mount point if necessary, and then the entry.
     pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         match self {
             Self::Mount(mount) => mount.apply(root, scratch, results),
@@ -122,7 +122,7 @@ impl Operation {
         }
     }
 
-    /// The path of the device node that a [`Step::Device`] failure was about.
+    /// The path of the device node of a [`Step::Device`] failure.
     pub fn device(&self, at: usize) -> Option<String> {
         if let Self::Mount(Mount { what: What::Dev(dev), .. }) = self { dev.node_path(at) } else { None }
     }
@@ -179,7 +179,7 @@ impl Mount {
                 let top = self.cgroup_v1(&target, hierarchies, links).during(Step::Mount, self.index)?;
                 self.finish(top.as_fd(), results)?;
                 if self.set & RDONLY != 0 || hierarchies.is_empty() {
-                    results.freeze.push(top); // a later mount may lie in it
+                    results.freeze.push(top); // a later mount may be in it
                 }
                 Ok(())
             }
@@ -204,7 +204,8 @@ impl Mount {
         if self.wants_directory().is_some_and(|wanted| wanted != is_directory) {
             return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
         }
-        // By whatever links it was reached: most of what procfs says is for the kernel to say alone.
+        // Checked after resolving links. Most files of procfs must not be covered, because only the kernel may provide their
+        // contents.
         let covers = !matches!(self.what, What::Existing { .. }) && !may_be_covered(destination.to_bytes());
         if covers && fstatfs(&target)?.filesystem_type() == PROC_SUPER_MAGIC {
             return Err(Errno::EPERM);
@@ -212,7 +213,7 @@ impl Mount {
         Ok(target)
     }
 
-    /// Whether only a directory will do, or only something else; `None` where what is there is what will do.
+    /// Whether the mount point must be a directory (or must not). `None` accepts what exists.
     fn wants_directory(&self) -> Option<bool> {
         match &self.what {
             What::Existing { .. } => None,
@@ -226,7 +227,7 @@ impl Mount {
         self.finish(tree, results)
     }
 
-    /// Sets the propagation, and notes what it has to be like in the end.
+    /// Sets the propagation and records the expected final state.
     fn finish(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         for kind in &self.propagation {
             let (propagation, recursive) = (kind & !libc::MS_REC, kind & libc::MS_REC != 0);
@@ -243,7 +244,7 @@ impl Mount {
         let expected =
             Expected { id, set: self.set | kept, shared: last & libc::MS_SHARED != 0, below: false, index: self.index };
         if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Existing { .. }) {
-            // At once: what later mounts lie below was not said to be like this.
+            // Verified at once, because these attributes are not required of mounts that are attached below later.
             let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
             read_back::verify(results.proc.as_ref().map(AsFd::as_fd), &[below])?;
         }
@@ -275,9 +276,9 @@ impl Mount {
     ) -> Result<OwnedFd, Errno> {
         let context = FsContext::open(kind)?;
         set_options(&context, options)?;
-        let filled = kind == c"tmpfs"; // something is put into it after it is mounted
+        let filled = kind == c"tmpfs"; // files are added after it is mounted
         if filled && !options.iter().any(|(name, _)| name.as_c_str() == c"mode") {
-            // What covers a directory looks like it.
+            // The tmpfs gets the mode of the directory that it covers.
             let mode = format!("{:o}", fstat(target)?.st_mode & 0o7777);
             context.set(c"mode", &CString::new(mode).unwrap_or_default())?;
         }
@@ -285,7 +286,7 @@ impl Mount {
     }
 
     fn change(&self, target: &OwnedFd, clear: u64, options: &[(CString, Option<CString>)]) -> Result<(), Errno> {
-        // Fails where nothing is mounted.
+        // Fails if nothing is mounted there.
         mount::set_attributes(target, Attributes { set: self.set, clear, ..Attributes::default() })?;
         if self.set_below != 0 {
             let below = Attributes { set: self.set_below, recursive: true, ..Attributes::default() };
@@ -329,8 +330,8 @@ fn set_options(context: &FsContext, options: &[(CString, Option<CString>)]) -> R
     })
 }
 
-/// Whether a place may be covered even in procfs: the whole of it by another, and what tools for showing a container its
-/// own size cover.
+/// Whether this path may be covered even in procfs: the whole procfs by another one, and the files that tools such as lxcfs
+/// cover to show a container its own limits.
 fn may_be_covered(path: &[u8]) -> bool {
     const SIZES: [&[u8]; 12] = [
         b"cpuinfo",

@@ -1,4 +1,4 @@
-//! What is done to and through procfs: covered and read-only paths, and the settings that live there.
+//! Changes in and through procfs: masked and read-only paths, and settings in its files.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,15 +14,15 @@ use crate::plan::Bytes;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, IN_ROOT, NO_MAGICLINKS, NODEV, NOEXEC, NOSUID, RDONLY};
 
-/// Makes the paths of the plan relative to the new root.
+/// Makes the plan's paths relative to the new root.
 pub fn prepare(paths: &[Bytes]) -> Result<Vec<CString>> {
     paths.iter().map(|path| relative(path.as_path())).collect()
 }
 
-/// Told of every mount that is made, by the index of its path.
+/// Called for every mount, with the index of its path.
 pub type OnMount<'a> = &'a mut dyn FnMut(usize, BorrowedFd<'_>) -> std::result::Result<(), Errno>;
 
-/// Child half: covers each path that exists with an empty read-only file or directory of ours.
+/// Child half: covers each existing path with an empty read-only file or directory.
 pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString], on_mount: OnMount<'_>) -> Applied {
     if paths.is_empty() {
         return Ok(());
@@ -56,7 +56,7 @@ fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::res
     Ok(Some(tree))
 }
 
-/// Child half: makes each path that exists read-only, with all below it.
+/// Child half: makes each existing path read-only, with all mounts below it.
 pub fn freeze(root: BorrowedFd<'_>, paths: &[CString], on_mount: OnMount<'_>) -> Applied {
     for (index, path) in paths.iter().enumerate() {
         let frozen = freeze_one(root, path).during(Step::ReadOnly, index)?;
@@ -76,7 +76,7 @@ fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<O
     Ok(Some(tree))
 }
 
-/// What limits the namespaces that are made inside. Where they are forbidden, `user` alone already stops the unprivileged.
+/// The limits on nested namespaces. If these are forbidden, `user` alone stops unprivileged processes.
 const NAMESPACE_LIMITS: [&CStr; 8] = [
     c"max_user_namespaces",
     c"max_mnt_namespaces",
@@ -88,21 +88,21 @@ const NAMESPACE_LIMITS: [&CStr; 8] = [
     c"max_time_namespaces",
 ];
 
-/// Child half: the directory of the limits, opened while it can still be written.
+/// Child half: opens the directory of the limits, while it is still writable.
 ///
-/// Any procfs shows the limits of the caller's own user namespace, so the host's serves where the sandbox has none.
+/// Every procfs shows the limits of the reader's own user namespace. So the host's procfs serves if the sandbox has none.
 pub fn open_limits(proc: BorrowedFd<'_>) -> Applied<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     openat(proc, c"sys/user", flags, Mode::empty()).during(Step::NamespaceLimits, 0)
 }
 
-/// What the kernel counts for a user in all of the user's namespaces together, so that a workload could leave the caller's
-/// other processes nothing, `inotify(7)`, `fanotify(7)`. By default a user has 128 instances of each.
+/// The kernel counts these per user, over all of the user's namespaces. A workload could use up what the caller's other
+/// processes need, `inotify(7)`, `fanotify(7)`. The default limit is 128 instances of each.
 const INSTANCE_LIMITS: [&CStr; 2] = [c"max_inotify_instances", c"max_fanotify_groups"];
 const MOST_INSTANCES: &CStr = c"32";
 const WATCH_LIMITS: [&CStr; 2] = [c"max_inotify_watches", c"max_fanotify_marks"];
 
-/// Parent half: how many watches a workload may have, half of what the host gives a user.
+/// Parent half: the workload's limit on watches, half of the host's limit per user.
 pub fn share_of_watches() -> Result<CString> {
     const HOST: &str = "/proc/sys/fs/inotify/max_user_watches";
     let failed = |errno| Error::errno(Step::NamespaceLimits, HOST, errno);
@@ -115,7 +115,7 @@ pub fn share_of_watches() -> Result<CString> {
     Ok(CString::new((host.unwrap_or(0) / 2).to_string()).expect("digits hold no NUL"))
 }
 
-/// Child half: allows so many namespaces of each kind in this user namespace, `namespaces(7)`, and so many watches of files.
+/// Child half: limits the namespaces of each kind in this user namespace, `namespaces(7)`, and the file watches.
 pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr, watches: &CStr) -> Applied {
     let namespaces = NAMESPACE_LIMITS.iter().map(|name| (name, most, true));
     let instances = INSTANCE_LIMITS.iter().map(|name| (name, MOST_INSTANCES, false));
@@ -123,15 +123,15 @@ pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr, watches: &CStr) -> 
     let shares = instances.chain(watches).filter(|_| !without(Layer::NamespaceLimits));
     for (index, (name, most, required)) in namespaces.chain(shares).enumerate() {
         match write_setting(limits, name, most.to_bytes()) {
-            Err(Errno::ENOENT) if !required => {} // fanotify is root's before Linux 5.13; inotify may not be built in
+            Err(Errno::ENOENT) if !required => {} // before Linux 5.13 only root has fanotify; inotify may not be built in
             written => written.during(Step::NamespaceLimits, index)?,
         }
     }
     Ok(())
 }
 
-/// Parent half: the OOM score adjustment that is to be set, if any: the planned one; otherwise at least `least`, so that a
-/// workload is never spared because its caller is.
+/// Parent half: the OOM score adjustment to set, if any. That is the planned one, or at least `least`: a protected caller must
+/// not protect the workload.
 pub fn oom_score(planned: Option<i16>, least: i16) -> Result<Option<CString>> {
     let text = |score: i16| Some(CString::new(score.to_string()).expect("digits hold no NUL"));
     if planned.is_some() {
@@ -164,8 +164,7 @@ fn write_setting(proc: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> std::result:
     nix::unistd::write(file, text).map(drop)
 }
 
-/// Writes a kernel parameter, of whose path no part may be a symlink or another file system, and fails unless it then has
-/// that value.
+/// Writes a kernel parameter and verifies its value. No part of its path may be a symlink or another file system.
 pub fn write_verified(proc: BorrowedFd<'_>, path: &CStr, value: &[u8]) -> std::result::Result<(), Errno> {
     let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_XDEV;
     let file = mount::open_beneath(proc, path, libc::O_RDWR, resolve)?;

@@ -1,8 +1,8 @@
-//! Which trees of the host a sandbox gets to see, and whether a file lies in one of them.
+//! Determines which trees of the host a sandbox sees, and whether a file lies in one of them.
 //!
-//! Trees are compared by inode, and by file system and path on it: a bind mount elsewhere of a directory below or above the
-//! tree is the same place. What a file system shows of another (an overlay its layers, a network file system its server's
-//! disk) the kernel tells nobody.
+//! Trees are compared by inode, and by file system and path on it. So a bind mount elsewhere of a directory below or above the
+//! tree is recognised. If one file system shows another (an overlay its layers, a network file system its server's disk), the
+//! kernel offers no way to tell.
 
 use std::path::{Path, PathBuf};
 
@@ -16,41 +16,41 @@ use crate::sys::mount::{self, RDONLY};
 use crate::sys::mountinfo;
 use crate::sys::walk::{Trail, name_of};
 
-/// What of the host a plan shows.
+/// The host's trees that a plan shows.
 #[derive(Debug)]
 pub struct Reach {
     trees: Vec<Tree>,
     mounts: Vec<Mount>,
 }
 
-/// A file or directory of the host, with all below it.
+/// A file or directory of the host, with everything below it.
 #[derive(Debug)]
 pub struct Tree {
-    /// Where it is on the host.
+    /// Its path on the host.
     pub source: Bytes,
     /// Whether it is writable inside.
     pub writable: bool,
-    /// Its device and inode; none for what is mounted below another.
+    /// Its device and inode. `None` for mounts below another tree.
     inode: Option<(u64, u64)>,
-    /// Where it lies.
+    /// Its locations.
     locations: Vec<Location>,
 }
 
-/// A path on a file system, which is told by its device number.
+/// A path on a file system, which the device number identifies.
 #[derive(Debug)]
 struct Location {
     device: String,
     path: PathBuf,
 }
 
-/// A mount of this process's.
+/// A mount of this process.
 #[derive(Debug, PartialEq)]
 struct Mount {
     id: u64,
     device: String,
-    /// What of its file system it shows.
+    /// The part of its file system that it shows.
     root: PathBuf,
-    /// Where that is.
+    /// Its mount point.
     point: PathBuf,
 }
 
@@ -61,8 +61,8 @@ impl Mount {
 }
 
 impl Reach {
-    /// What a plan shows of these, or only what it makes writable. A source that is not there, or not to be opened, is left to the
-    /// mounting, which knows whether it may be missing.
+    /// The trees of these sources, or only the writable ones. A source that does not exist or cannot be opened is skipped:
+    /// mounting it reports that, if it is not optional.
     pub fn of(sources: impl Iterator<Item = Source>, writable_only: bool) -> Result<Self, Errno> {
         let wanted = |source: &Source| source.writable || source.writable_below || !writable_only;
         let sources: Vec<_> = sources.filter(wanted).collect();
@@ -87,8 +87,8 @@ impl Reach {
         Ok(reach)
     }
 
-    /// The tree that a file lies in, a link on the way to it does, or of which nobody can tell that it does not have a name
-    /// of the file. The writable ones first.
+    /// The tree that contains a file or a link on the way to it. A tree also counts if the file may have another name in it.
+    /// Writable trees come first.
     pub fn find(&self, trail: &Trail, writable_only: bool) -> Option<&Tree> {
         let locations: Vec<Location> = trail.paths.iter().filter_map(|(id, path)| self.location(*id, path)).collect();
         let holds = |tree: &&Tree| {
@@ -103,7 +103,7 @@ impl Reach {
     fn location(&self, mount: u64, path: &Path) -> Option<Location> {
         let mount = self.mounts.iter().find(|found| found.id == mount)?;
         let rest = path.strip_prefix(&mount.point).ok()?;
-        // Joining nothing would add a slash, and make a file's path that of a directory.
+        // Joining an empty path would append a slash, and turn a file's path into a directory's.
         let path = if rest.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(rest) };
         Some(Location { device: mount.device.clone(), path })
     }
@@ -119,7 +119,7 @@ impl Location {
 pub struct Source {
     source: Bytes,
     writable: bool,
-    /// Whether what is mounted below it is.
+    /// Whether mounts below it are writable.
     writable_below: bool,
 }
 
@@ -129,7 +129,7 @@ impl Source {
     }
 }
 
-/// What a run binds.
+/// The sources of a run.
 pub fn of_run(plan: &RunPlan) -> impl Iterator<Item = Source> + '_ {
     let root = match &plan.root {
         Root::Directory(path) => Some(Source::new(path, true)),
@@ -143,7 +143,7 @@ pub fn of_run(plan: &RunPlan) -> impl Iterator<Item = Source> + '_ {
     root.into_iter().chain(mounts)
 }
 
-/// What a container binds.
+/// The sources of a container.
 pub fn of_container(plan: &ContainerPlan) -> impl Iterator<Item = Source> + '_ {
     let root = plan.root.as_ref().map(|path| Source::new(path, plan.read_only));
     let mounts = plan.mounts.iter().filter_map(|mount| match &mount.source {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_place_is_found_by_another_mount() {
+    fn a_location_is_found_through_another_mount() {
         let mounts = vec![mount(1, "8:1", "/", "/"), mount(2, "8:1", "/w/sub", "/b"), mount(3, "0:9", "/", "/b/in")];
         let mut reach = Reach { trees: Vec::new(), mounts };
         let tree = |reach: &Reach, id, path: &str, writable| {
@@ -180,7 +180,7 @@ mod tests {
         };
         assert_eq!(found(2, "/b/p", false).as_deref(), Some("/w"), "a bind of a directory below");
         assert_eq!(found(2, "/b", false).as_deref(), Some("/w"));
-        assert_eq!(found(1, "/wx/p", false), None, "a name that begins alike");
+        assert_eq!(found(1, "/wx/p", false), None, "a name with the same prefix");
         assert_eq!(found(3, "/b/in/p", false), None, "another file system");
         assert_eq!(found(1, "/usr/p", false), None, "read-only");
         assert_eq!(found(1, "/usr/p", true).as_deref(), Some("/usr"));

@@ -1,6 +1,6 @@
-//! What the kernel says of the mounts that were made: read back, and held against what they had to be like.
+//! Reads the container's mounts back from the kernel and compares them with what they must be like.
 //!
-//! That a call succeeded is not that its effect lasts: hooks run in between, and others may be sharing the mounts.
+//! A successful call does not guarantee a lasting effect: hooks run in between, and other processes may share the mounts.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,26 +13,26 @@ use crate::sys::ablate;
 use crate::sys::mount;
 use crate::sys::mountinfo::{Mount, parse};
 
-/// Indexes of [`Step::Verify`] from here on are those of mounts, in the order of the plan.
+/// [`Step::Verify`] indexes from here on refer to mounts, in the order of the plan.
 pub const FIRST_INDEX: usize = 16;
 
-/// What a mount has to be like.
+/// The expected state of a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// Its number.
+    /// Its mount id.
     pub id: u64,
-    /// Attributes that it has to have, `MOUNT_ATTR_*`.
+    /// Attributes that it must have, `MOUNT_ATTR_*`.
     pub set: u64,
-    /// Whether mount events may leave it.
+    /// Whether it may propagate mount events.
     pub shared: bool,
-    /// Whether all that is mounted below has to have them too.
+    /// Whether all mounts below it must have the attributes too.
     pub below: bool,
-    /// Which it is.
+    /// Its index in the plan.
     pub index: usize,
 }
 
-/// Fails unless every mount of these is there, and as it has to be. Read by way of this procfs, which is our own, or one
-/// that nobody else can reach.
+/// Fails unless each of these mounts exists as expected. Reads through this procfs, which must be the container's own or one
+/// that no other process can reach.
 pub fn verify(proc: Option<BorrowedFd<'_>>, expected: &[Expected]) -> Applied {
     let private = match proc {
         Some(_) => None,
@@ -48,7 +48,7 @@ pub fn verify(proc: Option<BorrowedFd<'_>>, expected: &[Expected]) -> Applied {
 }
 
 fn read(proc: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
-    // Whatever was mounted over it is not what we mean.
+    // A mount on top of the file must not be read instead.
     let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_XDEV | libc::RESOLVE_NO_MAGICLINKS;
     let file = mount::open_beneath(proc, c"self/mountinfo", libc::O_RDONLY, resolve)?;
     let (mut text, mut filled) = (vec![0; 16 << 10], 0);
@@ -74,7 +74,7 @@ fn is_met(expected: &Expected, mounts: &HashMap<u64, Mount<'_>>) -> bool {
     let set = ablate::attributes(expected.set) & !libc::MOUNT_ATTR_STRICTATIME;
     let as_set = |mount: &Mount<'_>| mount.attributes() & set == set && (expected.shared || !mount.shared);
     let is_below = |mut id: u64| {
-        // A path up to the root is no longer than there are mounts.
+        // A path to the root has at most as many steps as there are mounts.
         (0..=mounts.len()).any(|_| {
             let parent = mounts.get(&id).map_or(id, |mount| mount.parent);
             let found = parent == expected.id;
@@ -101,19 +101,19 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_is_as_it_has_to_be_or_not() {
+    fn differences_of_a_mount_are_found() {
         assert_eq!(by_id(TABLE.as_bytes()).len(), 4);
         assert!(met(21, RDONLY | NOSUID | NODEV | NOEXEC | libc::MOUNT_ATTR_NOATIME, true, false));
         assert!(!met(21, RDONLY, false, false), "shared");
-        assert!(!met(22, NOSUID | NODEV, true, false), "an attribute is missing");
-        assert!(!met(99, 0, true, false), "it is not there");
+        assert!(!met(22, NOSUID | NODEV, true, false), "lacks an attribute");
+        assert!(!met(99, 0, true, false), "does not exist");
         assert!(met(23, RDONLY, false, false), "its file system is read-only");
     }
 
     #[test]
-    fn so_is_what_lies_below() {
+    fn differences_below_a_mount_are_found() {
         assert!(met(22, 0, true, true) && met(21, 0, true, true));
-        assert!(!met(21, NOSUID, true, true), "two below it, one has not");
+        assert!(!met(21, NOSUID, true, true), "one of the two mounts below lacks it");
         assert!(!met(20, RDONLY, true, true));
     }
 }

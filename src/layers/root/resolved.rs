@@ -1,4 +1,4 @@
-//! Where the sources of a plan are, for those who only want to see it.
+//! Resolves the sources of a plan, for commands that only display it.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use super::host::{Fault, Found, Last, Resolver};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
-/// A source that is not where the plan names it.
+/// A source whose path leads to another path.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Resolved {
-    /// As the plan names it.
+    /// The path in the plan.
     pub source: Bytes,
-    /// The file that it leads to, without links.
+    /// The file's path without links.
     pub resolved: Bytes,
 }
 
-/// Every source that leads elsewhere than its path says. Refuses what a run would refuse; what cannot be opened is left to the
-/// run, which knows more about it.
+/// Every source whose path leads elsewhere. Refuses what a run would refuse. A source that cannot be opened is skipped: the run
+/// reports a better error.
 pub fn sources(plan: &RunPlan) -> Result<Vec<Resolved>> {
     let mut resolver = Resolver::new(plan.follow);
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The mounts of a run become operations: sources are opened, ids mapped, and mount points planned.
+//! Turns the mounts of a run into operations: opens sources, maps ids and plans mount points.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,15 +17,15 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Mount, MountKind};
 use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
 
-/// What the parent knows about its own powers, and how to map the owner of a writable bind to the sandbox's user.
+/// The parent's privileges, and how to map the owner of a writable bind to the sandbox's user.
 pub struct Powers<'a> {
     /// Whether mounts can be cloned and idmapped before the new namespaces exist.
     pub privileged: bool,
-    /// Makes the user namespace of an idmapped mount for files of this host user and group.
+    /// Creates the user namespace of an idmapped mount for files of this host user and group.
     pub idmap: &'a mut dyn FnMut((u32, u32)) -> Result<Rc<OwnedFd>>,
 }
 
-/// Parent half: `None` for an optional mount whose source is not there.
+/// Parent half. `None` for an optional mount whose source does not exist.
 pub fn prepare(
     index: usize,
     mount: &Mount,
@@ -96,19 +96,19 @@ pub fn prepare(
         _ => (Shape::Directory, MountOwner::Host),
     };
     let point = MountPoint::Planned(places.add(destination, shape, owner)?);
-    let propagation = Vec::new(); // a tree is private, as it is cloned
+    let propagation = Vec::new(); // the clone is already private
     Ok(Some(Operation::Mount(operation::Mount { index, point, what, set, set_below: 0, propagation })))
 }
 
-/// A file or symlink of ours.
+/// A generated file or symlink.
 fn generated(index: usize, destination: &Path, content: Content, places: &mut MountPoints<'_>) -> Result<Operation> {
-    // Below a symlink nothing can be put.
+    // No mount point may lie below a symlink.
     let owner = if matches!(content, Content::Symlink(_)) { MountOwner::Host } else { MountOwner::Sandbox };
     let place = places.add(destination, Shape::Absent, owner)?;
     Ok(Operation::Entry { index, place, content })
 }
 
-/// `None` where an optional source is not there.
+/// `None` if an optional source does not exist.
 fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {
     match found {
         Err(fault) if mount.optional && fault.is_missing() => Ok(None),
@@ -131,7 +131,7 @@ fn tree(
     let source = Source::of(path, found, powers.privileged).map_err(failed)?;
     if !source.is_dir() && SFlag::from_bits_truncate(source.stat().st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
         return Err(Error::new(Step::Source, path.display().to_string(), "is neither a directory nor a regular file")
-            .hint("devices are given with --device; sockets and pipes are not bound"));
+            .hint("use --device for devices; sockets and pipes cannot be bound"));
     }
     if powers.privileged {
         if !mount.read_only {

@@ -1,8 +1,8 @@
 //! Host files that are bound into the sandbox: resolved once ([`super::host`]), identified, and cloned as detached mounts.
 //!
-//! With privilege the parent clones the mount of the descriptor that it resolved. Without, only the child can, in its own mount
-//! namespace, where the parent's descriptor is of no use: it opens the path without links that was found, in the same manner,
-//! and accepts nothing but the very file that the parent saw.
+//! With privilege the parent clones the mount through the descriptor that it resolved. Without privilege only the child can
+//! clone it, in its own mount namespace, where the parent's descriptor is useless. The child opens the link-free path that the
+//! parent found, with the same restrictions, and accepts only the file that the parent saw.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,14 +30,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// What was found at this path. With `privileged`, also clones the mount with everything below it.
+    /// The file found at this path. With `privileged`, clones its mount with everything below it.
     pub fn of(path: &Path, found: Found, privileged: bool) -> Result<Self, Errno> {
         let Found { file, stat, again } = found;
         let tree = privileged.then(|| mount::clone_tree(file.as_fd(), c"", true)).transpose()?;
         Ok(Self { path: text(path)?, again, stat, recursive: true, tree })
     }
 
-    /// What is at this path of a container's configuration, wherever its links lead: the engine is trusted.
+    /// The file at this path of a container's configuration. Links are followed everywhere, because the engine is trusted.
     pub fn following(path: &Path, privileged: bool, recursive: bool) -> Result<Self, Errno> {
         let path = text(path)?;
         let file = open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
@@ -45,7 +45,7 @@ impl Source {
         Ok(Self { again: Again::following(path.clone()), path, stat: fstat(&file)?, recursive, tree })
     }
 
-    /// What `fstat(2)` said of it.
+    /// Its `fstat(2)` result.
     pub fn stat(&self) -> &FileStat {
         &self.stat
     }
@@ -70,22 +70,22 @@ impl Source {
         found.is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
     }
 
-    /// The path that was asked for, to name it by.
+    /// The requested path, for error messages.
     pub fn path(&self) -> &CStr {
         &self.path
     }
 
-    /// The parent half's last step when privileged: sets the mount's attributes where the child could not.
+    /// Parent half, with privilege: sets attributes of the cloned mount. The child may lack the privilege for that.
     pub fn set_attributes(&self, change: Attributes<'_>) -> Result<(), Errno> {
         self.tree.as_ref().map_or(Ok(()), |tree| mount::set_attributes(tree, change))
     }
 
-    /// The parent half, once the child has a copy of it: closing the last one is work, and left to it.
+    /// Parent half, after the clone: closes the inherited mount. Closing the last copy takes time, and so happens in the child.
     pub fn drop_parent_copies(&mut self) {
         self.tree = None;
     }
 
-    /// Child half: opens it again, if its path still leads to the very same file.
+    /// Child half: opens the file again, if its path still leads to the same file.
     pub fn find(&self) -> Result<OwnedFd, Errno> {
         let opened = self.again.open()?;
         let now = fstat(&opened)?;
@@ -94,7 +94,7 @@ impl Source {
         if same { Ok(opened) } else { Err(Errno::ESTALE) }
     }
 
-    /// Child half: the detached mount with these changes. Where the parent cloned it, it has them.
+    /// Child half: the detached mount with these changes. A mount that the parent cloned already has them.
     pub fn tree(&self, changes: &[Attributes<'_>]) -> Result<Detached<'_>, SourceError> {
         if let Some(tree) = &self.tree {
             return Ok(Detached::Prepared(tree.as_fd()));
@@ -112,14 +112,14 @@ impl Source {
 /// A detached mount.
 #[derive(Debug)]
 pub enum Detached<'a> {
-    /// The parent's.
+    /// Cloned by the parent.
     Prepared(BorrowedFd<'a>),
-    /// The child's own.
+    /// Cloned by the child.
     Own(OwnedFd),
 }
 
 impl Detached<'_> {
-    /// A descriptor of its own.
+    /// As an owned descriptor.
     pub fn into_owned(self) -> Result<OwnedFd, Errno> {
         match self {
             Self::Prepared(tree) => tree.try_clone_to_owned().map_err(|_| Errno::EMFILE),
@@ -137,7 +137,7 @@ impl AsFd for Detached<'_> {
     }
 }
 
-/// Which part of making a mount of a source failed.
+/// The part of cloning a source that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Opening the source.
@@ -148,7 +148,7 @@ pub enum Part {
     Change,
 }
 
-/// A failure with its part, which becomes a step of its own where it is about one of the plan's mounts.
+/// A failure with its part. For a mount of the plan, the part becomes a step of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceError {
     part: Part,
@@ -183,7 +183,7 @@ fn text(path: &Path) -> Result<CString, Errno> {
     }
 }
 
-/// What every bind mount gets: these attributes on it and all below it, and no mount events from outside.
+/// The attributes of every bind mount, recursive, with private propagation.
 pub fn bind_attributes(attributes: u64) -> Attributes<'static> {
     Attributes { set: attributes, propagation: libc::MS_PRIVATE, recursive: true, ..Attributes::default() }
 }

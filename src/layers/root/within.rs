@@ -1,5 +1,5 @@
-//! Mount points in a root that others may be changing: every step resolved within the root, what is missing created on the
-//! descriptor of the directory that was reached, never by a path.
+//! Mount points in a root that other processes may change. Every component is resolved within the root, and missing entries are
+//! created in the directory that was reached, by its descriptor and never by a path.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsString};
@@ -13,16 +13,16 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use super::mount_point::Shape;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 
-/// As many symlinks as the kernel follows.
+/// The kernel's limit on symlinks.
 const MOST_LINKS: usize = 40;
-/// `PATH_MAX`, less what a component may add.
+/// `PATH_MAX`, minus room for one component.
 const LONGEST: usize = 4096 - 256;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// Opens a path within the root (`O_PATH`), creating what it lacks: directories, and at its end a `shape`.
+/// Opens a path within the root (`O_PATH`), creating missing directories and, at its end, a `shape`.
 ///
-/// A symlink whose target is missing is followed, and its target created, within the root.
+/// A symlink without a target is followed, and the target is created, within the root.
 pub fn create(root: BorrowedFd<'_>, path: &CStr, shape: Shape) -> Result<OwnedFd> {
     match open(root, path) {
         Err(Errno::ENOENT) => {}
@@ -67,14 +67,14 @@ pub fn create(root: BorrowedFd<'_>, path: &CStr, shape: Shape) -> Result<OwnedFd
             _ => mkdirat(&parent, name.as_c_str(), Mode::from_bits_truncate(0o755)),
         };
         match made {
-            Ok(()) | Err(Errno::EEXIST) => reached = next, // whoever made it meanwhile: it is resolved within the root again
+            Ok(()) | Err(Errno::EEXIST) => reached = next, // if another process created it, it is resolved within the root again
             Err(errno) => return Err(errno),
         }
     }
     open(root, &c_string(&reached)?)
 }
 
-/// As [`create`], for a place that must be a directory itself and no symlink: an image that makes `/proc` one is refused.
+/// As [`create`], for a mount point that must be a directory and not a symlink. An image with a symlink `/proc` is refused.
 pub fn create_directory(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
     let last = open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS);
     match last.and_then(fstat) {
@@ -83,14 +83,14 @@ pub fn create_directory(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
         Err(errno) => return Err(errno),
     }
     let made = create(root, path, Shape::Directory)?;
-    // Opened again without following, so that it is not what somebody put there in between.
+    // Opened again without following links: another process may have replaced it.
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_DIRECTORY;
     let again = open_beneath(root, path, flags, IN_ROOT | NO_MAGICLINKS)?;
     let identity = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
     if identity(&made)? == identity(&again)? { Ok(again) } else { Err(Errno::ESTALE) }
 }
 
-/// The directory that holds the last component of a path, created if need be, and that component.
+/// The parent directory of a path, created if necessary, and the last component.
 pub fn parent_of(root: BorrowedFd<'_>, path: &CStr) -> Result<(OwnedFd, CString)> {
     let bytes = path.to_bytes();
     let (directory, name) = match bytes.iter().rposition(|byte| *byte == b'/') {
@@ -108,7 +108,7 @@ pub fn parent_of(root: BorrowedFd<'_>, path: &CStr) -> Result<(OwnedFd, CString)
     Ok((parent, c_string(name)?))
 }
 
-/// Opens the parent directory for making entries in it.
+/// Opens a directory for creating entries in it.
 pub fn directory(dir: impl AsFd) -> Result<OwnedFd> {
     openat(dir, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_made_within_the_root_wherever_symlinks_point() {
+    fn missing_entries_are_created_within_the_root() {
         let scene = Scene::new("links");
         let root = scene.0.join("root");
         symlink("../../../../../../run/resolv.conf", root.join("etc/resolv.conf")).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         create(fd.as_fd(), c"etc/resolv.conf", Shape::File).unwrap();
         assert!(root.join("run/resolv.conf").is_file());
         create(fd.as_fd(), c"out/made", Shape::Directory).unwrap();
-        assert!(!scene.0.join("made").exists(), "not outside");
+        assert!(!scene.0.join("made").exists(), "not outside the root");
         assert!(root.join(scene.0.strip_prefix("/").unwrap()).join("made").is_dir());
         assert_eq!(create(fd.as_fd(), c"loop/x", Shape::Directory).unwrap_err(), Errno::ELOOP);
         assert_eq!(create(fd.as_fd(), c"a/..", Shape::Directory).unwrap_err(), Errno::EINVAL);

@@ -1,8 +1,8 @@
-//! What of a system call's arguments tells people why it was refused.
+//! Shows those arguments of a system call that explain why it was refused.
 
 use crate::plan::Bytes;
 
-/// How an argument is shown.
+/// How an argument is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Text in the caller's memory: a path or a name.
@@ -27,7 +27,7 @@ enum Kind {
 
 use Kind::{Family, Hex, Ioctl, Namespaces, Number, Octal, Ptrace, SocketType, Text};
 
-/// Which arguments of which calls are shown, in order of their names.
+/// The arguments that are displayed, by system call, sorted by name.
 const SHOWN: [(&str, &[(usize, Kind)]); 75] = [
     ("acct", &[(0, Text)]),
     ("add_key", &[(0, Text), (1, Text)]),
@@ -106,7 +106,8 @@ const SHOWN: [(&str, &[(usize, Kind)]); 75] = [
     ("uselib", &[(0, Text)]),
 ];
 
-/// The telling arguments of a call, separated by commas; `None` when none are. `read` looks up text in the caller's memory.
+/// The displayed arguments of a call, separated by commas. `None` if there are none. `read` reads text from the caller's
+/// memory.
 pub fn describe(name: &str, args: &[u64; 6], mut read: impl FnMut(u64) -> Option<Vec<u8>>) -> Option<String> {
     let (_, shown) = SHOWN[SHOWN.binary_search_by(|row| row.0.cmp(name)).ok()?];
     let parts = shown.iter().filter_map(|(at, kind)| {
@@ -138,7 +139,7 @@ fn named_hex(names: &Names, value: u64) -> String {
 }
 
 fn namespaces(call: &str, flags: u64) -> String {
-    // The low byte of clone's flags is the signal that its parent gets.
+    // The low byte of clone's flags is the signal for the parent.
     let flags = if call == "clone" { flags & !0xff } else { flags };
     let names: Vec<&str> = NAMESPACES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
     if names.is_empty() { format!("{flags:#x}") } else { names.join("|") }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_is_shown() {
+    fn explaining_arguments_are_shown() {
         let text = |_| Some(b"/a\nb".to_vec());
         let shown = |name, args| describe(name, &args, text);
         assert_eq!(shown("socket", [38, 5 | 0x80000, 0, 0, 0, 0]).unwrap(), "AF_ALG, SOCK_SEQPACKET, 0");

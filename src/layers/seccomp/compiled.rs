@@ -1,7 +1,7 @@
-//! The programs of the built-in profiles that a start does not have to compile.
+//! Programs of the built-in profiles that need no compilation at start.
 //!
-//! What a plain run uses was compiled by the build script, also with one group; with several, or with capabilities that matter
-//! to Docker's profile, the JSON is read and compiled at start.
+//! The build script compiled the programs of a plain run, with no group or with one. With several groups, or with capabilities
+//! that matter to Docker's profile, the JSON is parsed and compiled at start.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use stockade_seccomp::{Arch, Context, Error, Flags, Instruction, Program};
 
 use crate::plan::Network;
 
-/// A program that the build script compiled.
+/// A program from the build script.
 struct Compiled {
     name: &'static str,
     network: bool,
-    /// The one group that is in it; empty for none.
+    /// The group in the program; empty for none.
     group: &'static str,
     instructions: &'static [Instruction],
     sha256: &'static str,
@@ -22,10 +22,10 @@ struct Compiled {
 
 static COMPILED: &[Compiled] = &include!(concat!(env!("OUT_DIR"), "/seccomp.rs"));
 
-/// SHA-256 of the texts of all profiles and groups: two builds in which a name may mean different things differ in it.
+/// SHA-256 of the texts of all profiles and groups. It differs between builds in which a name may mean different rules.
 pub const SHA256: &str = include_str!(concat!(env!("OUT_DIR"), "/seccomp.sha256"));
 
-/// The program of a profile with these groups and guards. With the standing guards, at most one group and no capabilities it
+/// The program of a profile with these groups and guards. With the standing guards, at most one group and no capabilities, it
 /// was compiled by the build script and costs nothing.
 pub fn program(
     builtin: Builtin,

@@ -1,4 +1,4 @@
-//! From a plan to a filter on the workload.
+//! Prepares the workload's filter from the plan, and installs it.
 
 use std::os::fd::OwnedFd;
 
@@ -15,35 +15,35 @@ use crate::sys;
 use super::listen::Judge;
 use super::{Request, Source};
 
-/// A filter in the kernel's own types, ready to be installed.
+/// A filter in the kernel's types, ready to be installed.
 #[derive(Debug)]
 pub struct PreparedSeccomp {
-    /// What is refused beside the profile, or where there is none.
+    /// A filter with the guards, if the profile does not contain them.
     guard: Option<Vec<libc::sock_filter>>,
     filter: Option<Vec<libc::sock_filter>>,
     flags: u32,
     listens: bool,
     listener: Option<Listener>,
     record: report::Seccomp,
-    /// What there is to warn about in the profile.
+    /// Warnings about the profile.
     pub warnings: Vec<String>,
 }
 
-/// Who asks the listener can only be killed while it waits, since Linux 5.19: a signal cannot make it ask twice.
+/// Since Linux 5.19 a waiting caller can be made killable only, so that a signal cannot make it repeat the call.
 const WAIT_KILLABLE_RECV: u32 = 1 << 5;
 
-/// What follows from the rest of a plan.
+/// Facts from the rest of the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Implied<'a> {
-    /// Capabilities that may be had inside, on which calls of a profile may depend.
+    /// Capabilities inside the sandbox, on which rules of a profile may depend.
     pub capabilities: &'a [Capability],
-    /// Decides which socket families the built-in default has.
+    /// The network mode, which determines the socket families of the built-in default.
     pub network: Network,
-    /// Names of what is refused whatever the profile says.
+    /// Names of guards: calls that are refused under every profile.
     pub guards: &'a [String],
-    /// Whether refused calls are listened to.
+    /// Whether refused calls are reported to a listener.
     pub explain_denials: bool,
-    /// Whether a profile may hand calls to an agent that it names.
+    /// Whether a profile may send calls to an agent that it names.
     pub has_agent: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'a> From<&'a ContainerPlan> for Implied<'a> {
     fn from(plan: &'a ContainerPlan) -> Self {
         Self {
             capabilities: &plan.process.capabilities.bounding,
-            network: Network::Host, // matters to built-in profiles alone
+            network: Network::Host, // only matters to built-in profiles
             guards: &plan.confinement.guards,
             explain_denials: false,
             has_agent: true,
@@ -71,7 +71,7 @@ impl<'a> From<&'a ContainerPlan> for Implied<'a> {
     }
 }
 
-/// Parent half: reads and compiles the profile, if there is one; with the judge who is asked about refused calls.
+/// Parent half: reads and compiles the profile, if there is one. Also returns the judge of refused calls.
 pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
     let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("there is no such {what}"));
     let guards = implied.guards.iter().map(|name| name.parse::<Guard>().map_err(|()| unknown(name, "guard")));
@@ -91,9 +91,9 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
     let capabilities: Vec<_> = capabilities.iter().map(String::as_str).collect();
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
-    // Only what is in the listener's own program is heard of.
+    // The listener is notified only by the program that was prepared for it, so it must contain all refusals.
     let hears_all = implied.explain_denials && !matches!(source, Source::Binary(_));
-    // The standing guards are compiled into the built-in programs. Another filter would cost each start its installation.
+    // The built-in programs contain the standing guards, because a second filter would cost every start its installation.
     let is_within =
         |guard: &Guard| hears_all || matches!(source, Source::Builtin(_)) && Guard::STANDING.contains(guard);
     let (within, beside): (Vec<_>, Vec<_>) = guards.into_iter().partition(is_within);
@@ -107,8 +107,8 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
     };
     let (program, warnings) = super::prepare(&request, &context)?;
     if program.notifies && (!implied.has_agent || program.listener.is_none()) {
-        return Err(Error::new(Step::SeccompProfile, name, "hands calls to a listener, and there is none")
-            .hint("SCMP_ACT_NOTIFY needs a supervisor that answers; choose another action"));
+        return Err(Error::new(Step::SeccompProfile, name, "sends calls to a listener, but there is none")
+            .hint("SCMP_ACT_NOTIFY requires a listener that answers; choose another action"));
     }
     let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
     let beside = guard(&beside)?;
@@ -159,8 +159,7 @@ fn own(filter: &[Instruction]) -> Vec<libc::sock_filter> {
 }
 
 impl PreparedSeccomp {
-    /// Child half, the last thing before execve: what follows must be allowed by the profile. Returns the listener, if there
-    /// is to be one.
+    /// Child half, the last step before execve: the profile must allow every later call. Returns the listener, if there is one.
     pub fn apply(&self) -> Applied<Option<OwnedFd>> {
         if let Some(guard) = &self.guard {
             sys::seccomp::set_filter(guard, 0).during(Step::Seccomp, 0)?;
@@ -170,7 +169,7 @@ impl PreparedSeccomp {
             sys::seccomp::set_filter(filter, self.flags).during(Step::Seccomp, 0)?;
             return Ok(None);
         }
-        // A profile that names its own listener says itself how calls wait for it.
+        // A profile that names its own listener also sets the flags for waiting calls.
         let wait = if self.listener.is_some() { 0 } else { WAIT_KILLABLE_RECV };
         let listener = match sys::seccomp::set_filter_with_listener(filter, self.flags | wait) {
             Err(Errno::EINVAL) => sys::seccomp::set_filter_with_listener(filter, self.flags),
@@ -179,7 +178,7 @@ impl PreparedSeccomp {
         listener.during(Step::Seccomp, 0).map(Some)
     }
 
-    /// Whether it lets a call through without asking anybody.
+    /// Whether the filter allows a call without notifying a listener.
     pub fn lets_through(&self, number: libc::c_long, first: u64) -> bool {
         let call = Call { arch: Arch::NATIVE.audit(), number: number as u32, args: [first, 0, 0, 0, 0, 0] };
         [&self.guard, &self.filter].into_iter().flatten().all(|filter| {
@@ -189,12 +188,12 @@ impl PreparedSeccomp {
         })
     }
 
-    /// Where what listens to calls is to be sent: a socket's path, and data for whoever is there.
+    /// The destination of the listener: a socket's path, and data for its reader.
     pub fn listener(&self) -> Option<(&str, &str)> {
         self.listener.as_ref().map(|listener| (listener.path.as_str(), listener.metadata.as_str()))
     }
 
-    /// What is in force, once the workload's status has shown that a filter is.
+    /// The installed filter, after the workload's status has confirmed it.
     pub fn record(&self) -> report::Seccomp {
         self.record.clone()
     }

@@ -1,10 +1,10 @@
-//! Hearing of refused calls: a listener that takes note of them and lets them fail as the profile says.
+//! Reports refused calls: a listener records them and lets them fail as the profile requires.
 //!
-//! The program that is installed answers "ask the listener" wherever the profile's own says "fail with this error" or "kill
-//! the process"; every other answer, and the way to it, is unchanged. The listener runs the profile's own program over the
-//! call, so what a caller gets is the same, only later (a signal whose handler does not restart calls can interrupt it while
-//! it waits, as any call that waits). It has no way to let a call go on: a filter of the workload's own can
-//! be stricter than that, never laxer, and the kernel allows no second listener. When the listener is gone, so is the run.
+//! The installed program returns "notify the listener" where the profile's own program returns "fail with this error" or "kill
+//! the process". Every other result, and the path to it, is unchanged. The listener runs the profile's own program over the
+//! call. So the caller gets the same result, only later. (A signal whose handler does not restart calls can interrupt it while
+//! it waits, as any waiting call.) The listener cannot let a call continue. A further filter of the workload can only be
+//! stricter, and the kernel allows no second listener. When the listener is gone, the run has ended.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,43 +26,43 @@ use crate::sys::{process, seccomp};
 /// Longest text that is read from a caller's memory.
 const MOST_TEXT: usize = 256;
 
-/// How long a process may take to die of SIGSYS. One that shares its handlers, or a tracer that came late, keeps it alive.
+/// How long a process may take to die of SIGSYS. Shared signal handlers or a late tracer can keep it alive.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What decides about the calls that a listener hears of.
+/// Decides about the calls that a listener receives.
 #[derive(Debug)]
 pub struct Judge {
     program: Program,
-    /// What the program means; `None` for one that came compiled.
+    /// The profile, to explain decisions. `None` for a program that came compiled.
     profile: Option<Profile>,
     network: Network,
     groups: Vec<Group>,
     builtin: bool,
-    /// Whether text is read from the caller's memory. Not where it could make us wait for a page that never comes.
+    /// Whether text is read from the caller's memory. Not where a page fault could block us for ever.
     reads: bool,
 }
 
-/// A call that was refused.
+/// A refused call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The call itself.
     pub call: Call,
-    /// What became of it.
+    /// The action.
     pub action: Action,
-    /// The thread that made it, on the host.
+    /// The calling thread's id on the host.
     pub pid: u32,
-    /// Its name, `comm` in `proc(5)`; `None` when it was gone too soon.
+    /// Its name, `comm` in `proc(5)`. `None` if it ended too early.
     pub comm: Option<Bytes>,
-    /// What of its arguments tells.
+    /// The explaining arguments.
     pub target: Option<String>,
-    /// The process that was killed for it.
+    /// The process that was killed for the call.
     pub killed: Option<i32>,
-    /// Whether its process was to be killed for it and could not be.
+    /// Whether the process should have been killed for the call but could not be.
     pub escaped: bool,
 }
 
 impl Judge {
-    /// Decides by the program of a request; its meaning is worked out once more, for people.
+    /// Uses the program of a request. Its profile is parsed again, to explain decisions.
     pub fn new(program: Program, request: &Request<'_>, context: &Context<'_>) -> Result<Self> {
         let profile = match request.source {
             Source::Binary(_) => None,
@@ -76,7 +76,7 @@ impl Judge {
                 .into_iter()
                 .all(lets)
         };
-        // Nobody can hear of these two before the workload runs.
+        // These two calls are needed before a listener can be read.
         if let Some(name) = ["execve", "exit_group"].into_iter().find(|name| !always(name, Action::lets_through)) {
             let reason = "is refused by the profile: nothing can run under it";
             return Err(Error::new(Step::SeccompProfile, name, reason));
@@ -91,7 +91,7 @@ impl Judge {
         })
     }
 
-    /// The program with its refusals handed to a listener.
+    /// The program with its refusals turned into notifications.
     pub fn listening(&self) -> Vec<libc::sock_filter> {
         let answers = self.program.instructions.iter().map(|one| match (one.code, Action::decode(one.k)) {
             (0x06, Action::Errno(_) | Action::KillProcess) => (one, Action::Notify.encode()),
@@ -100,9 +100,9 @@ impl Judge {
         answers.map(|(one, k)| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k }).collect()
     }
 
-    /// Takes the call that waits, takes note of it, and lets it fail. `None` when its caller is gone.
+    /// Receives a waiting call, records it and lets it fail. `None` if the caller is gone.
     ///
-    /// The listener must be readable, or this waits.
+    /// Blocks unless the listener is readable.
     pub fn take(&self, listener: BorrowedFd<'_>) -> Option<Attempt> {
         let waiting = seccomp::receive(listener).ok()?;
         let call = Call { arch: waiting.arch, number: waiting.number, args: waiting.args };
@@ -117,7 +117,7 @@ impl Judge {
             attempt.target =
                 arguments::describe(name, &call.args, |address| self.reads.then(|| text(thread, address)).flatten());
         }
-        // What was read is the caller's own only if it waited all the time.
+        // The text is the caller's only if the caller was waiting all the time.
         if !seccomp::is_waiting(listener, waiting.id) {
             return None;
         }
@@ -128,12 +128,12 @@ impl Judge {
                 dying = kill(thread, || seccomp::is_waiting(listener, waiting.id));
                 attempt.killed = dying.as_ref().map(|(process, _)| *process);
                 attempt.escaped = dying.is_none() && seccomp::is_waiting(listener, waiting.id);
-                libc::EPERM // it never sees it, or not for long
+                libc::EPERM // the caller dies before it sees the error, or soon after
             }
-            _ => libc::EPERM, // the two programs differ only in what was handed over
+            _ => libc::EPERM, // the two programs differ only in the refusals
         };
         let refused = seccomp::refuse(listener, waiting.id, errno);
-        // It can die only once it has its answer: until then it waits for that.
+        // The process can die only after its call was answered, so it is waited for afterwards.
         if let Some((_, pidfd)) = dying {
             attempt.escaped = !dies(&pidfd);
         }
@@ -154,21 +154,21 @@ impl Judge {
         Arch::NATIVE.name(call.number).map_or_else(|| format!("call {}", call.number), str::to_owned)
     }
 
-    /// The rule that refused it.
+    /// The rule that refused a call.
     pub fn rule(&self, call: &Call) -> Option<String> {
         Some(match explain::decide(self.profile.as_ref()?, call) {
             (_, explain::Reason::Rule(stage, rule)) => explain::describe(stage, rule),
             (action, explain::Reason::Default) => format!("{action}, the default"),
-            (action, explain::Reason::Beyond) => format!("{action}, as the number is above all that the profile names"),
-            (action, explain::Reason::Foreign) => format!("{action}: only calls of this machine's own table are made"),
+            (action, explain::Reason::Beyond) => format!("{action}, as the number is above all numbers in the profile"),
+            (action, explain::Reason::Foreign) => format!("{action}: only the native system call table is allowed"),
         })
     }
 
-    /// What would allow it, as flags.
+    /// The flags that would allow a call.
     pub fn hint(&self, call: &Call) -> Option<String> {
         let profile = self.profile.as_ref()?;
         if profile.is_foreign(call) {
-            return Some("no profile allows calls of another table: build the program for this machine".to_owned());
+            return Some("no profile allows another system call table: build the program for this machine".to_owned());
         }
         let context = Context { arch: Arch::NATIVE, kernel: super::running_kernel(), capabilities: &[], strict: false };
         let allows = |group: &Group| {
@@ -185,13 +185,12 @@ impl Judge {
                 return Some("--network loopback or host would allow it".to_owned());
             }
         }
-        Some("no group of --seccomp-allow has it: a profile of your own could, with --seccomp FILE".to_owned())
+        Some("no group of --seccomp-allow contains it; use your own profile with --seccomp FILE".to_owned())
     }
 }
 
-/// Sends SIGSYS to a process, of which one dies that a filter kills; SIGKILL to one that would not die of that, or that another
-/// thread or a tracer could keep from it. That the thread still waits once its process is held by a pidfd says that it is that
-/// process.
+/// Kills a process: with SIGSYS, which a filter uses too, or with SIGKILL if it would survive SIGSYS or another thread or a
+/// tracer could prevent its death. If the thread still waits after the pidfd was opened, the pidfd belongs to its process.
 fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<(i32, OwnedFd)> {
     let status = Status::of(thread.as_raw()).ok()?;
     let process = status.number("Tgid")?;
@@ -206,7 +205,7 @@ fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<(i32, OwnedFd)> {
     Some((process, pidfd))
 }
 
-/// Whether a process that was sent a deadly signal is dead or dying: one that lives on gets SIGKILL, which nothing holds up.
+/// Whether a process is dying of the signal. If it survives, it gets SIGKILL, which cannot be blocked.
 fn dies(pidfd: &OwnedFd) -> bool {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -222,16 +221,16 @@ fn dies(pidfd: &OwnedFd) -> bool {
 
 fn comm(thread: Pid) -> Option<Bytes> {
     let mut comm = std::fs::read(format!("/proc/{thread}/comm")).ok()?;
-    comm.truncate(comm.len().saturating_sub(1)); // a newline
+    comm.truncate(comm.len().saturating_sub(1)); // the trailing newline
     comm.retain(|byte| *byte != 0);
     Some(Bytes::from(comm))
 }
 
-/// A C string in the memory of a thread, cut to [`MOST_TEXT`]; what follows an unreadable page is left out.
+/// A C string in a thread's memory, at most [`MOST_TEXT`] bytes, up to the first unreadable page.
 fn text(thread: Pid, address: u64) -> Option<Vec<u8>> {
     let mut buffer = [0; MOST_TEXT];
     let start = usize::try_from(address).ok()?;
-    let whole = 4096 - start % 4096; // up to the end of its page, which is readable as a whole or not at all
+    let whole = 4096 - start % 4096; // a page is readable as a whole or not at all
     let mut length = 0;
     for (from, to) in [(0, whole.min(MOST_TEXT)), (whole.min(MOST_TEXT), MOST_TEXT)] {
         let remote = RemoteIoVec { base: start.checked_add(from)?, len: to - from };

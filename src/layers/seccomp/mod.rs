@@ -1,8 +1,8 @@
-//! Which system calls the workload may make, `seccomp(2)`.
+//! The system calls that the workload may make, `seccomp(2)`.
 //!
-//! The crate stockade-seccomp turns profiles into programs, and the build script has done it for the built-in profiles
-//! (`compiled`). The parent prepares a program before the workload exists; the child only hands the instructions to the
-//! kernel (`install`). `listen` hears of refused calls for `--explain-denials`.
+//! The crate stockade-seccomp turns profiles into programs. The build script has compiled the built-in profiles (`compiled`).
+//! The parent prepares a program before the workload exists; the child only installs it (`install`). `listen` receives refused
+//! calls for `--explain-denials`.
 
 mod arguments;
 pub mod compiled;
@@ -20,12 +20,12 @@ use crate::error::{Error, Result, Step};
 use crate::file;
 use crate::plan::{Network, hex};
 
-/// Where a filter comes from.
+/// The source of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
-    /// A profile that comes with stockade.
+    /// A built-in profile.
     Builtin(Builtin),
-    /// A profile's JSON, in the format of OCI and Docker or of seccompiler.
+    /// A file with a profile in JSON, in the format of OCI and Docker or of seccompiler.
     File(&'a Path),
     /// A compiled program, `--seccomp-bpf`.
     Binary(&'a Path),
@@ -43,24 +43,24 @@ impl Source<'_> {
     }
 }
 
-/// What a run wants filtered.
+/// The requested filter of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The profile.
     pub source: Source<'a>,
-    /// SHA-256 that its file must have, in hexadecimal.
+    /// SHA-256 that the file must have, in hexadecimal.
     pub sha256: &'a str,
-    /// Decides which socket families the built-in default has.
+    /// The network mode, which determines the socket families of the built-in default.
     pub network: Network,
-    /// Added to the profile.
+    /// Groups that are added to the profile.
     pub groups: &'a [Group],
-    /// Refused whatever the profile says; not in a program that came compiled.
+    /// Calls that are refused under every profile, except in a compiled program.
     pub guards: &'a [Guard],
-    /// Refuse profiles with anything to warn about.
+    /// Whether warnings about a profile are errors.
     pub strict: bool,
 }
 
-/// The program for a run, and what there is to warn about.
+/// The program of a run, and warnings about its profile.
 pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program, Vec<Warning>)> {
     match request.source {
         Source::Builtin(builtin) => {
@@ -75,7 +75,7 @@ pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program,
         Source::Binary(path) => {
             let program = Program::load_binary(&read_planned(path, request.sha256)?).map_err(in_file(path))?;
             if !request.groups.is_empty() {
-                let reason = "is compiled already: no group can be added to it";
+                let reason = "is already compiled, so no group can be added";
                 return Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), reason));
             }
             let warnings = check::check_program(&program.instructions);
@@ -87,7 +87,7 @@ pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program,
     }
 }
 
-/// The rules of a run, complete. A program that came compiled has none that could be read.
+/// The complete rules of a run. A compiled program has no readable rules.
 fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<Warning>)> {
     let wrong = |error| named(&request.source.name(), error);
     let (mut profile, warnings) = match request.source {
@@ -105,16 +105,16 @@ fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<W
     Ok((profile, warnings))
 }
 
-/// The bytes of a file that must still be what it was when the plan was made: the report names the policy by a hash of it.
+/// Reads a file that must not have changed since the plan was made: the report identifies the policy by its hash.
 fn read_planned(path: &Path, sha256: &str) -> Result<Vec<u8>> {
     let bytes = file::read(Step::SeccompProfile, path, MAX_BYTES)?;
     if hex(&Sha256::digest(&bytes)) == sha256 {
         return Ok(bytes);
     }
-    Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), "is not what it was when the plan was made"))
+    Err(Error::new(Step::SeccompProfile, path.to_string_lossy(), "has changed since the plan was made"))
 }
 
-/// An error in a profile's file, as this program's own.
+/// Converts an error in a profile's file.
 pub fn in_file(path: &Path) -> impl Fn(ProfileError) -> Error + '_ {
     move |error| named(&path.to_string_lossy(), error)
 }
@@ -125,7 +125,7 @@ fn named(profile: &str, error: ProfileError) -> Error {
     Error::new(Step::SeccompProfile, format!("{profile}{place}"), reason)
 }
 
-/// The version of the running kernel, for `minKernel`; 0.0 when it cannot be read, which leaves those rules out.
+/// The running kernel's version, for `minKernel`. 0.0 if it cannot be read, which disables rules with a minimum.
 pub fn running_kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());

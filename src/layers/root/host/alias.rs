@@ -1,4 +1,5 @@
-//! One directory at two places of the host: bind mounts hide that one lies below another, but their file system knows.
+//! Recognises a directory that is visible at two paths of the host. A bind mount hides that one path lies below another, but
+//! the paths within the file system show it.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -10,20 +11,20 @@ use nix::sys::stat::FileStat;
 
 use crate::sys::{mount, mountinfo};
 
-/// A directory of the host, or a file.
+/// A file or directory of the host.
 #[derive(Debug)]
 pub struct Location {
     /// Its path, without links.
     pub path: PathBuf,
-    /// What `stat(2)` says of it.
+    /// Its device.
     pub device: libc::dev_t,
-    /// And this.
+    /// Its inode.
     pub inode: libc::ino_t,
-    /// The number of the mount that it was reached by.
+    /// The id of the mount through which it was reached.
     pub mount: u64,
 }
 
-/// The mounts of this process, read when they are needed: where each is, and what of its file system it shows.
+/// The mounts of this process, read on first use: the mount point of each, and the part of its file system that it shows.
 #[derive(Debug, Default)]
 pub struct Mounts(OnceCell<HashMap<u64, Mount>>);
 
@@ -35,13 +36,13 @@ struct Mount {
 }
 
 impl Location {
-    /// The one that is open.
+    /// The location of an open file.
     pub fn of(file: impl AsFd, stat: &FileStat, path: PathBuf) -> Result<Self, Errno> {
         Ok(Self { path, device: stat.st_dev, inode: stat.st_ino, mount: mount::id_of(file)? })
     }
 
-    /// Whether this is the same directory as `other` or, on another mount of its file system, lies below it. One whose place
-    /// in its file system cannot be told may.
+    /// Whether this is `other` or, through another mount of the same file system, lies below it. Unknown locations count as
+    /// within.
     pub fn is_within(&self, other: &Self, mounts: &Mounts) -> bool {
         if (self.device, self.inode) == (other.device, other.inode) {
             return true;
@@ -57,7 +58,7 @@ impl Location {
 }
 
 impl Mounts {
-    /// Which file system it is on, and where there.
+    /// The file system of a location, and the path in it.
     fn locate(&self, location: &Location) -> Option<(&str, PathBuf)> {
         let read = || std::fs::read(mountinfo::OWN).map_or_else(|_| HashMap::new(), |text| by_id(&text));
         let mount = self.0.get_or_init(read).get(&location.mount)?;
@@ -90,9 +91,9 @@ mod tests {
         assert!(location(21, 3, "/mnt").is_within(&work, &mounts));
         assert!(location(21, 4, "/mnt/c").is_within(&work, &mounts));
         assert!(location(21, 2, "/x").is_within(&work, &mounts), "the same directory");
-        assert!(!location(22, 5, "/srv").is_within(&work, &mounts), "a name that begins the same");
+        assert!(!location(22, 5, "/srv").is_within(&work, &mounts), "a name with the same prefix");
         assert!(!location(20, 6, "/home/me").is_within(&location(21, 3, "/mnt"), &mounts), "above");
-        assert!(location(99, 7, "/y").is_within(&work, &mounts), "nothing is known of that mount");
+        assert!(location(99, 7, "/y").is_within(&work, &mounts), "an unknown mount");
         assert_eq!(by_id(text)[&21].root, Path::new("/home/me/w/a b"));
     }
 }

@@ -1,14 +1,15 @@
-//! Sources on the host: each path is resolved once, by descriptor, and nothing is followed that another user could have put there.
+//! Sources on the host. Each path is resolved once, by descriptor. No link is followed that another user could have placed.
 //!
-//! A directory is *trusted* when root or the caller owns it and no other user can write it, and all directories above it are
-//! trusted. In a trusted directory, links, `..` and mounts are followed. In a *shared* one (trusted but for being writable by
-//! others, with the sticky bit, as `/tmp`) no link is followed; what is below an own subdirectory of it is trusted again,
-//! because others cannot replace that. Below any other directory the rest of the path is opened with one `openat2(2)` that
-//! follows no link, takes no `..` and crosses no mount. Links of the kernel's own (`/proc/self/fd/N`) are never followed.
+//! A directory is *trusted* if root or the caller owns it, no other user can write it, and all directories above it are
+//! trusted. In a trusted directory, links, `..` and mounts are followed. A *shared* directory is writable by others but
+//! otherwise trusted, and has the sticky bit, as `/tmp`. In it no link is followed. The caller's own subdirectory of it is
+//! trusted again, because others cannot replace it. Below any other directory the rest of the path is opened with one
+//! `openat2(2)` that follows no link, accepts no `..` and crosses no mount. The kernel's magic links (`/proc/self/fd/N`) are
+//! never followed.
 //!
-//! A directory that is bound writable is not trusted either. That is known when all sources are resolved: until then it is
-//! noted where a path took a link, a `..` or a mount, and [`Resolver::check`] compares the directories on the way there, by
-//! mount and inode, with the writable ones.
+//! A directory that is bound writable is not trusted either. The writable directories are known only after all sources are
+//! resolved. Until then each link, `..` and mount on a path is recorded, and [`Resolver::check`] compares the directories above
+//! them with the writable ones, by mount and inode.
 
 mod alias;
 mod trust;
@@ -31,36 +32,36 @@ use self::way::{Way, loops};
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::{self, BENEATH, NO_MAGICLINKS, NO_SYMLINKS, NO_XDEV};
 
-/// How the rest of a path below an untrusted directory is opened.
+/// Flags for opening the rest of a path below an untrusted directory.
 const PLAIN: u64 = NO_SYMLINKS | NO_MAGICLINKS | BENEATH | NO_XDEV;
 
 /// Resolves the sources of one run.
 #[derive(Debug)]
 pub struct Resolver {
-    /// Whether links are followed wherever they are.
+    /// Whether links are followed everywhere.
     follow: bool,
     trust: Trust,
     ways: Vec<Way>,
     writable: Vec<Location>,
 }
 
-/// Whether a path may end at a link.
+/// How a path that ends at a link is resolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Last {
-    /// It ends where the link leads.
+    /// To the link's target.
     Followed,
-    /// It ends at the link.
+    /// To the link itself.
     Itself,
 }
 
-/// A file that was found.
+/// A resolved file.
 #[derive(Debug)]
 pub struct Found {
     /// The file (`O_PATH`).
     pub file: OwnedFd,
-    /// What it is.
+    /// Its status.
     pub stat: FileStat,
-    /// How to open it once more.
+    /// How to open it again.
     pub again: Again,
 }
 
@@ -69,16 +70,16 @@ pub struct Found {
 pub struct Again {
     path: CString,
     resolve: u64,
-    /// What of the path is below a directory that is not trusted.
+    /// The part of the path below a directory that is not trusted.
     rest: Option<CString>,
 }
 
-/// Why a path leads nowhere.
+/// Why a path was not resolved.
 #[derive(Debug)]
 pub enum Fault {
-    /// The kernel says so.
+    /// The kernel's error.
     Errno(Errno),
-    /// It is not followed.
+    /// The path is refused.
     Refused(Error),
 }
 
@@ -89,7 +90,7 @@ impl From<Errno> for Fault {
 }
 
 impl Fault {
-    /// As the error of this step.
+    /// Converts it to an error of this step.
     pub fn error(self, step: Step, object: impl Into<String>) -> Error {
         match self {
             Self::Errno(errno) => Error::errno(step, object, errno),
@@ -97,23 +98,23 @@ impl Fault {
         }
     }
 
-    /// Whether there is nothing at that path.
+    /// Whether nothing exists at that path.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Errno(Errno::ENOENT | Errno::ENOTDIR))
     }
 }
 
 impl Resolver {
-    /// For the sources of one run of this process; `follow` is the word of the caller to follow links wherever they are.
+    /// For the sources of one run of this process. With `follow`, which the caller requests, links are followed everywhere.
     pub fn new(follow: bool) -> Self {
         Self { follow, trust: Trust::of_caller(), ways: Vec::new(), writable: Vec::new() }
     }
 
-    /// Finds the file at an absolute path. `destination` is where it is to be inside.
+    /// Resolves an absolute path. `destination` is its place in the sandbox.
     pub fn resolve(&mut self, path: &Path, destination: &Path, last: Last) -> std::result::Result<Found, Fault> {
         let text = c_string(path.as_os_str().as_bytes())?;
         let no_follow = if last == Last::Itself { libc::O_NOFOLLOW } else { 0 };
-        // No link, no `..`, no mount: nothing on the way can lead out of a directory that another user writes.
+        // Without links, `..` and mounts, the path cannot lead out of a directory that another user writes.
         let straight = match (self.follow, components(path.as_os_str().as_bytes()).any(|name| name == b"..")) {
             (true, _) => Some(NO_MAGICLINKS),
             (false, false) => Some(NO_SYMLINKS | NO_MAGICLINKS | NO_XDEV),
@@ -134,8 +135,8 @@ impl Resolver {
         Ok(found)
     }
 
-    /// Finds a device node whose number is then compared with a known one: what is mounted on the way cannot change what it is, and
-    /// `/dev` is nearly always a mount.
+    /// Resolves a device node, whose number the caller then compares with a known one. A mount on the path cannot change that
+    /// number, and `/dev` is nearly always a mount.
     pub fn resolve_known(&mut self, path: &Path) -> std::result::Result<Found, Fault> {
         let (text, resolve) = (c_string(path.as_os_str().as_bytes())?, NO_SYMLINKS | NO_MAGICLINKS);
         match mount::open_beneath(AT_FDCWD, &text, libc::O_PATH, resolve) {
@@ -145,14 +146,14 @@ impl Resolver {
         }
     }
 
-    /// Notes that the workload can write this source and what is below it.
+    /// Records that the workload can write this source and everything below it.
     pub fn is_writable(&mut self, source: &Found) -> std::result::Result<(), Errno> {
         self.writable.push(Location::of(&source.file, &source.stat, source.path())?);
         Ok(())
     }
 
-    /// Refuses sources whose way took a link, a `..` or a mount below what the workload of this run can write. To be called when
-    /// all are resolved.
+    /// Refuses sources whose path contains a link, a `..` or a mount below a directory that the workload can write. Must be
+    /// called after all sources are resolved.
     pub fn check(&self) -> Result<()> {
         let mounts = Mounts::default();
         let writable = |location: &&Location| self.writable.iter().any(|other| location.is_within(other, &mounts));
@@ -173,12 +174,12 @@ impl Found {
         Ok(Self { file, stat, again })
     }
 
-    /// The target of what was found, if that is a link.
+    /// The target of the resolved file, if that is a link.
     pub fn link_target(&self) -> Option<std::result::Result<OsString, Errno>> {
         (kind(&self.stat) == SFlag::S_IFLNK).then(|| readlinkat(&self.file, c""))
     }
 
-    /// Where it is, without links.
+    /// Its path without links.
     pub fn path(&self) -> PathBuf {
         if self.again.resolve & NO_SYMLINKS == 0 {
             let link = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -193,12 +194,12 @@ impl Found {
 }
 
 impl Again {
-    /// By this path, with all its links.
+    /// A path with all its links.
     pub fn following(path: CString) -> Self {
         Self { path, resolve: 0, rest: None }
     }
 
-    /// Opens what is there now (`O_PATH`). The child's half too: it allocates nothing.
+    /// Opens the file (`O_PATH`). Used by the child too, so it does not allocate.
     pub fn open(&self) -> std::result::Result<OwnedFd, Errno> {
         let start = mount::open_beneath(AT_FDCWD, &self.path, libc::O_PATH, self.resolve)?;
         match &self.rest {

@@ -1,4 +1,4 @@
-//! Which directories of the host no other user can change.
+//! Determines which directories of the host other users can change.
 
 use std::cell::OnceCell;
 use std::ffi::CString;
@@ -16,9 +16,9 @@ pub enum Why {
     Owner(u32),
     /// This group can write it.
     Group(u32),
-    /// Anyone can.
+    /// Every user can write it.
     World,
-    /// A program serves its file system, and can claim any owner.
+    /// Its file system is served by a program (FUSE), which can claim any owner.
     Served,
     /// It is mounted in a directory that others can write.
     MountedInShared,
@@ -26,28 +26,28 @@ pub enum Why {
     Workload,
 }
 
-/// What may be followed in a directory.
+/// How far a directory is trusted.
 #[derive(Clone, Copy, Debug)]
 pub enum DirectoryTrust {
-    /// Anything.
+    /// Links, `..` and mounts are followed.
     Trusted,
-    /// No link; but the entries of root and the caller cannot be replaced by others.
+    /// No link is followed. Other users cannot replace entries of root and the caller.
     Shared(Why),
-    /// Nothing.
+    /// Nothing is followed.
     Foreign(Why),
 }
 
-/// What tells the caller's files from those of others.
+/// Distinguishes the caller's files from those of other users.
 #[derive(Debug)]
 pub struct Trust {
     /// The caller's user ids.
     caller: [u32; 2],
-    /// Whether the ids of other users cannot be told apart here.
+    /// Whether the ids of other users cannot be distinguished in this user namespace.
     unmapped: OnceCell<bool>,
 }
 
 impl Trust {
-    /// For files of this process's user.
+    /// For the user of this process.
     pub fn of_caller() -> Self {
         let caller = [nix::unistd::geteuid().as_raw(), nix::unistd::getuid().as_raw()];
         Self { caller, unmapped: OnceCell::new() }
@@ -57,7 +57,7 @@ impl Trust {
         uid == 0 || self.caller.contains(&uid) || (uid == OVERFLOW && *self.unmapped.get_or_init(overflow_is_unmapped))
     }
 
-    /// Whether a directory is trusted, if all above it are.
+    /// Classifies a directory, if all directories above it are trusted.
     pub fn classify(&self, directory: BorrowedFd<'_>, stat: &FileStat) -> DirectoryTrust {
         let why = if !self.is_trusted(stat.st_uid) {
             return DirectoryTrust::Foreign(Why::Owner(stat.st_uid));
@@ -71,8 +71,8 @@ impl Trust {
         if stat.st_mode & libc::S_ISVTX != 0 { DirectoryTrust::Shared(why) } else { DirectoryTrust::Foreign(why) }
     }
 
-    /// Whether the group that may write is the caller's own, of the same number, as many systems give each user one. With an
-    /// access control list these bits are its mask, and it can name anyone.
+    /// Whether the writing group is the caller's private group, with the number of the user id, as many systems create one per
+    /// user. With an access control list the group bits are its mask, and the list may name other users.
     fn is_private(&self, directory: BorrowedFd<'_>, stat: &FileStat) -> bool {
         let listed = || {
             let path = CString::new(format!("/proc/self/fd/{}", directory.as_raw_fd())).expect("digits hold no NUL");
@@ -82,11 +82,11 @@ impl Trust {
     }
 }
 
-/// What `stat(2)` shows of a user that this user namespace does not know.
+/// The id that `stat(2)` shows for users without a mapping in this user namespace.
 const OVERFLOW: u32 = 65_534;
 
-/// Whether this user namespace lacks that id. Then all users that it does not know look the same, root of the host among them,
-/// and count as root: nothing else could be trusted there.
+/// Whether this user namespace lacks that id. Then all unmapped users look alike, the host's root among them. They count as
+/// root, because otherwise no directory could be trusted.
 fn overflow_is_unmapped() -> bool {
     let covers = |line: &str| {
         let numbers: Vec<u64> = line.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! A path, component by component: each opened by the descriptor of its directory, links read by their own.
+//! Resolves a path component by component: each is opened through its directory's descriptor, and links are read by descriptor.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -19,10 +19,10 @@ use crate::sys::mount::{self, NO_MAGICLINKS, NO_SYMLINKS};
 
 type Result<T, E = Fault> = std::result::Result<T, E>;
 
-/// As many symlinks as the kernel follows.
+/// The kernel's limit on symlinks.
 const MOST_LINKS: usize = 40;
 
-/// One directory of a path, or its end.
+/// One component of a path.
 struct Component {
     file: OwnedFd,
     stat: FileStat,
@@ -31,24 +31,24 @@ struct Component {
     trust: DirectoryTrust,
 }
 
-/// One path, component by component.
+/// The resolution of one path.
 pub struct Walk<'a> {
     trust: &'a Trust,
-    /// The root, and what was entered since: the path without links.
+    /// The root and the entered components: the path so far, without links.
     entered: Vec<Component>,
     way: Way,
     links: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// To what this path leads, which is to be at `destination` inside.
+    /// Starts at this path, which will be at `destination` in the sandbox.
     pub fn new(trust: &'a Trust, path: &Path, destination: &Path) -> Self {
         let (source, destination) = (path.to_owned(), destination.to_owned());
         let way = Way { source, destination, visited: Vec::new(), redirections: Vec::new() };
         Self { trust, entered: Vec::new(), way, links: 0 }
     }
 
-    /// Walks it.
+    /// Resolves the path.
     pub fn run(mut self, last: Last) -> Result<(Found, Way)> {
         let path = self.way.source.as_os_str().as_bytes();
         let mut left: VecDeque<Vec<u8>> = components(path).map(<[u8]>::to_vec).collect();
@@ -89,7 +89,7 @@ impl<'a> Walk<'a> {
         Ok((Found { file: end.file, stat: end.stat, again }, self.way))
     }
 
-    /// Goes on to a directory, or to the end.
+    /// Enters a component.
     fn enter(&mut self, name: Vec<u8>, file: OwnedFd) -> Result<()> {
         let stat = fstat(&file)?;
         let mount = mount::id_of(&file)?;
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
         let crossed = here.is_some_and(|here| here.mount != mount);
         let trust = match here.map_or(DirectoryTrust::Trusted, |here| here.trust) {
             DirectoryTrust::Shared(_) if crossed => DirectoryTrust::Foreign(Why::MountedInShared),
-            // What a program serves can claim any owner.
+            // A FUSE server can claim any owner.
             _ if crossed && fstatfs(&file)?.filesystem_type() == FUSE_SUPER_MAGIC => {
                 DirectoryTrust::Foreign(Why::Served)
             }
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The target of a link in a directory that is trusted.
+    /// The target of a link in a trusted directory.
     fn follow(&mut self, name: &[u8], link: &OwnedFd) -> Result<Vec<u8>> {
         let here = self.entered.last().expect("the root stays");
         if let DirectoryTrust::Shared(why) = here.trust {
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         if target.is_empty() { Err(Errno::ENOENT.into()) } else { Ok(target) }
     }
 
-    /// The rest of a path below a directory that is not trusted.
+    /// Resolves the rest of a path below an untrusted directory.
     fn rest(self, rest: &[u8], directory: bool, last: Last, why: Why) -> Result<(Found, Way)> {
         let here = self.entered.last().expect("the root stays");
         let refuse = |kind, at: &[u8]| {
@@ -161,7 +161,7 @@ impl<'a> Walk<'a> {
                         _ => {}
                     }
                 }
-                refuse(Kind::Link, rest) // it was replaced meanwhile
+                refuse(Kind::Link, rest) // the entry was replaced meanwhile
             }
             Err(errno) => Err(errno.into()),
         }
@@ -172,7 +172,7 @@ impl<'a> Walk<'a> {
         self.way.redirections.push((self.way.visited.len(), redirection));
     }
 
-    /// The path of where it is now, with `more` below.
+    /// The path so far, followed by `more`.
     fn shown(&self, more: &[&[u8]]) -> PathBuf {
         let names = self.entered.iter().map(|place| &place.name[..]).chain(more.iter().copied());
         let mut path = PathBuf::from("/");
@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Opens an entry without following it. A directory on the way is mounted if it is to be on demand.
+/// Opens an entry without following it. If it is not the last component, O_DIRECTORY triggers an automount.
 fn open_entry(directory: BorrowedFd<'_>, name: &[u8], on_the_way: bool) -> Result<OwnedFd, Errno> {
     let name = c_string(name)?;
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -198,7 +198,7 @@ fn open_entry(directory: BorrowedFd<'_>, name: &[u8], on_the_way: bool) -> Resul
     openat(directory, name.as_c_str(), flags, Mode::empty())
 }
 
-/// Whether what the path names must be a directory.
+/// Whether the path can only name a directory.
 fn names_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.")
 }

@@ -1,4 +1,4 @@
-//! Where a path led, and why one is not followed.
+//! The record of a resolved path, and why a path is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -6,44 +6,44 @@ use super::alias::Location;
 use super::trust::Why;
 use crate::error::{Error, Step};
 
-/// The directories that a path led through, and where it took a link, a `..` or a mount.
+/// The directories on a path, and the places where it took a link, a `..` or a mount.
 #[derive(Debug)]
 pub struct Way {
     /// The path.
     pub source: PathBuf,
-    /// Where the file is to be inside.
+    /// The path in the sandbox.
     pub destination: PathBuf,
-    /// What it led through.
+    /// The directories on the path.
     pub visited: Vec<Location>,
-    /// Each with the number of directories visited before.
+    /// Each with the number of directories visited before it.
     pub redirections: Vec<(usize, Redirection)>,
 }
 
-/// A step that leads out of a directory.
+/// A component that leads out of its directory.
 #[derive(Debug)]
 pub struct Redirection {
-    /// By what.
+    /// The kind.
     pub kind: Kind,
-    /// Where.
+    /// Its path.
     pub at: PathBuf,
 }
 
-/// What leads out of a directory.
+/// The kind of a redirection.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A symlink.
     Link,
     /// `..`.
     Up,
-    /// What is mounted there.
+    /// A mount.
     Mount,
 }
 
 impl Way {
-    /// That it is not followed, because of what this directory is.
+    /// The error for a path that is refused because of this directory.
     pub fn refuse(&self, redirection: &Redirection, directory: &Path, why: Why) -> Error {
         let (what, way_out) = match redirection.kind {
-            Kind::Link => ("is a symlink", "give the path that it leads to, if that is what you mean"),
+            Kind::Link => ("is a symlink", "give the target's path if you trust it"),
             Kind::Up => ("goes up by \"..\"", "give the path without \"..\""),
             Kind::Mount => ("is another mount", "mount it elsewhere"),
         };
@@ -58,12 +58,12 @@ impl Way {
         let object = format!("{} (for {})", self.source.display(), self.destination.display());
         let reason = format!("{} {what} below {}, which {why}", redirection.at.display(), directory.display());
         Error::new(Step::Source, object, reason)
-            .hint(format!("{way_out}; --follow goes on, also where others decide where that leads"))
+            .hint(format!("{way_out}; --follow follows it, even if other users control the target"))
     }
 }
 
-/// That a path has no end.
+/// The error for a path that does not end at a file.
 pub fn loops(path: &Path) -> Error {
-    Error::new(Step::Source, path.display().to_string(), "leads through a loop of links, or a link of the kernel's own")
-        .hint("give the path that it leads to: links such as /proc/self/fd/3 are never followed")
+    Error::new(Step::Source, path.display().to_string(), "leads through a loop of links or a magic link of the kernel")
+        .hint("give the target's path: links such as /proc/self/fd/3 are never followed")
 }
