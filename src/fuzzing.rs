@@ -1,7 +1,7 @@
-//! What holds whatever a parser is given: a property for each, which panics where it does not.
+//! Properties of the parsers that hold for every input. Each panics if it does not hold.
 //!
-//! Compiled for tests, which hold each to the corpora in `fuzz/corpus` and to mutations of them, and for `cargo fuzz`, which
-//! searches on (`tests/fuzz`).
+//! Compiled for tests, which check each property with the corpora in `fuzz/corpus` and mutations of them, and for `cargo fuzz`,
+//! which searches further (`tests/fuzz`).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt::Debug;
@@ -34,10 +34,10 @@ use crate::sandbox::sync::{self, Exited};
 use crate::sandbox::{audit, cpu};
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 
-/// What is held to something, and to what.
+/// A property of an input.
 pub type Property = fn(&[u8]);
 
-/// Every property, by the name of its target and of its corpus.
+/// All properties, by the name of the target and of its corpus.
 pub const PROPERTIES: [(&str, Property); 13] = [
     ("audit_line", audit_line),
     ("audit_record", audit_record),
@@ -54,12 +54,12 @@ pub const PROPERTIES: [(&str, Property); 13] = [
     ("units", units_of),
 ];
 
-/// The property of this name. Panics where there is none.
+/// The property of this name. Panics if there is none.
 pub fn property(name: &str) -> Property {
     PROPERTIES.iter().find(|(known, _)| *known == name).expect("a property of this name").1
 }
 
-/// A line of the audit log is refused, or means the same when it is written again.
+/// A line of the audit log is refused, or has the same meaning after it is written again.
 fn audit_line(bytes: &[u8]) {
     let Some(line) = Line::parse(bytes) else { return };
     let mut again = serde_json::to_vec(&line).expect("a line is JSON");
@@ -68,7 +68,7 @@ fn audit_line(bytes: &[u8]) {
     assert_eq!(serde_json::to_vec(&read).ok().as_deref(), again.strip_suffix(b"\n"));
 }
 
-/// The kernel's audit records are read totally, and little is kept of them.
+/// Any audit record of the kernel can be parsed, and little of it is kept.
 fn audit_record(bytes: &[u8]) {
     for message in bytes.split(|byte| *byte == 0xff) {
         let _ = audit::record(message);
@@ -80,7 +80,7 @@ fn audit_record(bytes: &[u8]) {
     }
 }
 
-/// A frame from inside is none, or is the frame that says so.
+/// A frame from inside the sandbox is rejected, or encodes to itself.
 fn init_frames(bytes: &[u8]) {
     if let Some(sync::Message::Exited(exited)) = sync::parse(bytes, None) {
         let Exited { status, scratch_bytes, scratch_inodes } = exited;
@@ -92,7 +92,7 @@ fn init_frames(bytes: &[u8]) {
     }
 }
 
-/// Whatever a directory is called, it is found in the kernel's way of writing it; and any text is read.
+/// A mount with any directory name is found in the kernel's format, and any text can be parsed.
 fn mountinfo(bytes: &[u8]) {
     let _ = hierarchies::memberships(&String::from_utf8_lossy(bytes));
     assert!(hierarchies::mounts(bytes).len() <= 1 + bytes.iter().filter(|byte| **byte == b'\n').count());
@@ -109,7 +109,7 @@ fn mountinfo(bytes: &[u8]) {
     assert_eq!(mount.at, Path::new(OsStr::from_bytes(&[b"/", &name[..]].concat())));
 }
 
-/// A configuration is refused in one printable line, or becomes a plan that survives being kept.
+/// A configuration is refused with one printable line, or becomes a plan that survives being stored.
 fn oci_config(bytes: &[u8]) {
     match config::read(bytes, Path::new("/bundle"), "id", config::Flags::default()) {
         Ok(config) => kept(&config.plan),
@@ -120,7 +120,7 @@ fn oci_config(bytes: &[u8]) {
     }
 }
 
-/// A policy is refused in printable words, or its plan is too, or that survives being kept.
+/// A policy is refused with printable text, or its plan is, or the plan survives being stored.
 fn policy_file(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let settings = match policy::parse("policy.toml", text) {
@@ -135,14 +135,14 @@ fn policy_file(bytes: &[u8]) {
     }
 }
 
-/// Whatever a process calls itself, its time is found; and any text is read.
+/// The CPU time of a process with any name is found, and any text can be parsed.
 fn proc_stat(bytes: &[u8]) {
     let _ = cpu::ticks_of(&String::from_utf8_lossy(bytes));
     let stat = [b"7 (", bytes, b") S 1 2 3 4 5 6 7 8 9 10 100 20 3 1 20 0 1 0 99"].concat();
     assert_eq!(cpu::ticks_of(&String::from_utf8_lossy(&stat)), Some(124));
 }
 
-/// A report about anything is JSON that means the same when it is read, and its tables drive no terminal.
+/// Any report is JSON that keeps its meaning, and its tables contain no terminal control sequences.
 fn report(bytes: &[u8]) {
     let mut report = Report::blank("id", None, SystemTime::UNIX_EPOCH);
     let argv: Vec<_> = bytes.split(|byte| *byte == 0).map(|word| Bytes::from(word.to_vec())).collect();
@@ -168,10 +168,9 @@ fn report(bytes: &[u8]) {
     assert!(!shown.chars().any(|c| is_deceptive(c) && c != '\n'), "{shown:?}");
 }
 
-/// A path that is created in a root leads, whatever links are in it, where the kernel says it does; nothing is created
-/// anywhere else.
+/// A path that is created in a root resolves, through any links, to the kernel's result. Nothing is created anywhere else.
 ///
-/// The bytes are a little language: directories and links to make, and at the end the path.
+/// The bytes encode directories and links to create, and finally the path.
 fn resolver(bytes: &[u8]) {
     let scene = Scene::new();
     let mut steps: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').take(24).map(path_of).collect();
@@ -201,7 +200,7 @@ fn resolver(bytes: &[u8]) {
     scene.check();
 }
 
-/// A profile is refused, or its program does what the profile means, for every call that could tell.
+/// A profile is refused, or its program implements the profile for every call that could distinguish them.
 fn seccomp_profile(bytes: &[u8]) {
     let context = Context { arch: Arch::X86_64, kernel: (6, 1), capabilities: &["CAP_SYS_PTRACE"], strict: false };
     let Ok((profile, _)) = load(bytes, None, &context) else { return };
@@ -212,7 +211,7 @@ fn seccomp_profile(bytes: &[u8]) {
     assert_eq!(again, Ok(program.sha256));
 }
 
-/// The record of a container is refused, or means the same when it is written again.
+/// A container's record is refused, or has the same meaning after it is written again.
 fn state(bytes: &[u8]) {
     let Ok(record) = record::parse(bytes) else { return };
     let again = serde_json::to_vec(&record).expect("a record is JSON");
@@ -220,7 +219,7 @@ fn state(bytes: &[u8]) {
     assert_eq!(serde_json::to_vec(&read).ok(), Some(again));
 }
 
-/// What is shown drives no terminal and does not look like something else.
+/// Displayed text contains no terminal control sequences and is not mistaken for other text.
 fn terminal(bytes: &[u8]) {
     let shown = printable(&String::from_utf8_lossy(bytes));
     assert!(!shown.chars().any(|c| is_deceptive(c) && c != '\n'), "{shown:?}");
@@ -232,7 +231,7 @@ fn terminal(bytes: &[u8]) {
     assert_eq!(serde_json::from_str::<Bytes>(&json).expect("bytes"), bytes);
 }
 
-/// Sizes, durations and their like are refused, or are what another way of reading them says.
+/// Sizes, durations and similar values are refused, or equal to the result of another parser.
 fn units_of(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -252,7 +251,7 @@ fn units_of(bytes: &[u8]) {
     if let Ok(quota) = units::cpus(text) {
         let cpus: f64 = text.parse().expect("a number");
         let dropped = cpus * 100_000.0 - quota as f64;
-        assert!((-0.001..1.001).contains(&dropped), "{text}: {quota}"); // as exact as this way of reading is
+        assert!((-0.001..1.001).contains(&dropped), "{text}: {quota}"); // as exact as this parser
     }
     if let Ok(id) = units::id(text) {
         assert!(id < u32::MAX && text.parse() == Ok(id), "{text}");
@@ -287,12 +286,12 @@ fn identity(fd: OwnedFd) -> nix::Result<(u64, u64)> {
     fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// Few enough names that they meet, and no way to write one that is outside.
+/// Names from a small set, so that they collide. No path can lead outside.
 fn path_of(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().take(48).map(|byte| b"ab./>"[usize::from(*byte) % 5]).collect()
 }
 
-/// A root in a directory that nothing else is in.
+/// A root in an otherwise empty directory.
 struct Scene(PathBuf);
 
 impl Scene {
@@ -304,7 +303,7 @@ impl Scene {
         scene
     }
 
-    /// Where a step of the scene is made: never outside, as links lead out of it for the host.
+    /// The path of a step of the scene. Never outside, because links lead out of it on the host.
     fn at(&self, path: &[u8]) -> PathBuf {
         let path = OsString::from_vec(path.to_vec());
         let root = self.root();
@@ -343,18 +342,18 @@ impl Drop for Scene {
 mod tests {
     use super::*;
 
-    /// Mutations of each seed. Few: `tests/fuzz` has the time for more.
+    /// Mutations per seed. Few: `tests/fuzz` runs longer.
     const MUTATIONS: u64 = 300;
 
     fn corpus(name: &str) -> Vec<Vec<u8>> {
         let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
         let files = std::fs::read_dir(&place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
         let mut files: Vec<_> = files.flatten().map(|file| file.path()).collect();
-        files.sort(); // a seed's mutations depend on which it is
+        files.sort(); // a seed's mutations depend on its position
         files.iter().map(|file| std::fs::read(file).unwrap()).collect()
     }
 
-    /// The same every time: Marsaglia's xorshift.
+    /// A deterministic generator: Marsaglia's xorshift.
     struct Chance(u64);
 
     impl Chance {
@@ -404,7 +403,7 @@ mod tests {
         for (number, seed) in seeds.iter().enumerate() {
             holds(seed);
             let mut chance = Chance(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
-            // Long ones are long because they are hard work.
+            // Long seeds are slow.
             for _ in 0..MUTATIONS / (1 + seed.len() as u64 / 4096) {
                 holds(&chance.mutate(seed));
             }

@@ -1,7 +1,7 @@
-//! JSON as a tree without duplicate keys, and errors that name the place in the file, the value there and what is wrong.
+//! JSON as a tree without duplicate keys. Errors name the place in the file, the value there and the reason.
 //!
-//! Seccomp profiles and an OCI runtime's `config.json` are read with it. `serde_json` alone takes the last of two equal keys:
-//! a profile with two `action`s would mean one thing here and another thing to its reviewer.
+//! Used for seccomp profiles and an OCI runtime's `config.json`. `serde_json` alone accepts the last of two equal keys: a
+//! profile with two `action`s would mean something else here than to its reviewer.
 //!
 //! ```
 //! use stockade_json::{At, parse};
@@ -28,16 +28,16 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 /// Why a document cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where: `syscalls[3].args[0].op`; empty for the whole file.
+    /// The place: `syscalls[3].args[0].op`; empty for the whole file.
     pub path: String,
-    /// What stands there, shortened.
+    /// The value there, shortened.
     pub value: Option<String>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
 impl Error {
-    /// `value: reason`, what the error says beside its place.
+    /// `value: reason`, the error without its place.
     pub fn message(&self) -> String {
         match &self.value {
             Some(value) => format!("{value}: {}", self.reason),
@@ -60,7 +60,7 @@ impl std::error::Error for Error {}
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
-    /// `null`: the same as an absent key, as in the programs these profiles come from.
+    /// `null`, which means the same as an absent key, as in the Go programs that define these formats.
     Null,
     /// `true` or `false`.
     Bool(bool),
@@ -74,16 +74,16 @@ pub enum Json<'a> {
     String(Cow<'a, str>),
     /// A list.
     Array(Vec<Self>),
-    /// Keys, no two alike, with their values.
+    /// Keys with their values. All keys differ.
     Object(Vec<(Cow<'a, str>, Self)>),
 }
 
-/// Text as JSON, which is one line.
+/// A string as JSON, on one line.
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// As JSON again, on one line.
+/// As JSON, on one line.
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,7 +109,7 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// Reads a whole document of at most so many bytes.
+/// Parses a whole document of at most `most` bytes.
 pub fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Error> {
     if bytes.len() > most {
         let reason = format!("has {} bytes; at most {most} are read", bytes.len());
@@ -120,7 +120,7 @@ pub fn parse(bytes: &[u8], most: usize) -> Result<Json<'_>, Error> {
     let tree = Tree(&path).deserialize(&mut deserializer).and_then(|tree| deserializer.end().map(|()| tree));
     tree.map_err(|error| {
         let path: String = path.borrow().iter().rev().map(String::as_str).collect();
-        // Keys are anybody's, and a newline in one would make two lines of an error.
+        // A key may contain a newline, which would split the error's line.
         let [path, reason] = [path.trim_start_matches('.'), &error.to_string()].map(on_one_line);
         Error { path, value: None, reason }
     })
@@ -137,7 +137,7 @@ fn on_one_line(text: &str) -> String {
     })
 }
 
-/// A value being read. An error on its way out leaves the steps to its place here, the innermost first.
+/// A value being parsed. An error appends the path to its place here, the innermost step first.
 struct Tree<'p>(&'p RefCell<Vec<String>>);
 
 impl Tree<'_> {
@@ -207,11 +207,8 @@ impl<'de> Visitor<'de> for Tree<'_> {
                 }
                 !many.insert(key.clone())
             };
-            let value = if twice {
-                Err(serde::de::Error::custom("stands here for the second time"))
-            } else {
-                map.next_value_seed(Tree(self.0))
-            };
+            let value =
+                if twice { Err(serde::de::Error::custom("duplicate key")) } else { map.next_value_seed(Tree(self.0)) };
             let value = self.at(value, || format!(".{key}"))?;
             entries.push((key, value));
         }
@@ -219,7 +216,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 }
 
-/// An object's key, borrowed from the document where it has no escapes.
+/// An object's key, borrowed from the document if it has no escapes.
 struct Key<'a>(Cow<'a, str>);
 
 impl<'de> serde::Deserialize<'de> for Key<'de> {
@@ -241,7 +238,7 @@ impl<'de> serde::Deserialize<'de> for Key<'de> {
     }
 }
 
-/// A value and the place it stands at, for reading it as what it should be.
+/// A value and its place.
 #[derive(Clone, Copy)]
 pub struct At<'p> {
     /// The value.
@@ -249,7 +246,7 @@ pub struct At<'p> {
     path: Path<'p>,
 }
 
-/// A place, as a chain up to the root: made for every value, spelt out only in an error.
+/// A place as a chain to the root. Created for every value, formatted only in an error.
 #[derive(Clone, Copy)]
 enum Path<'p> {
     Root,
@@ -263,7 +260,7 @@ impl<'p> At<'p> {
         Self { json, path: Path::Root }
     }
 
-    /// The place, spelt out.
+    /// The place as text.
     pub fn path(&self) -> String {
         match self.path {
             Path::Root => String::new(),
@@ -273,12 +270,12 @@ impl<'p> At<'p> {
         }
     }
 
-    /// An error about this value.
+    /// An error about this value, which it quotes.
     pub fn wrong(&self, reason: impl Into<String>) -> Error {
         Error { path: self.path(), value: Some(self.shown()), reason: reason.into() }
     }
 
-    /// An error about this value as a place, when what stands there says nothing.
+    /// An error about this place, if the value itself says nothing.
     pub fn lacks(&self, reason: impl Into<String>) -> Error {
         Error { path: self.path(), value: None, reason: reason.into() }
     }
@@ -336,7 +333,7 @@ impl<'p> At<'p> {
         }
     }
 
-    /// What stands here, short enough for a message.
+    /// The value, shortened for a message.
     fn shown(&self) -> String {
         match self.json {
             Json::Null => "null".to_owned(),

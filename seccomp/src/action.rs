@@ -1,4 +1,4 @@
-//! What a filter can answer, in the words of the kernel and of OCI profiles.
+//! The results of a filter, named as in the kernel and in OCI profiles.
 
 /// What happens to a system call. `seccomp(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,11 +9,11 @@ pub enum Action {
     KillThread,
     /// The thread gets a `SIGSYS` it can handle.
     Trap,
-    /// The call returns this error number without being made.
+    /// The call returns this error number and is not made.
     Errno(u16),
     /// A user-space listener decides, `seccomp_unotify(2)`.
     Notify,
-    /// A tracer is told, with this message; without a tracer the call fails with `ENOSYS`.
+    /// A tracer is notified, with this message. Without a tracer the call fails with `ENOSYS`.
     Trace(u16),
     /// The call is made and logged.
     Log,
@@ -21,15 +21,15 @@ pub enum Action {
     Allow,
 }
 
-/// `EPERM`: what an `SCMP_ACT_ERRNO` without a number returns.
+/// `EPERM`: returned by `SCMP_ACT_ERRNO` without a number.
 pub const EPERM: u16 = 1;
-/// `ENOSYS`: what a call returns that the kernel does not have.
+/// `ENOSYS`: returned by calls that the kernel lacks.
 pub const ENOSYS: u16 = 38;
-/// The highest number the kernel returns; it cuts larger ones down to this, `MAX_ERRNO`.
+/// The highest error number. The kernel reduces larger ones to it, `MAX_ERRNO`.
 pub const MAX_ERRNO: u16 = 4095;
 
 impl Action {
-    /// Names in OCI profiles, with what they stand for. `SCMP_ACT_KILL` has always been the thread, as in libseccomp.
+    /// Names in OCI profiles, with their actions. `SCMP_ACT_KILL` means the thread, as in libseccomp.
     const OCI: [(&'static str, Self); 9] = [
         ("SCMP_ACT_KILL", Self::KillThread),
         ("SCMP_ACT_KILL_PROCESS", Self::KillProcess),
@@ -42,12 +42,12 @@ impl Action {
         ("SCMP_ACT_NOTIFY", Self::Notify),
     ];
 
-    /// The action of an OCI profile by its name, with the data it has when none is given.
+    /// The action with this name in OCI profiles, with its default data.
     pub fn from_oci(name: &str) -> Option<Self> {
         Self::OCI.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
     }
 
-    /// How strict it is: 0 is the strictest. The kernel's own order of precedence between filters.
+    /// How lenient it is: 0 is the strictest. This is the kernel's order of precedence between filters.
     pub const fn leniency(self) -> u8 {
         match self {
             Self::KillProcess => 0,
@@ -61,12 +61,12 @@ impl Action {
         }
     }
 
-    /// Whether the call is made without anybody being able to stop it.
+    /// Whether the call is always made.
     pub const fn lets_through(self) -> bool {
         matches!(self, Self::Allow | Self::Log)
     }
 
-    /// What a program returns for it: `SECCOMP_RET_*` and its data, `linux/seccomp.h`.
+    /// A program's return value for it: `SECCOMP_RET_*` and its data, `linux/seccomp.h`.
     pub const fn encode(self) -> u32 {
         match self {
             Self::KillProcess => 0x8000_0000,
@@ -80,7 +80,7 @@ impl Action {
         }
     }
 
-    /// What the kernel does with a program's return value. Values it does not know kill the process, as there.
+    /// The kernel's interpretation of a return value. Unknown values kill the process, as in the kernel.
     pub const fn decode(value: u32) -> Self {
         let data = (value & 0xffff) as u16;
         match value & 0xffff_0000 {
@@ -115,7 +115,7 @@ impl std::fmt::Display for Action {
     }
 }
 
-/// The errors that profiles name or that people meet in them, `errno(3)`; the numbers are the same on both architectures.
+/// The errors that profiles name or often return, `errno(3)`. The numbers are equal on both architectures.
 const ERRNOS: [(&str, u16); 21] = [
     ("EPERM", 1),
     ("ENOENT", 2),

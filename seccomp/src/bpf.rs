@@ -1,8 +1,8 @@
 //! Classic BPF as seccomp uses it: instructions, and an assembler that writes a program from its end to its start.
 //!
-//! Every jump goes forward, so when a branch is written from the end its targets already stand. Conditional jumps reach
-//! only 255 instructions; a target further away gets a copy (of a `ret`) or a signpost (an unconditional jump, which
-//! reaches everywhere) just behind the branch. `linux/filter.h`, `Documentation/userspace-api/seccomp_filter.rst`.
+//! All jumps go forward, so when a branch is written, its targets exist already. A conditional jump reaches only 255
+//! instructions. For a farther target a copy (of a `ret`) or a trampoline (an unconditional jump, whose reach is unlimited) is
+//! placed just behind the branch. `linux/filter.h`, `Documentation/userspace-api/seccomp_filter.rst`.
 
 use std::collections::HashMap;
 
@@ -12,35 +12,37 @@ use std::collections::HashMap;
 pub struct Instruction {
     /// The operation.
     pub code: u16,
-    /// How many instructions are skipped when the comparison holds.
+    /// How many instructions are skipped if the comparison is true.
     pub jt: u8,
-    /// How many are skipped when it does not.
+    /// How many are skipped if it is false.
     pub jf: u8,
     /// The operand.
     pub k: u32,
 }
 
 impl Instruction {
-    /// As the kernel reads it.
+    /// The kernel's representation.
     pub fn to_bytes(self) -> [u8; 8] {
         let ([c0, c1], [k0, k1, k2, k3]) = (self.code.to_ne_bytes(), self.k.to_ne_bytes());
         [c0, c1, self.jt, self.jf, k0, k1, k2, k3]
     }
 
-    /// From what [`Self::to_bytes`] gives.
+    /// The inverse of [`Self::to_bytes`].
     pub fn from_bytes([c0, c1, jt, jf, k0, k1, k2, k3]: [u8; 8]) -> Self {
         Self { code: u16::from_ne_bytes([c0, c1]), jt, jf, k: u32::from_ne_bytes([k0, k1, k2, k3]) }
     }
 }
 
-/// The most instructions the kernel takes, `BPF_MAXINSNS`.
+/// The kernel's limit on instructions, `BPF_MAXINSNS`.
 pub const MAX_INSTRUCTIONS: usize = 4096;
 
 /// Load the word at an offset of `seccomp_data`: `BPF_LD | BPF_W | BPF_ABS`.
 pub const LOAD: u16 = 0x20;
 /// Bitwise and with the operand: `BPF_ALU | BPF_AND | BPF_K`.
 pub const AND: u16 = 0x54;
-/// Skip the operand's number of instructions: `BPF_JMP | BPF_JA`.
+/// Skip as many instructions as the operand: `BPF_JMP
+///
+/// BPF_JA`.
 pub const JUMP: u16 = 0x05;
 /// Whether the accumulator equals the operand: `BPF_JMP | BPF_JEQ | BPF_K`.
 pub const JEQ: u16 = 0x15;
@@ -48,7 +50,9 @@ pub const JEQ: u16 = 0x15;
 pub const JGE: u16 = 0x35;
 /// Whether it has any bit of the operand: `BPF_JMP | BPF_JSET | BPF_K`.
 pub const JSET: u16 = 0x45;
-/// Answer the operand: `BPF_RET | BPF_K`.
+/// Return the operand: `BPF_RET
+///
+/// BPF_K`.
 pub const RETURN: u16 = 0x06;
 
 /// Offset of the number in `struct seccomp_data`.
@@ -58,14 +62,14 @@ pub const ARCH: u32 = 4;
 /// Size of `struct seccomp_data`.
 pub const DATA_SIZE: u32 = 64;
 
-/// An instruction already written: its distance from the program's end.
+/// A written instruction: its distance from the program's end.
 pub type Label = usize;
 
-/// How far from the end of what is written a label may lie for a branch with room for one copy before it.
+/// How far a label may be for a branch, if one copy is placed in between.
 const REACH: usize = 255;
 
 enum Op {
-    /// Of a finished program, whose own jumps stay within it.
+    /// An instruction of a finished program, whose jumps stay within that program.
     Finished(Instruction),
     Plain(u16, u32),
     Jump(Label),
@@ -77,23 +81,23 @@ enum Op {
     },
 }
 
-/// A program being written, last instruction first.
+/// A program that is being written, the last instruction first.
 #[derive(Default)]
 pub struct Assembler {
     code: Vec<Op>,
-    /// For each label its nearest stand-in, at first itself.
+    /// The nearest equivalent of each label, initially itself.
     nearest: Vec<Label>,
-    /// Where an answer was written first.
+    /// The first place where each result was written.
     answers: HashMap<u32, Label>,
 }
 
 impl Assembler {
-    /// How much is written so far.
+    /// The number of instructions so far.
     pub fn written(&self) -> usize {
         self.code.len()
     }
 
-    /// A finished program, and the label of its start. It comes before everything else.
+    /// Adds a finished program and returns its first label. Must be called first.
     pub fn finished(&mut self, program: &[Instruction]) -> Label {
         debug_assert!(self.code.is_empty());
         for one in program.iter().rev() {
@@ -102,7 +106,7 @@ impl Assembler {
         self.code.len() - 1
     }
 
-    /// An instruction that answers.
+    /// An instruction that returns a result.
     pub fn answer(&mut self, value: u32) -> Label {
         if let Some(label) = self.answers.get(&value) {
             return *label;
@@ -112,7 +116,7 @@ impl Assembler {
         label
     }
 
-    /// An instruction that goes on to `next`.
+    /// An instruction that continues at `next`.
     pub fn then(&mut self, code: u16, k: u32, next: Label) -> Label {
         if next + 1 != self.code.len() {
             self.push(Op::Jump(next));
@@ -120,7 +124,7 @@ impl Assembler {
         self.push(Op::Plain(code, k))
     }
 
-    /// A comparison that goes on to one of two places.
+    /// A comparison that continues at one of two labels.
     pub fn branch(&mut self, code: u16, k: u32, yes: Label, no: Label) -> Label {
         if yes == no {
             return yes;
@@ -130,7 +134,7 @@ impl Assembler {
         self.push(Op::Branch { code, k, yes, no })
     }
 
-    /// The program from a label on. What it cannot reach is left out.
+    /// The program from a label on, without unreachable instructions.
     pub fn finish(self, entry: Label) -> Vec<Instruction> {
         let mut needed = vec![false; self.code.len()];
         needed[entry] = true;
@@ -146,7 +150,7 @@ impl Assembler {
                 Op::Branch { yes, no, .. } => (needed[yes], needed[no]) = (true, true),
             }
         }
-        // How many needed instructions stand before (that is, nearer to the end than) each.
+        // For each instruction, the number of needed instructions nearer to the end.
         let mut rank = Vec::with_capacity(self.code.len());
         let mut count = 0usize;
         for needed in &needed {
@@ -165,7 +169,7 @@ impl Assembler {
         (0..=entry).rev().filter(|label| needed[*label]).map(instruction).collect()
     }
 
-    /// A stand-in for a label that a branch written next can reach.
+    /// An equivalent of a label within reach of the next branch.
     fn near(&mut self, label: Label) -> Label {
         let nearest = self.nearest[label];
         if self.code.len() - nearest <= REACH {

@@ -1,6 +1,6 @@
-//! The profiles that come with stockade, and the groups of calls that can be added to them.
+//! The built-in profiles, and the groups of calls that can be added to them.
 //!
-//! The JSON of `profiles/seccomp/` is the source of both.
+//! Both are read from the JSON files in `profiles/seccomp/`.
 
 use crate::Error;
 use crate::model::Profile;
@@ -13,7 +13,7 @@ macro_rules! profiles {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name { $($(#[$text])* $variant,)+ }
         impl $name {
-            /// Every one.
+            /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
             /// Its name on the command line and in policies.
             pub const fn name(self) -> &'static str { match self { $(Self::$variant => $file,)+ } }
@@ -66,15 +66,15 @@ profiles! {
 }
 
 profiles! {
-    /// Calls that are refused whatever a profile says, because they lead past another layer.
+    /// Calls that are refused under every profile, because they bypass another layer.
     Guard {
-        /// Programs in memory, where what may be executed is listed.
+        /// Executing memory, if the executable paths are listed.
         MemoryPrograms = "memory-programs";
-        /// Files with set-id bits, where files outlive the sandbox.
+        /// Files with set-id bits, if files outlive the sandbox.
         SetId = "set-id";
-        /// TCP that Landlock does not see, where ports are listed.
+        /// TCP that Landlock does not control, if ports are listed.
         Tcp = "tcp";
-        /// A core limit at which a crash starts a helper of the host's.
+        /// A core limit at which a crash starts a program of the host.
         CoreLimit = "core-limit";
         /// Limits and scheduling of our own pid 1.
         Init = "init";
@@ -82,12 +82,12 @@ profiles! {
 }
 
 impl Guard {
-    /// The guards of nearly every run. The compiled programs of the built-in profiles contain them.
+    /// The guards of nearly every run. The compiled built-in programs contain them.
     pub const STANDING: &'static [Self] = &[Self::CoreLimit, Self::Init];
 }
 
 impl Group {
-    /// What is given up by adding it, where that is more than the calls themselves.
+    /// The risk of adding the group, if it is more than the calls themselves.
     pub const fn warning(self) -> Option<&'static str> {
         match self {
             Self::Nested => Some(
@@ -98,7 +98,7 @@ impl Group {
                 Some("splice is the way to write to read-only files through several kernel bugs of recent years")
             }
             Self::SetuidBits => Some(
-                "files with set-id bits in a writable bind are programs of their owner's on the host, for everybody there",
+                "a file with set-id bits in a writable bind runs with its owner's ids on the host, for every user there",
             ),
             _ => None,
         }
@@ -106,7 +106,7 @@ impl Group {
 }
 
 impl Builtin {
-    /// The profile's rules, with the groups added and, in a run with a network, the socket families of one.
+    /// The rules of the profile, with the groups and, in a run with a network, the network's socket families.
     pub fn profile(self, network: bool, groups: &[Group], context: &Context) -> Result<Profile, Error> {
         let (mut profile, _) = read(self.json().as_bytes(), context)?;
         if network && self.has_network_variant() {
@@ -116,7 +116,7 @@ impl Builtin {
         Ok(profile)
     }
 
-    /// Whether it means something else in a run with a network.
+    /// Whether a run with a network gets other rules.
     pub const fn has_network_variant(self) -> bool {
         matches!(self, Self::Default)
     }
@@ -125,7 +125,7 @@ impl Builtin {
 /// The socket families of a network.
 const INET: &str = include_str!("../../profiles/seccomp/inet.json");
 
-/// SHA-256 of the texts of all profiles, groups and guards: two builds in which a name may mean different things differ in it.
+/// SHA-256 of the texts of all profiles, groups and guards. It differs between builds in which a name may mean different rules.
 pub fn sha256_of_all() -> String {
     let mut all = vec![("inet", INET)];
     all.extend(Builtin::ALL.iter().map(|one| (one.name(), one.json())));
@@ -135,7 +135,7 @@ pub fn sha256_of_all() -> String {
     sha256(all.iter().flat_map(|(_, text)| [(text.len() as u64).to_be_bytes().to_vec(), text.as_bytes().to_vec()]))
 }
 
-/// Refuses what guards refuse, whatever a profile says.
+/// Adds guards to a profile: it then refuses their calls.
 pub fn refuse(profile: &mut Profile, guards: &[Guard], context: &Context) -> Result<(), Error> {
     for guard in guards {
         profile.prefer(read_group(guard.json().as_bytes(), guard.name(), context)?);
@@ -143,7 +143,7 @@ pub fn refuse(profile: &mut Profile, guards: &[Guard], context: &Context) -> Res
     Ok(())
 }
 
-/// A program of guards alone, to stand beside that of a profile or of none.
+/// A program of guards alone, used beside a profile's program or without one.
 pub fn guarding(guards: &[Guard], context: &Context) -> Result<Program, Error> {
     let (mut profile, _) = read(br#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#, context)?;
     refuse(&mut profile, guards, context)?;

@@ -1,4 +1,4 @@
-//! What is wrong, or dangerous, in a profile that can be compiled.
+//! Finds mistakes and dangers in a profile that compiles.
 
 use crate::bpf::Instruction;
 use crate::compare::AUDIT_ARCH_I386;
@@ -9,7 +9,7 @@ use crate::names::Arch;
 use crate::oci::Warning;
 use crate::ranges;
 
-/// Everything worth saying about a profile, beside what reading it said.
+/// All warnings about a profile, except those from parsing.
 pub fn check(profile: &Profile) -> Vec<Warning> {
     let mut warnings = Vec::new();
     unreachable(profile, &mut warnings);
@@ -20,7 +20,7 @@ pub fn check(profile: &Profile) -> Vec<Warning> {
     }
     for name in ["execve", "exit_group"] {
         if profile.arch.number(name).is_some_and(|number| !may_pass(profile, number)) {
-            let why = if name == "execve" { "no program can be started" } else { "no program can end as it wants" };
+            let why = if name == "execve" { "no program can be started" } else { "no program can exit normally" };
             warnings.push(Warning { path: String::new(), text: format!("{name} is refused: {why}") });
         }
     }
@@ -34,11 +34,11 @@ pub fn check(profile: &Profile) -> Vec<Warning> {
     warnings
 }
 
-/// What is worth saying about a program that somebody else compiled: whether it can be walked around by another table of calls.
+/// Warnings about a compiled program: whether another system call table bypasses it.
 pub fn check_program(program: &[Instruction]) -> Vec<Warning> {
     let native = Arch::NATIVE.audit();
     let passes = |arch, offset| {
-        // Enough of the table to meet whatever the filter allows.
+        // Enough of the table to find calls that the filter allows.
         (0..512).any(|number| run(program, &Call { arch, number: number | offset, args: [0; 6] }).0.lets_through())
     };
     let mut warnings = Vec::new();
@@ -52,13 +52,13 @@ pub fn check_program(program: &[Instruction]) -> Vec<Warning> {
     warnings
 }
 
-/// Rules that decide no call.
+/// Rules that never decide a call.
 fn unreachable(profile: &Profile, warnings: &mut Vec<Warning>) {
     let mut seen: Vec<(&Stage, &Rule, Vec<u32>)> = Vec::new();
     for stage in &profile.stages {
         seen.extend(stage.rules.iter().map(|rule| (stage, rule, Vec::new())));
     }
-    // Stage by stage: that a group decides what the profile would have refused is what it is for.
+    // Stage by stage: a group is meant to decide calls that the profile would refuse.
     let stages = profile.stages.iter();
     for (stage, number) in stages.flat_map(|stage| (0..=profile.highest()).map(move |number| (stage, number))) {
         let mut order = order(profile, number);
@@ -112,7 +112,7 @@ fn passes(profile: &Profile, probe: &Probe) -> bool {
 /// Some arguments pass.
 const ANY: [u64; 3] = [u64::MAX; 3];
 
-/// A way around a sandbox that a profile leaves open when one of the probes passes.
+/// A bypass that a profile leaves open if one of the probes passes.
 struct Class {
     probes: &'static [Probe],
     /// Whether it matters for this profile.
@@ -124,7 +124,7 @@ const fn any(name: &'static str) -> Probe {
     (name, name, ANY)
 }
 
-/// Whether a call is filtered by its arguments, or refused.
+/// Whether a call is refused, or filtered by its arguments.
 fn guards(profile: &Profile, name: &str) -> bool {
     let Some(number) = profile.arch.number(name) else { return false };
     !may_pass(profile, number) || order(profile, number).iter().any(|(_, rule)| !rule.conditions.is_empty())
@@ -134,12 +134,12 @@ const CLASSES: &[Class] = &[
     Class {
         probes: &[any("io_uring_setup"), any("io_uring_enter")],
         when: |profile| ["socket", "connect", "openat", "openat2", "bind"].iter().any(|name| guards(profile, name)),
-        why: "what is refused elsewhere can be done through io_uring, whose operations no filter sees",
+        why: "refused operations can be done through io_uring, which filters do not see",
     },
     Class {
         probes: &[any("clone3")],
         when: |profile| guards(profile, "clone"),
-        why: "its flags are behind a pointer, so the filter on clone is no filter; ENOSYS makes libraries use clone",
+        why: "its flags are behind a pointer, so a filter on clone is bypassed; ENOSYS makes libraries use clone",
     },
     Class {
         probes: &[
@@ -148,7 +148,7 @@ const CLASSES: &[Class] = &[
             any("setns"),
         ],
         when: |_| true,
-        why: "a user namespace gives capabilities over kernel code that is otherwise out of reach",
+        why: "a user namespace gives capabilities over kernel code that is otherwise not reachable",
     },
     Class {
         probes: &[any("ptrace"), any("process_vm_writev"), any("pidfd_getfd"), any("process_madvise")],

@@ -1,23 +1,23 @@
-//! Whether a program does what its profile means: both are asked about every call that could tell them apart.
+//! Compares a program with its profile, over every call that could distinguish them.
 //!
-//! The tests run this over every built-in profile, the ones of Docker and Podman, and random ones; a fuzz target can.
+//! The tests compare every built-in profile, those of Docker and Podman, and random ones. A fuzz target does too.
 
 use crate::action::Action;
 use crate::bpf::Instruction;
 use crate::interpret::run;
 use crate::model::{Call, Operator, Profile, X32_BIT};
 
-/// `AUDIT_ARCH_I386`: what `int 0x80` and 32-bit programs come in as on x86_64.
+/// `AUDIT_ARCH_I386`: the architecture of `int 0x80` and of 32-bit programs on x86_64.
 pub const AUDIT_ARCH_I386: u32 = 0x4000_0003;
 
-/// A call about which a program and its profile disagree.
+/// A call for which a program and its profile differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The call.
     pub call: Call,
-    /// What the profile means.
+    /// The profile's action.
     pub wanted: Action,
-    /// What the program does.
+    /// The program's action.
     pub got: Action,
 }
 
@@ -35,7 +35,7 @@ pub fn difference(profile: &Profile, program: &[Instruction]) -> Option<Differen
     })
 }
 
-/// The part of a profile that is about one number: it means the same for it, and is asked a hundred thousand times.
+/// The rules for one number. They decide it as the whole profile does, and are evaluated a hundred thousand times.
 fn about(profile: &Profile, number: u32) -> Profile {
     let fallback = if number > profile.highest() { profile.beyond } else { profile.default };
     let mut part = Profile { default: fallback, beyond: fallback, ..profile.clone() };
@@ -46,15 +46,15 @@ fn about(profile: &Profile, number: u32) -> Profile {
     part
 }
 
-/// Every number up to 600 with every boundary value of every argument that a rule for it tests; the same numbers with the
-/// x32 bit and from other architectures; and numbers that belong to no table.
+/// Every number up to 600 with all boundary values of the arguments that its rules test; the same numbers with the x32 bit and
+/// from other architectures; and numbers outside every table.
 pub fn calls(profile: &Profile) -> impl Iterator<Item = Call> {
     let native = profile.arch.audit();
     let plain = move |arch, number| Call { arch, number, args: [0; 6] };
     let numbers =
         (0..=600).chain([X32_BIT - 1, X32_BIT, 0x7fff_ffff, 0x8000_0000, 0xbfff_ffff, 0xc000_0000, !0 - 1, !0]);
     let foreign = [AUDIT_ARCH_I386, 0xc000_00b7 ^ 0xc000_003e ^ native, native ^ 1, 0, !0];
-    // A program that takes a call for another one decides it by the other's rules.
+    // A program that confuses two calls decides one by the other's rules.
     let decisive = decisive(profile);
     numbers.flat_map(move |number| {
         let others = decisive.clone().into_iter().map(move |args| Call { arch: native, number, args });
@@ -67,7 +67,7 @@ pub fn calls(profile: &Profile) -> impl Iterator<Item = Call> {
     })
 }
 
-/// Arguments that meet each rule's conditions, and that have each compared value everywhere.
+/// Arguments that satisfy each rule's conditions, and arguments with each compared value everywhere.
 fn decisive(profile: &Profile) -> Vec<[u64; 6]> {
     let mut list = Vec::new();
     for rule in profile.rules().filter(|rule| !rule.conditions.is_empty()) {
@@ -91,7 +91,7 @@ fn decisive(profile: &Profile) -> Vec<[u64; 6]> {
     list
 }
 
-/// At most this many combinations of arguments are tried for one number; beyond it, they are picked evenly.
+/// Most combinations of arguments per number. Of a larger set, evenly distributed combinations are tried.
 const MOST: u64 = 50_000;
 
 /// Combinations of boundary values of the arguments that the rules for a number test.

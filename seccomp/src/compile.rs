@@ -1,12 +1,12 @@
-//! Rules become a program.
+//! Compiles rules to a program.
 //!
-//! For each number the rules of all stages are put in the order in which they decide, so that the first one that matches
-//! wins. Neighbouring numbers with the same outcome become one range, and a balanced tree of comparisons leads from the
-//! number to the outcome: an answer, or tests of arguments, which are trees over ranges of words in the same way. Each
-//! outcome is written once, next to the first leaf that needs it.
+//! For each number, the rules of all stages are sorted into the order in which they decide, so that the first matching rule
+//! wins. Adjacent numbers with the same outcome become one range, and a balanced tree of comparisons leads from the number to
+//! the outcome. An outcome is a result or a test of arguments, which again is a tree over ranges of words. Each outcome is
+//! written once, next to the first leaf that needs it.
 //!
-//! The rules of a file in seccompiler's format are compiled by the seccompiler crate. What is written here then is the guard
-//! against other tables of calls and the groups, and leads to that program for what they do not decide.
+//! The seccompiler crate compiles the rules of a file in its own format. The code here then adds the checks for other system
+//! call tables and the groups, and continues at that program for all other calls.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::names::Arch;
 use crate::ranges::{self, Place, Ranges, Test};
 use crate::seccompiler;
 
-/// Compiles a profile. Fails when the program is longer than the kernel takes; the error says what costs most.
+/// Compiles a profile. Fails if the program is longer than the kernel's limit; the error names the most expensive calls.
 pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, Error> {
     let mut assembler = Assembler::default();
     let (outcomes, below) = match (profile.format, profile.stages.as_slice()) {
@@ -41,23 +41,23 @@ pub fn compile(profile: &Profile) -> Result<Vec<Instruction>, Error> {
     if program.len() > MAX_INSTRUCTIONS { Err(too_long(profile, &writer.outcomes, program.len())) } else { Ok(program) }
 }
 
-/// Tests of arguments that lead to an action.
+/// Tests of arguments, and the action if they pass.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Arm {
     tests: Vec<Test>,
     action: Action,
 }
 
-/// Where the rules leave a call.
+/// The end of the rules for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum End {
-    /// It is decided.
+    /// This action.
     Action(Action),
-    /// The program below decides it.
+    /// The program below decides.
     Below,
 }
 
-/// What happens to a call, once its number is known: the first arm whose tests pass, or else this end.
+/// The outcome for a number: the first arm whose tests pass, or else this end.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Outcome {
     arms: Vec<Arm>,
@@ -67,14 +67,14 @@ struct Outcome {
 /// All outcomes of a profile and the numbers that lead to them.
 struct Outcomes {
     all: Vec<Outcome>,
-    /// Where the code of each stands, and how long it is.
+    /// Where the code of each outcome begins, and its length.
     written: Vec<Option<(Label, usize)>>,
-    /// First number and outcome; the ranges cover all numbers, and neighbours differ.
+    /// First number and outcome. The ranges cover all numbers, and adjacent ranges differ.
     ranges: Vec<(u32, usize)>,
 }
 
 impl Outcomes {
-    /// `default` is for numbers up to the highest that a rule names, `beyond` for those above it.
+    /// `default` is for numbers up to the highest one in a rule, `beyond` for those above it.
     fn of(stages: &[Stage], default: End, beyond: End, arch: Arch) -> Self {
         let rules = stages.iter().flat_map(|stage| &stage.rules);
         let highest = rules.flat_map(|rule| &rule.numbers).max().copied().unwrap_or(0);
@@ -89,7 +89,7 @@ impl Outcomes {
         let mut outcomes = Self { all: Vec::new(), written: Vec::new(), ranges: Vec::new() };
         let mut known = HashMap::new();
         for (number, mut rules) in (0..).zip(deciding) {
-            // Stable: among equally strict rules of a stage the first in the file decides.
+            // A stable sort: among equally strict rules of a stage the first in the file decides.
             rules.sort_by_key(|(stage, rule)| (*stage, rule.action.leniency()));
             outcomes.lead(number, outcome(&rules, default), &mut known);
         }
@@ -99,7 +99,7 @@ impl Outcomes {
         lead(highest + 1, beyond);
         if arch == Arch::X86_64 {
             let foreign = End::Action(FOREIGN);
-            // The x32 bit in a number that is otherwise negative is still the x32 bit; only -1 is a skipped call.
+            // In negative numbers the x32 bit still counts; only -1 is a skipped call.
             for (start, end) in
                 [(X32_BIT, foreign), (X32_BIT << 1, beyond), (X32_BIT | X32_BIT << 1, foreign), (SKIPPED, beyond)]
             {
@@ -109,7 +109,7 @@ impl Outcomes {
         outcomes
     }
 
-    /// Numbers from this one on lead to an outcome.
+    /// From this number on the outcome applies.
     fn lead(&mut self, number: u32, outcome: Outcome, known: &mut HashMap<Outcome, usize>) {
         let id = match known.get(&outcome) {
             Some(id) => *id,
@@ -126,7 +126,7 @@ impl Outcomes {
     }
 }
 
-/// What rules lead to, given in the order in which they decide.
+/// The outcome of rules, given in the order in which they decide.
 fn outcome(rules: &[(usize, &Rule)], default: End) -> Outcome {
     let certain = rules.iter().position(|(_, rule)| rule.conditions.is_empty());
     let mut otherwise = certain.map_or(default, |at| End::Action(rules[at].1.action));
@@ -143,17 +143,17 @@ fn outcome(rules: &[(usize, &Rule)], default: End) -> Outcome {
         arms.extend(alternatives.into_iter().map(|tests| Arm { tests, action: first.action }));
         rest = &rest[same..];
     }
-    // The last tests decide nothing when passing and failing them come to the same.
+    // Trailing tests decide nothing if passing and failing have the same outcome.
     while arms.last().is_some_and(|arm| End::Action(arm.action) == otherwise) {
         arms.pop();
     }
     Outcome { arms, otherwise }
 }
 
-/// Code that begins with a test of a place: where it is entered depends on what the accumulator holds.
+/// Code that begins with a test of a place. Its entry depends on the accumulator's content.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The place that `warm` expects in the accumulator; `None` when nothing is expected.
+    /// The place whose value `warm` expects in the accumulator, if any.
     place: Option<Place>,
     warm: Label,
     cold: Label,
@@ -168,12 +168,12 @@ impl Entry {
 struct Writer {
     outcomes: Outcomes,
     assembler: Assembler,
-    /// The start of the program below, where there is one.
+    /// The start of the program below, if there is one.
     below: Label,
 }
 
 impl Writer {
-    /// The code of an outcome; written when it is first asked for.
+    /// The code of an outcome, written at its first use.
     fn outcome(&mut self, id: usize) -> Label {
         if let Some((label, _)) = self.outcomes.written[id] {
             return label;
@@ -200,7 +200,7 @@ impl Writer {
         Entry { place: None, warm: label, cold: label }
     }
 
-    /// A test that goes on to one of two places.
+    /// A test that continues at one of two entries.
     fn test(&mut self, test: &Test, yes: Entry, no: Entry) -> Entry {
         match test.place {
             Place::Both { offset } => self.both(offset, &test.ranges, yes, no),
@@ -211,7 +211,7 @@ impl Writer {
     fn word(&mut self, offset: u32, mask: u32, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Entry {
         let whole = Place::Word { offset, mask: u32::MAX };
         if mask != u32::MAX {
-            // Whether bits are all clear, or some are set, needs no masking, which would cost the accumulator.
+            // A test for all or no bits needs no masking, which would overwrite the accumulator.
             let (none, some) = match ranges {
                 [(0, 0)] => (yes, no),
                 [(1, end)] if *end == u64::from(mask) => (no, yes),
@@ -235,7 +235,7 @@ impl Writer {
         Entry { place: Some(place), warm, cold }
     }
 
-    /// A tree over the ranges of a word that is in the accumulator.
+    /// A tree over the ranges of the word in the accumulator.
     fn ranges(&mut self, place: Place, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Label {
         let mut starts = Vec::with_capacity(ranges.len() * 2 + 1);
         if ranges.first().is_none_or(|range| range.0 != 0) {
@@ -251,7 +251,7 @@ impl Writer {
         self.tree(&starts, &mut |_, id| labels[id])
     }
 
-    /// Ranges of 64 bits: the high word first; where it does not decide alone, the low word.
+    /// Ranges of 64 bits: tests the high word and, if that does not decide, the low word.
     fn both(&mut self, offset: u32, ranges: &[(u64, u64)], yes: Entry, no: Entry) -> Entry {
         let high = Place::Word { offset: offset + 4, mask: u32::MAX };
         let (word, full) = (|value: u64| value & 0xffff_ffff, 0xffff_ffff);
@@ -305,12 +305,12 @@ impl Writer {
         Entry { place: Some(high), warm, cold }
     }
 
-    /// A balanced tree from the accumulator to leaves; `starts` has the first value of each run and its leaf.
+    /// A balanced tree over the accumulator. `starts` contains the first value of each run and its leaf.
     fn tree(&mut self, starts: &[(u32, usize)], leaf: &mut impl FnMut(&mut Self, usize) -> Label) -> Label {
         self.subtree(starts, u64::from(u32::MAX) + 1, leaf)
     }
 
-    /// `end` is the first value behind the last run.
+    /// `end` is the first value after the last run.
     fn subtree(
         &mut self,
         starts: &[(u32, usize)],
@@ -335,7 +335,7 @@ impl Writer {
     }
 }
 
-/// A few single values in front of a background are cheaper compared one by one.
+/// A few single values in front of a background are cheaper as separate comparisons.
 fn singles(starts: &[(u32, usize)], end: u64) -> Option<(usize, Vec<(u32, usize)>)> {
     const FEW: usize = 3;
     if starts.len() > 2 * FEW + 1 {

@@ -1,4 +1,4 @@
-//! A program as text.
+//! Prints a program as text.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,11 @@ use crate::action::Action;
 use crate::bpf::{ARCH, Instruction, JEQ, LOAD, NUMBER};
 use crate::names::Arch;
 
-/// One line an instruction: index, the four fields as numbers, and what it does. Comparisons with a number say whose it is.
+/// One line per instruction: index, the four fields as numbers, and its meaning. Comparisons with a number show the call's
+/// name.
 pub fn disassemble(program: &[Instruction], arch: Arch) -> String {
     let mut text = String::new();
-    // What the accumulator holds, as far as one can tell by reading down; behind a jump target it may be something else.
+    // The accumulator's content as far as reading from the top shows it. After a jump target it may differ.
     let mut held = Held::Other;
     let mut targets = vec![false; program.len() + 1];
     for (at, Instruction { code, jt, jf, k }) in program.iter().copied().enumerate() {

@@ -5,38 +5,38 @@ use crate::bpf::MAX_INSTRUCTIONS;
 /// Why a profile or a program cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The profile's text: the error names the place in it.
+    /// An error in the profile's text, with its place.
     #[error(transparent)]
     Text(#[from] stockade_json::Error),
-    /// The program is longer than the kernel takes.
+    /// The program is longer than the kernel's limit.
     #[error("needs {length} instructions, {} more than the {MAX_INSTRUCTIONS} the kernel takes{}", length - MAX_INSTRUCTIONS, most_go_to(most))]
     TooLong {
         /// How many instructions it has.
         length: usize,
-        /// The calls that take the most of them, each with how many.
+        /// The calls that need the most instructions, each with the number.
         most: Vec<(&'static str, usize)>,
     },
-    /// The seccompiler crate does not compile the rules.
+    /// The seccompiler crate rejects the rules.
     #[error("seccompiler: {0}")]
     Seccompiler(seccompiler::BackendError),
-    /// A filter in seccompiler's format has rules with different actions, which its text cannot say.
-    #[error("has rules with different actions, where the format has one for all of them")]
+    /// A filter in seccompiler's format has rules with different actions, which the format cannot express.
+    #[error("has rules with different actions, but the format allows only one")]
     SeveralActions,
-    /// The size of a compiled program fits no array of instructions, or one that is too long.
+    /// The size of a compiled program is not a multiple of an instruction's size, or too large.
     #[error("{0}")]
     Size(String),
-    /// The kernel would not take an instruction of a compiled program.
+    /// The kernel would reject an instruction of a compiled program.
     #[error("instruction {index}: {reason}")]
     Instruction {
         /// Its index.
         index: usize,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 }
 
 impl Error {
-    /// The place the error is about, empty for the whole file, and what is wrong there.
+    /// The place of the error, empty for the whole file, and the reason.
     pub fn place_and_reason(&self) -> (String, String) {
         match self {
             Self::Text(error) => (error.path.clone(), error.message()),

@@ -1,4 +1,4 @@
-//! Why a profile decides a call as it does.
+//! Explains how a profile decides a call.
 
 use std::fmt::Write as _;
 
@@ -6,20 +6,20 @@ use crate::action::Action;
 use crate::model::{Call, Condition, Operator, Profile, Rule, Stage};
 use crate::names::Width;
 
-/// What decided a call.
+/// The reason for a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason<'p> {
-    /// This rule.
+    /// A rule.
     Rule(&'p Stage, &'p Rule),
     /// No rule matches.
     Default,
-    /// The number is above every number the profile names.
+    /// The number is above all numbers in the profile.
     Beyond,
     /// The call is of another architecture, or of the x32 table.
     Foreign,
 }
 
-/// What happens to a call and why.
+/// The action for a call, and its reason.
 pub fn decide<'p>(profile: &'p Profile, call: &Call) -> (Action, Reason<'p>) {
     let reason = match profile.deciding(call) {
         _ if profile.is_foreign(call) => Reason::Foreign,
@@ -39,7 +39,7 @@ pub fn may_pass(profile: &Profile, number: u32) -> bool {
     reached.iter().any(|(_, rule)| rule.action.lets_through()) || certain.is_none() && fallback.lets_through()
 }
 
-/// The rules about a number in the order in which they decide: the first that matches wins.
+/// The rules for a number in the order in which they decide: the first matching rule wins.
 pub fn order(profile: &Profile, number: u32) -> Vec<(&Stage, &Rule)> {
     let mut order = Vec::new();
     for stage in &profile.stages {
@@ -50,7 +50,7 @@ pub fn order(profile: &Profile, number: u32) -> Vec<(&Stage, &Rule)> {
     order
 }
 
-/// What a rule says: `syscalls[3]: ALLOW if arg0 == 16 and arg2 == 0`.
+/// A rule as text: `syscalls[3]: ALLOW if arg0 == 16 and arg2 == 0`.
 pub fn describe(stage: &Stage, rule: &Rule) -> String {
     let mut text = String::new();
     if !stage.name.is_empty() && stage.name != rule.origin.0 {
@@ -85,7 +85,7 @@ fn number_text(value: u64) -> String {
     if value < 4096 { value.to_string() } else { format!("{value:#x}") }
 }
 
-/// The answer for a call, or without arguments for all calls of a number, as lines of text.
+/// The explanation for a call or, without arguments, for all calls of a number.
 pub fn explain(profile: &Profile, number: u32, args: Option<[u64; 6]>) -> String {
     let name = profile.arch.name(number).map_or_else(|| number.to_string(), |name| format!("{name} ({number})"));
     let order = order(profile, number);

@@ -1,12 +1,12 @@
 //! Runs a program over a call as the kernel would, `kernel/seccomp.c` and `net/core/filter.c`.
 //!
-//! For `explain`, for the comparison of programs with their profiles, and for programs that others compiled.
+//! Used by `explain`, by the comparison of programs with their profiles, and for programs compiled elsewhere.
 
 use crate::action::Action;
 use crate::bpf::Instruction;
 use crate::model::Call;
 
-/// What a program answers, and how many instructions it ran. The program must be [valid](crate::validate)d.
+/// A program's result, and how many instructions it ran. The program must be [valid](crate::validate)d.
 pub fn run(program: &[Instruction], call: &Call) -> (Action, usize) {
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);
     let (mut at, mut steps) = (0, 0);

@@ -1,4 +1,4 @@
-//! Seccomp profiles: what they mean, and the BPF programs that do it.
+//! Seccomp profiles: their meaning, and the BPF programs that implement it.
 //!
 //! ```text
 //! profile (a name, or JSON)                    oci, seccompiler, builtin
@@ -6,13 +6,13 @@
 //!    → Program: classic BPF                    compile; or a program that came compiled: program
 //! ```
 //!
-//! This crate makes no system calls. stockade installs the programs; its build script compiles the built-in profiles with
-//! this crate. [`interpret`] and [`compare`] hold a program against its profile; [`check`], [`explain`] and [`disasm`] are
-//! for people.
+//! This crate makes no system calls. stockade installs the programs, and its build script compiles the built-in profiles with
+//! this crate. [`interpret`] and [`compare`] check a program against its profile. [`check`], [`explain`] and [`disasm`] produce
+//! text for users.
 //!
-//! Whatever a profile says, calls of another architecture and of the x32 table kill the process. In particular `int 0x80`
-//! and 32-bit programs do not work under a profile that lists `SCMP_ARCH_X86`: its rules are numbers of another table, and
-//! multiplexers such as `socketcall(2)` cannot be filtered there at all.
+//! Under every profile, calls of another architecture and of the x32 table kill the process. In particular, `int 0x80` and
+//! 32-bit programs do not work under a profile that lists `SCMP_ARCH_X86`: its rules are numbers of another table, and
+//! multiplexers such as `socketcall(2)` cannot be filtered there.
 //!
 //! ```
 //! use stockade_seccomp::{Action, Arch, Call, Context, Program, interpret, load};
@@ -62,17 +62,17 @@ pub use program::{Program, validate};
 
 use stockade_json::{At, parse};
 
-/// The largest profile that is read, in bytes. Docker's has 15 thousand.
+/// The largest profile that is read, in bytes. Docker's has about 15 thousand.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Reads a profile in either format. `filter` names one of several in a file of seccompiler's.
+/// Reads a profile in either format. `filter` selects one of several in a file of seccompiler's format.
 pub fn load(bytes: &[u8], filter: Option<&str>, context: &Context) -> Result<(Profile, Vec<Warning>), Error> {
     let json = parse(bytes, MAX_BYTES)?;
     if seccompiler::is_it(&json) {
         return Ok((seccompiler::read(&json, filter, context)?, Vec::new()));
     }
     match filter {
-        Some(name) => Err(At::root(&json).lacks(format!("is an OCI profile; it has no filter {name:?}")).into()),
+        Some(name) => Err(At::root(&json).lacks(format!("is an OCI profile, which has no filter {name:?}")).into()),
         None => Ok(oci::read_tree(&json, context)?),
     }
 }

@@ -1,14 +1,14 @@
-//! What a profile means: types, and the plain interpreter that everything else is measured against.
+//! The meaning of a profile: its types, and an interpreter as the reference for everything else.
 //!
-//! A profile is a list of *stages*, each a list of rules. The first stage with a rule that matches a call decides it; among
-//! the matching rules of one stage the strictest action wins (the kernel's own order between filters: KILL_PROCESS,
-//! KILL_THREAD, TRAP, ERRNO, USER_NOTIF, TRACE, LOG, ALLOW), and among equally strict ones the first in the file. A call no
-//! rule matches gets the default action, or, when its number is above every number the profile names, the action for calls
-//! the author cannot have known. A plain OCI profile has one stage. What an opt-in group allows is a stage before it; what
-//! a profile says under `otherwise` (which error a refused call returns) is a stage after it.
+//! A profile is a list of *stages*, each a list of rules. The first stage with a matching rule decides a call. Among the
+//! matching rules of a stage the strictest action wins (the kernel's order between filters: KILL_PROCESS, KILL_THREAD, TRAP,
+//! ERRNO, USER_NOTIF, TRACE, LOG, ALLOW), and among equally strict ones the first in the file. A call without a matching rule
+//! gets the default action or, if its number is above all numbers in the profile, the action for calls that the author cannot
+//! have known. A plain OCI profile has one stage. The calls of an opt-in group form a stage before it. The rules under
+//! `otherwise` (the error of a refused call) form a stage after it.
 //!
-//! Calls of another architecture, and on x86_64 of the x32 table, kill the process whatever the profile says: rules are
-//! numbers, and the numbers mean something else there.
+//! Calls of another architecture, and on x86_64 of the x32 table, kill the process under every profile: rules are numbers,
+//! which have another meaning there.
 
 use crate::action::Action;
 use crate::names::{Arch, Width};
@@ -16,35 +16,35 @@ use crate::names::{Arch, Width};
 /// The rules of a profile for one architecture, complete and resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// How it was written.
+    /// The format of its source.
     pub format: Format,
-    /// Whose numbers the rules speak of.
+    /// The architecture of the numbers.
     pub arch: Arch,
-    /// What a call gets that no rule matches.
+    /// The action for a call without a matching rule.
     pub default: Action,
-    /// What a call gets whose number is above every number that the rules name.
+    /// The action for a call whose number is above all numbers in the rules.
     pub beyond: Action,
     /// The rules; see the module's description.
     pub stages: Vec<Stage>,
-    /// How the filter is to be installed.
+    /// Flags for installing the filter.
     pub flags: Flags,
-    /// Where the listener of `SCMP_ACT_NOTIFY` is to be sent.
+    /// The destination of the listener of `SCMP_ACT_NOTIFY`.
     pub listener: Option<Listener>,
 }
 
-/// The format a profile was written in, which decides what compiles it.
+/// The format of a profile's source, which determines its compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// OCI's JSON: this crate's own compiler.
+    /// OCI's JSON, compiled by this crate.
     Oci,
-    /// seccompiler's JSON: the crate of that name. The last stage is the file's; its rules have one action.
+    /// seccompiler's JSON, compiled by that crate. The last stage is the file's; its rules have one action.
     Seccompiler,
 }
 
-/// Rules that are looked at together.
+/// Rules that are evaluated together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
-    /// Which part of which profile they come from, for people; empty for the profile's own `syscalls`.
+    /// The source of the rules, for messages; empty for the profile's own `syscalls`.
     pub name: String,
     /// The rules, in the order of the file.
     pub rules: Vec<Rule>,
@@ -53,11 +53,11 @@ pub struct Stage {
 /// An action for some calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// The numbers it is about.
+    /// The system call numbers.
     pub numbers: Vec<u32>,
-    /// All of these must hold.
+    /// Conditions, all of which must be true.
     pub conditions: Vec<Condition>,
-    /// What then happens.
+    /// The action.
     pub action: Action,
     /// Its place in the file: `syscalls[3]`.
     pub origin: Origin,
@@ -76,13 +76,13 @@ impl std::fmt::Display for Origin {
 /// A test of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Condition {
-    /// Which argument, 0 to 5.
+    /// The argument, 0 to 5.
     pub argument: u8,
-    /// How much of the register the kernel looks at; the rest is not compared.
+    /// How many bits of the register the kernel reads. Only these are compared.
     pub width: Width,
-    /// How they are compared, unsigned.
+    /// The comparison, unsigned.
     pub operator: Operator,
-    /// With what. For a narrow argument a sign-extended negative number stands for its low bits.
+    /// The compared value. For a narrow argument, a sign-extended negative number means its low bits.
     pub value: u64,
 }
 
@@ -100,16 +100,16 @@ pub enum Operator {
     MaskedEqual(u64),
 }
 
-/// How a filter is installed: `SECCOMP_FILTER_FLAG_*`, `seccomp(2)`.
+/// Flags for installing a filter: `SECCOMP_FILTER_FLAG_*`, `seccomp(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Every action but ALLOW is logged.
+    /// Logs every action except ALLOW.
     pub log: bool,
-    /// Speculative Store Bypass mitigation stays off.
+    /// Leaves the Speculative Store Bypass mitigation off.
     pub spec_allow: bool,
-    /// All threads of the process get the filter.
+    /// Installs the filter on all threads of the process.
     pub tsync: bool,
-    /// A caller that waits for the listener can only be killed.
+    /// Makes a caller that waits for the listener killable only.
     pub wait_killable_recv: bool,
 }
 
@@ -122,7 +122,7 @@ impl Flags {
         "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV",
     ];
 
-    /// What `seccomp(2)` takes, without `NEW_LISTENER`.
+    /// The flags of `seccomp(2)`, without `NEW_LISTENER`.
     pub const fn bits(self) -> u32 {
         self.tsync as u32
             | (self.log as u32) << 1
@@ -130,7 +130,7 @@ impl Flags {
             | (self.wait_killable_recv as u32) << 5
     }
 
-    /// Sets the flag of this name; `false` when there is none.
+    /// Sets the flag of this name. Returns `false` if it is unknown.
     pub fn set(&mut self, name: &str) -> bool {
         let Some(at) = Self::NAMES.iter().position(|known| *known == name) else { return false };
         *[&mut self.tsync, &mut self.log, &mut self.spec_allow, &mut self.wait_killable_recv][at] = true;
@@ -138,7 +138,7 @@ impl Flags {
     }
 }
 
-/// Where an OCI runtime sends the listener of a profile with `SCMP_ACT_NOTIFY`.
+/// The destination of the listener of a profile with `SCMP_ACT_NOTIFY`, in an OCI runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// A listening unix socket.
@@ -150,7 +150,7 @@ pub struct Listener {
 /// A system call as a filter sees it: `struct seccomp_data` without the instruction pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// `AUDIT_ARCH_*` of the entry that was used.
+    /// `AUDIT_ARCH_*` of the entry point.
     pub arch: u32,
     /// The number in that architecture's table.
     pub number: u32,
@@ -158,19 +158,19 @@ pub struct Call {
     pub args: [u64; 6],
 }
 
-/// What x32 calls have set in their number on x86_64.
+/// The bit in the numbers of x32 calls on x86_64.
 pub const X32_BIT: u32 = 0x4000_0000;
-/// The number a tracer sets to skip a call; no entry of any table.
+/// The number with which a tracer skips a call. No table contains it.
 pub const SKIPPED: u32 = u32::MAX;
 
 /// Name of the stage of a profile's own `otherwise`.
 pub const OTHERWISE: &str = "otherwise";
 
-/// What happens to calls of another architecture and of the x32 table.
+/// The action for calls of another architecture and of the x32 table.
 pub const FOREIGN: Action = Action::KillProcess;
 
 impl Profile {
-    /// What happens to a call. This is the meaning of a profile; the compiler is held against it.
+    /// The action for a call. This defines the meaning of a profile; the compiler is tested against it.
     pub fn decide(&self, call: &Call) -> Action {
         if self.is_foreign(call) {
             FOREIGN
@@ -196,12 +196,12 @@ impl Profile {
         call.arch != self.arch.audit() || self.is_x32(call.number)
     }
 
-    /// Puts the rules of a group before all others: what it decides is decided.
+    /// Puts the rules of a group before all others.
     pub fn prefer(&mut self, group: [Stage; 2]) {
         let [rules, otherwise] = group;
         self.stages.insert(0, rules);
         if !otherwise.rules.is_empty() {
-            // Behind the rules of every group and profile, before what the profile itself says of refused calls.
+            // After the rules of every group and profile, but before the profile's own `otherwise`.
             let at = self.stages.iter().position(|stage| stage.name == OTHERWISE).unwrap_or(self.stages.len());
             self.stages.insert(at, otherwise);
         }
@@ -222,21 +222,21 @@ impl Profile {
         self.stages.iter().flat_map(|stage| &stage.rules)
     }
 
-    /// Whether some rule hands calls to a listener.
+    /// Whether some rule sends calls to a listener.
     pub fn notifies(&self) -> bool {
         self.rules().any(|rule| rule.action == Action::Notify)
     }
 }
 
 impl Rule {
-    /// Whether it is about this call.
+    /// Whether it matches this call.
     pub fn matches(&self, call: &Call) -> bool {
         self.numbers.contains(&call.number) && self.conditions.iter().all(|condition| condition.holds(&call.args))
     }
 }
 
 impl Condition {
-    /// Whether these arguments pass.
+    /// Whether these arguments satisfy the condition.
     pub fn holds(&self, args: &[u64; 6]) -> bool {
         let argument = args[usize::from(self.argument)] & self.width.mask();
         let value = self.datum();
@@ -251,7 +251,7 @@ impl Condition {
         }
     }
 
-    /// The value it compares with: a negative number that was written in 64 bits is cut to the width.
+    /// The compared value, truncated to the width. Negative numbers may be written in 64 bits.
     pub fn datum(&self) -> u64 {
         let mask = self.width.mask();
         let negative = self.value & !mask == !mask && self.value & (mask ^ (mask >> 1)) != 0;

@@ -1,8 +1,8 @@
-//! The system calls: names, numbers, and how wide the kernel reads each parameter.
+//! The system calls: names, numbers, and how many bits of each parameter the kernel reads.
 //!
-//! One table of our own instead of a crate, because the third column exists nowhere else: a filter sees 64-bit registers,
-//! the kernel looks at as many bits as the parameter's type has, and a filter that compares more than that can be walked
-//! around by setting bits nobody reads. The tests hold the table against the machine's own headers and libseccomp.
+//! This is a table of our own and not a crate, because no crate has the third column. A filter sees 64-bit registers, but the
+//! kernel reads only as many bits as the parameter's type has. A filter that compares more bits can be bypassed by setting bits
+//! that the kernel ignores. The tests compare the table with the machine's headers and libseccomp.
 
 use crate::table::{ELSEWHERE, NONE, Row, SYSCALLS};
 
@@ -16,10 +16,10 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The one this binary runs on.
+    /// The architecture of this binary.
     pub const NATIVE: Self = if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 
-    /// What the kernel puts into `seccomp_data.arch`: `AUDIT_ARCH_X86_64` and its like, `linux/audit.h`.
+    /// The value of `seccomp_data.arch`: `AUDIT_ARCH_X86_64` etc., `linux/audit.h`.
     pub const fn audit(self) -> u32 {
         match self {
             Self::X86_64 => 0xc000_003e,
@@ -43,7 +43,7 @@ impl Arch {
         }
     }
 
-    /// Every name, with its number here.
+    /// All names, with their numbers on this architecture.
     pub fn all(self) -> impl Iterator<Item = (&'static str, u32)> {
         SYSCALLS.iter().filter_map(move |row| Some((row.0, self.number_of(row)?)))
     }
@@ -53,17 +53,17 @@ impl Arch {
         SYSCALLS.iter().filter_map(|row| self.number_of(row)).max().unwrap_or(0)
     }
 
-    /// The number of a system call here, if this architecture has it.
+    /// The number of a system call on this architecture, if it has it.
     pub fn number(self, name: &str) -> Option<u32> {
         self.lookup(name).map(|(number, _)| number)
     }
 
-    /// The name of a number here.
+    /// The name of a number on this architecture.
     pub fn name(self, number: u32) -> Option<&'static str> {
         SYSCALLS.iter().find(|row| self.number_of(row) == Some(number)).map(|row| row.0)
     }
 
-    /// The number of a system call here and how the kernel reads its parameters.
+    /// The number of a system call on this architecture, and the widths of its parameters.
     pub fn lookup(self, name: &str) -> Option<(u32, [Width; 6])> {
         let row = &SYSCALLS[SYSCALLS.binary_search_by(|row| row.0.cmp(name)).ok()?];
         let mut widths = [Width::Whole; 6];
@@ -86,7 +86,7 @@ impl Arch {
     }
 }
 
-/// How many bits of an argument register the kernel looks at.
+/// How many bits of an argument register the kernel reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
     /// All 64: pointers, sizes, offsets, `unsigned long`.
@@ -98,7 +98,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The bits that are looked at.
+    /// The bits that the kernel reads.
     pub const fn mask(self) -> u64 {
         match self {
             Self::Whole => u64::MAX,
@@ -108,7 +108,7 @@ impl Width {
     }
 }
 
-/// Whether this is the name of a system call of any architecture Linux has, so that it is no misspelling.
+/// Whether some Linux architecture has a system call of this name, so that it is not a misspelling.
 pub fn exists_somewhere(name: &str) -> bool {
     SYSCALLS.binary_search_by(|row| row.0.cmp(name)).is_ok() || ELSEWHERE.binary_search(&name).is_ok()
 }

@@ -1,10 +1,9 @@
-//! The seccomp part of the OCI runtime specification, and the two ways engines extend it: Docker's `archMap`, `includes`
-//! and `excludes`, Podman's `errno` names.
+//! The seccomp part of the OCI runtime specification, with the extensions of two engines: Docker's `archMap`, `includes` and
+//! `excludes`, and Podman's `errno` names.
 //!
-//! Unknown keys are ignored, as everywhere these files are read; a key that stands twice is not. One extension is ours:
-//! `otherwise`, a second list of rules that is looked at when no rule of `syscalls` matches. It says which error a refused
-//! call returns (`ENOTTY` for an ioctl, `EAFNOSUPPORT` for a socket); a reader that does not know it refuses the same calls
-//! with the default error.
+//! Unknown keys are ignored, as by other readers of these files; duplicate keys are errors. One extension is ours: `otherwise`,
+//! a second list of rules for calls that no rule of `syscalls` matches. It determines the error of a refused call (`ENOTTY` for
+//! an ioctl, `EAFNOSUPPORT` for a socket). A reader that does not know it refuses the same calls with the default error.
 
 use crate::MAX_BYTES;
 use crate::action::{Action, ENOSYS, MAX_ERRNO, errno_number};
@@ -12,25 +11,25 @@ use crate::model::{Condition, Flags, Format, Listener, OTHERWISE, Operator, Orig
 use crate::names::{Arch, Width, exists_somewhere};
 use stockade_json::{At, Error, Json, parse};
 
-/// What the conditions of a profile (`includes`, `excludes`) are about.
+/// The environment for the conditions of a profile (`includes`, `excludes`).
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
-    /// Whose numbers are compiled.
+    /// The architecture to compile for.
     pub arch: Arch,
-    /// Version of the running kernel: `(6, 1)`.
+    /// The running kernel's version: `(6, 1)`.
     pub kernel: (u32, u32),
-    /// Capabilities the workload keeps, as `CAP_SYS_ADMIN`.
+    /// The workload's capabilities, as `CAP_SYS_ADMIN`.
     pub capabilities: &'a [&'a str],
-    /// A name no architecture knows is an error instead of a [`Warning`], and so is every other warning.
+    /// Whether warnings are errors, for example for a name that no architecture has.
     pub strict: bool,
 }
 
-/// Something in a profile that has no effect or not the one it seems to have.
+/// A part of a profile that has no effect, or another effect than it seems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where: `syscalls[3].names[0]`.
+    /// The place: `syscalls[3].names[0]`.
     pub path: String,
-    /// What about it.
+    /// The problem.
     pub text: String,
 }
 
@@ -48,7 +47,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<(Profile, Vec<Warning>), 
     read_tree(&parse(bytes, MAX_BYTES)?, context)
 }
 
-/// Reads a profile that is already a tree.
+/// Reads a profile from a parsed tree.
 pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning>), Error> {
     let mut reader = Reader { context, warnings: Vec::new(), is_group: false };
     let root = At::root(json);
@@ -56,7 +55,7 @@ pub fn read_tree(json: &Json, context: &Context) -> Result<(Profile, Vec<Warning
     Ok((profile, reader.warnings))
 }
 
-/// Reads the fragment of a profile that a group is: its `syscalls` and its `otherwise`.
+/// Reads the part of a profile that a group consists of: its `syscalls` and its `otherwise`.
 pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage; 2], Error> {
     let json = parse(bytes, MAX_BYTES)?;
     let root = At::root(&json);
@@ -69,7 +68,7 @@ pub fn read_group(bytes: &[u8], name: &str, context: &Context) -> Result<[Stage;
 struct Reader<'c> {
     context: &'c Context<'c>,
     warnings: Vec<Warning>,
-    /// Groups and guards come with the program: a call that does nothing and succeeds is meant there.
+    /// Groups and guards are ours: a call that does nothing and succeeds is intended there.
     is_group: bool,
 }
 
@@ -79,7 +78,7 @@ impl Reader<'_> {
         let errno = self.errno(root, "defaultErrnoRet", "defaultErrno")?;
         let default = self.action(&default, errno)?;
         if default == Action::Notify {
-            return Err(root.get("defaultAction")?.unwrap_or(*root).wrong("a listener cannot answer for every call"));
+            return Err(root.get("defaultAction")?.unwrap_or(*root).wrong("a listener cannot decide every call"));
         }
         self.architectures(root)?;
         let mut stages = vec![self.stage(root, "syscalls")?];
@@ -117,7 +116,7 @@ impl Reader<'_> {
         let errno = self.errno(entry, "errnoRet", "errno")?;
         let action = self.action(&action, errno)?;
         if action == Action::Errno(0) && !self.is_group {
-            self.warn(entry, "a refused call returns 0: the program takes it for done")?;
+            self.warn(entry, "a refused call returns 0, which the program takes for success")?;
         }
         let calls = self.numbers(entry)?;
         let mut tests = Vec::new();
@@ -126,7 +125,7 @@ impl Reader<'_> {
                 tests.push(self.condition(&arg)?);
             }
         }
-        // One rule, unless the calls it names read the tested arguments in different widths.
+        // One rule, unless the calls in it have different widths for the tested arguments.
         let mut rules: Vec<Rule> = Vec::new();
         for (number, widths) in calls {
             let condition = |&(argument, operator, value): &(u8, Operator, u64)| Condition {
@@ -150,7 +149,7 @@ impl Reader<'_> {
         Ok(rules)
     }
 
-    /// The numbers and parameter widths of the names of an entry, each once.
+    /// The numbers and parameter widths of an entry's names, without duplicates.
     fn numbers(&mut self, entry: &At) -> Result<Vec<(u32, [Width; 6])>, Error> {
         let mut calls: Vec<(u32, [Width; 6])> = Vec::new();
         let names = entry.get("names")?;
@@ -163,7 +162,7 @@ impl Reader<'_> {
             }
             (None, Some(name)) => self.number(name, &mut calls)?,
             (Some(names), Some(name)) if names.items()?.next().is_none() => self.number(name, &mut calls)?,
-            (Some(_), Some(name)) => return Err(name.wrong("stands beside names; one of them must go")),
+            (Some(_), Some(name)) => return Err(name.wrong("conflicts with names; remove one of them")),
             (None, None) => return Err(entry.lacks("names is missing")),
         }
         if names.is_some_and(|names| matches!(names.json, Json::Array(items) if items.is_empty())) && name.is_none() {
@@ -179,8 +178,8 @@ impl Reader<'_> {
         match self.context.arch.lookup(text) {
             Some(call) => calls.push(call),
             None if exists_somewhere(text) => {}
-            None if self.context.strict => return Err(name.wrong("is no system call of any architecture")),
-            None => self.warn(name, &format!("{text:?} is no system call of any architecture"))?,
+            None if self.context.strict => return Err(name.wrong("is not a system call of any architecture")),
+            None => self.warn(name, &format!("{text:?} is not a system call of any architecture"))?,
         }
         Ok(())
     }
@@ -200,7 +199,7 @@ impl Reader<'_> {
             "SCMP_CMP_MASKED_EQ" => Operator::MaskedEqual(value),
             _ => {
                 let known = "SCMP_CMP_NE, _LT, _LE, _EQ, _GE, _GT or _MASKED_EQ";
-                return Err(op.wrong(format!("is no comparison; there are {known}")));
+                return Err(op.wrong(format!("is not a comparison operator; known are {known}")));
             }
         };
         let masked = matches!(operator, Operator::MaskedEqual(_));
@@ -213,8 +212,9 @@ impl Reader<'_> {
         Ok((index as u8, operator, if masked { two } else { value }))
     }
 
-    /// runc and crun turn a rule that tests one argument twice into alternatives; the words say "and". We take the words,
-    /// say so, and refuse what makes sense only as alternatives, where taking the words would let calls through.
+    /// runc and crun turn a rule that tests one argument twice into alternatives, but the specification says "and". We follow
+    /// the specification and warn. A rule that only makes sense as alternatives is refused, because "and" would let calls
+    /// through.
     fn check_conjunction(&mut self, entry: &At, conditions: &[Condition]) -> Result<(), Error> {
         let (mut seen, mut repeated) = ([false; 6], false);
         for condition in conditions {
@@ -226,10 +226,13 @@ impl Reader<'_> {
         if crate::ranges::of(conditions).is_none() {
             return Err(entry.lacks("its conditions exclude each other; alternatives must be separate entries"));
         }
-        self.warn(entry, "tests one argument more than once: here all must hold, runc and crun take any")
+        self.warn(
+            entry,
+            "tests one argument more than once: all conditions must hold here, but runc and crun accept any",
+        )
     }
 
-    /// Whether `includes` and `excludes` let the entry take part.
+    /// Whether `includes` and `excludes` admit the entry.
     fn applies(&mut self, entry: &At) -> Result<bool, Error> {
         let mut applies = true;
         for (key, wanted) in [("includes", true), ("excludes", false)] {
@@ -242,7 +245,7 @@ impl Reader<'_> {
                 for cap in caps.items()? {
                     let name = cap.text()?;
                     if !name.starts_with("CAP_") {
-                        self.warn(&cap, &format!("{name:?} is no capability"))?;
+                        self.warn(&cap, &format!("{name:?} is not a capability"))?;
                     }
                     applies &= self.context.capabilities.contains(&name) == wanted;
                 }
@@ -256,7 +259,7 @@ impl Reader<'_> {
 
     fn action(&mut self, name: &At, errno: Option<u16>) -> Result<Action, Error> {
         let action = Action::from_oci(name.text()?).ok_or_else(|| {
-            name.wrong("is no action; there are SCMP_ACT_ALLOW, _ERRNO, _KILL, _KILL_PROCESS, _KILL_THREAD, _LOG, _NOTIFY, _TRACE and _TRAP")
+            name.wrong("is not an action; known are SCMP_ACT_ALLOW, _ERRNO, _KILL, _KILL_PROCESS, _KILL_THREAD, _LOG, _NOTIFY, _TRACE and _TRAP")
         })?;
         match (action, errno) {
             (Action::Errno(_), Some(number)) => Ok(Action::Errno(number)),
@@ -266,14 +269,14 @@ impl Reader<'_> {
         }
     }
 
-    /// The error number: Podman's name wins over the number, as there.
+    /// The error number. Podman's name overrides the number, as in Podman.
     fn errno(&mut self, at: &At, number: &str, name: &str) -> Result<Option<u16>, Error> {
         let given = at.get(number)?.map(|value| value.number(u64::from(MAX_ERRNO))).transpose()?;
         let named = match at.get(name)?.filter(|text| *text.json != Json::String("".into())) {
             None => None,
             Some(text) => {
                 let errno = text.text()?;
-                Some(errno_number(errno).ok_or_else(|| text.wrong("is no error name known here; give errnoRet"))?)
+                Some(errno_number(errno).ok_or_else(|| text.wrong("is not a known error name; use errnoRet"))?)
             }
         };
         if let (Some(given), Some(named)) = (given, named)
@@ -289,15 +292,15 @@ impl Reader<'_> {
         if let Some(list) = root.get("flags")? {
             for flag in list.items()? {
                 if !flags.set(flag.text()?) {
-                    return Err(flag.wrong(format!("is no flag; there are {}", Flags::NAMES.join(", "))));
+                    return Err(flag.wrong(format!("is not a flag; known are {}", Flags::NAMES.join(", "))));
                 }
             }
         }
         Ok(flags)
     }
 
-    /// Checks the architectures. The rules are compiled for the one this runs on in any case, as runc does it; the others
-    /// are refused in any case.
+    /// Checks the architectures. As in runc, the rules are always compiled for the running architecture. Calls of other
+    /// architectures are always refused.
     fn architectures(&mut self, root: &At) -> Result<(), Error> {
         let native = self.context.arch.oci_name();
         let (plain, map) = (root.get("architectures")?, root.get("archMap")?);
@@ -313,7 +316,7 @@ impl Reader<'_> {
                 let main = entry.get("architecture")?.ok_or_else(|| entry.lacks("architecture is missing"))?;
                 let name = self.architecture(&main)?;
                 if mains.contains(&name) {
-                    return Err(main.wrong("has an entry in archMap already"));
+                    return Err(main.wrong("already has an entry in archMap"));
                 }
                 mains.push(name);
                 if let Some(subs) = entry.get("subArchitectures")? {
@@ -323,13 +326,13 @@ impl Reader<'_> {
                 }
             }
             if !names.is_empty() && !mains.is_empty() {
-                return Err(root.lacks("architectures and archMap are both given; one of them must go"));
+                return Err(root.lacks("architectures and archMap are both given; remove one of them"));
             }
             names.append(&mut mains);
         }
         if !names.is_empty() && !names.iter().any(|name| name == native) {
             let at = if map.is_some() { map } else { plain };
-            self.warn(&at.unwrap_or(*root), &format!("{native} is missing: the rules are applied to it all the same"))?;
+            self.warn(&at.unwrap_or(*root), &format!("{native} is missing: the rules are applied to it nevertheless"))?;
         }
         Ok(())
     }
@@ -362,7 +365,7 @@ impl Reader<'_> {
         let name = arch.text()?;
         match name.strip_prefix("SCMP_ARCH_") {
             Some(short) if KNOWN.contains(&short) => {}
-            _ => self.warn(arch, &format!("{name:?} is no architecture known here"))?,
+            _ => self.warn(arch, &format!("{name:?} is not a known architecture"))?,
         }
         Ok(name.to_owned())
     }
@@ -392,7 +395,7 @@ impl Reader<'_> {
     }
 }
 
-/// `6.1`, as Docker writes it: two numbers, nothing else.
+/// A version such as `6.1`, in Docker's format: exactly two numbers.
 fn kernel_version(version: &At) -> Result<(u32, u32), Error> {
     let parsed = version.text()?.split_once('.').and_then(|(major, minor)| {
         let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -8,23 +8,23 @@ use crate::Error;
 use crate::bpf::{DATA_SIZE, Instruction, MAX_INSTRUCTIONS};
 use crate::model::{Flags, Listener, Profile};
 
-/// A filter and how it is installed.
+/// A filter and its flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// The instructions, in the layout of `struct sock_filter`.
     pub instructions: Cow<'static, [Instruction]>,
-    /// How it is installed.
+    /// Flags for installing it.
     pub flags: Flags,
-    /// Whether it hands calls to a listener, so that it must be installed with `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
+    /// Whether it sends calls to a listener, so that it must be installed with `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
     pub notifies: bool,
-    /// Where an OCI runtime sends that listener.
+    /// The destination of that listener in an OCI runtime.
     pub listener: Option<Listener>,
     /// SHA-256 of the instructions as bytes, hexadecimal.
     pub sha256: Cow<'static, str>,
 }
 
 impl Program {
-    /// Compiles a profile. Fails when the program is longer than the kernel takes.
+    /// Compiles a profile. Fails if the program is longer than the kernel's limit.
     pub fn compile(profile: &Profile) -> Result<Self, Error> {
         let instructions = crate::compile::compile(profile)?;
         Ok(Self {
@@ -36,15 +36,15 @@ impl Program {
         })
     }
 
-    /// A program that was compiled before, as `seccomp compile` and libseccomp's export write it: the bytes of an array of
-    /// `struct sock_filter`. Fails when the kernel would not take it.
+    /// Loads a compiled program in the format of `seccomp compile` and libseccomp's export: the bytes of an array of `struct
+    /// sock_filter`. Fails if the kernel would reject it.
     pub fn load_binary(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() > MAX_INSTRUCTIONS * 8 {
             let most = MAX_INSTRUCTIONS * 8;
             return Err(Error::Size(format!("has {} bytes; the longest program has {most}", bytes.len())));
         }
         let (chunks, []) = bytes.as_chunks::<8>() else {
-            let reason = "which is no multiple of the 8 that an instruction takes";
+            let reason = "which is not a multiple of 8, the size of an instruction";
             return Err(Error::Size(format!("has {} bytes, {reason}", bytes.len())));
         };
         let instructions: Vec<Instruction> = chunks.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect();
@@ -64,7 +64,7 @@ impl Program {
     }
 }
 
-/// SHA-256 of some pieces, one behind the other, in hexadecimal.
+/// SHA-256 of the concatenated pieces, in hexadecimal.
 pub(crate) fn sha256(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
     let mut hash = Sha256::new();
     for piece in pieces {
@@ -73,13 +73,13 @@ pub(crate) fn sha256(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Stri
     hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Whether the kernel would take a program: `bpf_check_classic` in `net/core/filter.c`, `seccomp_check_filter` in
-/// `kernel/seccomp.c`. The error is the instruction's index and what is wrong with it.
+/// Whether the kernel would accept a program: `bpf_check_classic` in `net/core/filter.c`, `seccomp_check_filter` in
+/// `kernel/seccomp.c`. The error is an instruction's index and the reason.
 pub fn validate(program: &[Instruction]) -> Result<(), (usize, &'static str)> {
     if program.is_empty() || program.len() > MAX_INSTRUCTIONS {
         return Err((0, "a program has 1 to 4096 instructions"));
     }
-    // Which cells of scratch memory are written on every way to each instruction.
+    // The cells of scratch memory that are written on every path to each instruction.
     let mut written = vec![u16::MAX; program.len()];
     let mut here = 0u16;
     for (at, Instruction { code, jt, jf, k }) in program.iter().copied().enumerate() {
@@ -108,11 +108,11 @@ pub fn validate(program: &[Instruction]) -> Result<(), (usize, &'static str)> {
             0x00 | 0x01 | 0x04 | 0x0c | 0x14 | 0x1c | 0x20 | 0x24 | 0x2c | 0x34 | 0x3c | 0x44 | 0x4c | 0x54 | 0x5c
             | 0x60 | 0x61 | 0x64 | 0x6c | 0x74 | 0x7c | 0x80 | 0x81 | 0x84 | 0x87 | 0x07 | 0xa4 | 0xac | 0x06
             | 0x16 => {}
-            _ => return Err((at, "is no operation that seccomp has")),
+            _ => return Err((at, "is not an operation of seccomp")),
         }
     }
     match program.last().map(|last| last.code) {
         Some(0x06 | 0x16) => Ok(()),
-        _ => Err((program.len() - 1, "the last instruction must answer")),
+        _ => Err((program.len() - 1, "the last instruction must return")),
     }
 }

@@ -1,7 +1,7 @@
-//! Conditions as what a filter can test: ranges of 32-bit words.
+//! Conditions in the form that a filter can test: ranges of 32-bit words.
 //!
-//! Every comparison is membership in a set of ranges, so conjunction is intersection, alternatives of the same action are
-//! union, and one way of emitting code serves syscall numbers and arguments alike.
+//! Every comparison is membership in a set of ranges. So conjunction is intersection, alternatives of the same action are a
+//! union, and one code generator serves both syscall numbers and arguments.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,37 +9,37 @@ use std::collections::hash_map::Entry;
 use crate::model::{Condition, Operator};
 use crate::names::Width;
 
-/// Ascending, disjoint and not touching; both ends belong to it.
+/// Ascending, disjoint and not adjacent; both ends are included.
 pub(super) type Ranges = Vec<(u64, u64)>;
 
-/// That a part of a call lies in some ranges.
+/// A test whether a part of a call lies in some ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Test {
-    /// Which part.
+    /// The tested part.
     pub(super) place: Place,
-    /// Neither empty nor everything the place can hold.
+    /// Neither empty nor all possible values.
     pub(super) ranges: Ranges,
 }
 
-/// A part of a call that is tested.
+/// A part of a call that a filter can test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Place {
     /// The bits of a mask in the word at an offset of `seccomp_data`.
     Word {
         /// In bytes.
         offset: u32,
-        /// Which bits of it.
+        /// The tested bits.
         mask: u32,
     },
     /// Both words of an argument.
     Both {
-        /// Of the low word, in bytes; the high word follows.
+        /// The offset of the low word, in bytes; the high word follows.
         offset: u32,
     },
 }
 
 impl Place {
-    /// The highest value it can hold.
+    /// The highest possible value.
     pub(super) fn most(self) -> u64 {
         match self {
             Self::Word { mask, .. } => u64::from(mask),
@@ -49,13 +49,13 @@ impl Place {
 }
 
 impl Test {
-    /// The argument it is about, and the same ranges as blocks of a power of two: masks, and the values under them.
+    /// The argument, and the ranges as blocks of a power of two: masks, and the values under them.
     pub(super) fn blocks(&self) -> (u8, Vec<(u64, u64)>) {
         let (Place::Word { offset, .. } | Place::Both { offset }) = self.place;
         let mut blocks = Vec::new();
         for &(mut start, end) in &self.ranges {
             loop {
-                // The largest block that begins here and does not reach beyond the end.
+                // The largest block that begins here and does not exceed the end.
                 let fits = |rest: &u64| start & rest == 0 && start | rest <= end;
                 let rest = (0..64).rev().map(|bits| (1 << bits) - 1).find(fits).unwrap_or(0);
                 blocks.push((self.place.most() & !rest, start));
@@ -69,22 +69,22 @@ impl Test {
     }
 }
 
-/// Where the low word of an argument is in `struct seccomp_data` on the little-endian architectures.
+/// The offset of an argument's low word in `struct seccomp_data` on little-endian architectures.
 fn offset(argument: u8) -> u32 {
     16 + 8 * u32::from(argument)
 }
 
-/// The conditions as tests that must all pass, sorted by place; `None` when nothing can pass them.
+/// The conditions as tests that must all pass, sorted by place. `None` if no call can pass them.
 pub(super) fn of(conditions: &[Condition]) -> Option<Vec<Test>> {
     let whole = conjunction(conditions.iter().flat_map(places));
-    // Only now that everything is intersected: is it a product of two words?
+    // After all intersections: checks whether a 64-bit test is a product of two words.
     let mut tests = conjunction(whole.into_iter().flat_map(split));
     tests.retain(|test| test.ranges != [(0, test.place.most())]);
     tests.sort_unstable_by_key(|test| test.place);
     (!tests.iter().any(|test| test.ranges.is_empty())).then_some(tests)
 }
 
-/// One test for each place that occurs.
+/// One test for each place.
 fn conjunction(all: impl Iterator<Item = (Place, Ranges)>) -> Vec<Test> {
     let mut places: Vec<(Place, Vec<Ranges>)> = Vec::new();
     for (place, ranges) in all {
@@ -96,7 +96,7 @@ fn conjunction(all: impl Iterator<Item = (Place, Ranges)>) -> Vec<Test> {
     places.into_iter().map(|(place, lists)| Test { place, ranges: intersection_of(lists) }).collect()
 }
 
-/// In pairs, and pairs of pairs: one after the other, ten thousand conditions on one argument would take their square.
+/// In pairs, and pairs of pairs. One after the other, ten thousand conditions on one argument would take quadratic time.
 fn intersection_of(mut lists: Vec<Ranges>) -> Ranges {
     while lists.len() > 1 {
         lists = lists
@@ -142,7 +142,8 @@ fn places(condition: &Condition) -> Vec<(Place, Ranges)> {
     vec![(place, ranges)]
 }
 
-/// A test of both words as one of each, where that says the same; two words side by side are cheaper than nested ones.
+/// Splits a test of both words into one test for each word, if that is equivalent: two separate tests are cheaper than nested
+/// ones.
 fn split(test: Test) -> Vec<(Place, Ranges)> {
     let Place::Both { offset } = test.place else { return vec![(test.place, test.ranges)] };
     let (low, high) = (Place::Word { offset, mask: u32::MAX }, Place::Word { offset: offset + 4, mask: u32::MAX });
@@ -170,7 +171,7 @@ fn intersection(left: &Ranges, right: &Ranges) -> Ranges {
     both
 }
 
-/// Sorts ranges and puts together those that touch.
+/// Sorts ranges and merges adjacent ones.
 fn normalise(ranges: &mut Ranges) {
     ranges.sort_unstable();
     let mut merged: Ranges = Vec::with_capacity(ranges.len());
@@ -183,8 +184,8 @@ fn normalise(ranges: &mut Ranges) {
     *ranges = merged;
 }
 
-/// Joins alternatives that differ in one place only: `level = 6, option = 1` and `level = 6, option = 2` become one.
-/// They must all lead to the same action.
+/// Merges alternatives that differ in only one place: `level = 6, option = 1` and `level = 6, option = 2` become one. All must
+/// have the same action.
 pub(super) fn join(alternatives: &mut Vec<Vec<Test>>) {
     while alternatives.len() > 1 {
         let before = alternatives.len();

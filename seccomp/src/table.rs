@@ -1,9 +1,9 @@
-//! The data of [`crate::names`]: facts of the kernel's interface up to Linux 7.0, in one place.
+//! The data of [`crate::names`]: the kernel's system call interface up to Linux 7.0.
 
-/// Name, number on x86_64, number on aarch64, one letter a parameter (`i` int, `m` mode, `.` whole; the rest is whole).
+/// Name, number on x86_64, number on aarch64, one letter per parameter (`i` int, `m` mode, `.` whole; the rest is whole).
 pub(super) type Row = (&'static str, u16, u16, &'static str);
 
-/// No such call on that architecture.
+/// That architecture has no such call.
 pub(super) const NONE: u16 = u16::MAX;
 
 /// Sorted by name. `clone`'s flags are declared `unsigned long`, but only their low half is used, `kernel/fork.c`.
@@ -396,7 +396,7 @@ pub(super) const SYSCALLS: &[Row] = &[
     ("writev", 20, 66, ""),
 ];
 
-/// Names that only architectures without a column above have. Sorted.
+/// Names that only other architectures have. Sorted.
 #[rustfmt::skip]
 pub(super) const ELSEWHERE: &[&str] = &[
     "_llseek", "_newselect", "arm_fadvise64_64", "arm_sync_file_range", "bdflush", "break", "breakpoint", "cachectl",

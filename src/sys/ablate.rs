@@ -1,7 +1,7 @@
-//! One protection left out, in a build that is made for that alone: it shows what the others stop. Without the feature
-//! `ablate` nothing can be left out, and nothing of this is in the program.
+//! Removes one protection, in a build made only to show what the other protections stop. Without the feature `ablate`, no
+//! protection can be removed and none of this code is in the program.
 
-/// A protection that can be left out.
+/// A protection that can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 #[cfg_attr(not(feature = "ablate"), allow(dead_code))]
@@ -12,14 +12,14 @@ pub enum Layer {
     UtsNamespace,
     CgroupNamespace,
     NamespaceLimits,
-    /// The old root stays where `pivot_root(2)` has put it, one `..` above the new one.
+    /// The old root stays where `pivot_root(2)` puts it, one `..` above the new one.
     Root,
     ReadOnly,
     NoSuid,
     NoDevices,
     Masks,
     Capabilities,
-    /// With what the kernel makes depend on it: the seccomp filters and Landlock.
+    /// Together with the layers that depend on it in the kernel: the seccomp filters and Landlock.
     NoNewPrivileges,
     Seccomp,
     Guards,
@@ -33,19 +33,19 @@ pub enum Layer {
     Budget,
     ResourceLimits,
     ScratchLimit,
-    /// Of containers.
+    /// Only containers.
     PidNamespace,
-    /// Of containers: which device nodes may be used.
+    /// Only containers: which device nodes may be used.
     DeviceRules,
 }
 
-/// Whether it is left out.
+/// Whether this protection is removed.
 #[cfg(not(feature = "ablate"))]
 pub const fn without(_: Layer) -> bool {
     false
 }
 
-/// These mount attributes, without those that are left out.
+/// These mount attributes, without the removed ones.
 #[cfg(not(feature = "ablate"))]
 pub const fn attributes(wanted: u64) -> u64 {
     wanted
@@ -91,7 +91,7 @@ mod chosen {
 
     static CHOSEN: OnceLock<u32> = OnceLock::new();
 
-    /// Whether it is left out. First asked in the parent, whose answer the child has a copy of.
+    /// Whether this protection is removed. The parent asks first, and the child inherits the answer.
     pub fn without(layer: Layer) -> bool {
         let mask = CHOSEN.get_or_init(|| {
             let text = std::env::var("STOCKADE_ABLATE").unwrap_or_default();
@@ -103,7 +103,7 @@ mod chosen {
         mask >> layer as u32 & 1 == 1
     }
 
-    /// These mount attributes, without those that are left out.
+    /// These mount attributes, without the removed ones.
     pub fn attributes(wanted: u64) -> u64 {
         let left_out = [
             (Layer::ReadOnly, libc::MOUNT_ATTR_RDONLY),

@@ -1,16 +1,16 @@
-//! An end to waiting in a call that has no timeout of its own, `setitimer(2)`.
+//! Interrupts a blocking system call that has no timeout of its own, `setitimer(2)`.
 
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 
 use super::Result;
 
-/// As long as this lives, whatever call this process waits in is interrupted every second (`EINTR`).
+/// While this exists, every blocking call of this process is interrupted once a second (`EINTR`).
 #[derive(Debug)]
 pub struct Alarm(());
 
 impl Alarm {
-    /// Takes SIGALRM for itself, also when it was blocked or ignored.
+    /// Takes over SIGALRM, even if it was blocked or ignored.
     pub fn every_second() -> Result<Self> {
         extern "C" fn interrupt(_: libc::c_int) {}
         let handler = SigHandler::Handler(interrupt);
@@ -30,6 +30,6 @@ impl Drop for Alarm {
 fn set(seconds: i64) -> Result<()> {
     let every = libc::timeval { tv_sec: seconds, tv_usec: 0 };
     let timer = libc::itimerval { it_interval: every, it_value: every };
-    // SAFETY: the new timer is a live local; the old one is not asked for.
+    // SAFETY: the new timer is a live local; a null pointer for the old one is allowed.
     Errno::result(unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) }).map(drop)
 }

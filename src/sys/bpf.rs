@@ -1,4 +1,4 @@
-//! Programs on cgroups that decide about device nodes, `bpf(2)`.
+//! Device programs of cgroups, `bpf(2)`.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -46,12 +46,12 @@ pub const fn and(to: u8, value: i32) -> Instruction {
     one(0x54, to, 0, 0, value)
 }
 
-/// Skips `skip` instructions if a register is not this number.
+/// Skips `skip` instructions if the register differs from this number.
 pub const fn jump_unless_equal(register: u8, value: i32, skip: i16) -> Instruction {
     one(0x55, register, 0, skip, value)
 }
 
-/// Skips `skip` instructions if a register is this number.
+/// Skips `skip` instructions if the register equals this number.
 pub const fn jump_if_equal(register: u8, value: i32, skip: i16) -> Instruction {
     one(0x15, register, 0, skip, value)
 }
@@ -61,7 +61,7 @@ pub const fn jump_unless_same(register: u8, other: u8, skip: i16) -> Instruction
     one(0x5d, register, other, skip, 0)
 }
 
-/// Ends with what is in register 0.
+/// Returns register 0.
 pub const fn exit() -> Instruction {
     one(0x95, 0, 0, 0, 0)
 }
@@ -74,7 +74,7 @@ const PROG_QUERY: libc::c_int = 16;
 const CGROUP_DEVICE_PROGRAM: u32 = 15;
 const CGROUP_DEVICE: u32 = 6;
 const ALLOW_MULTI: u32 = 2;
-/// How often a program is loaded again that a signal came in the way of.
+/// How often an interrupted load is repeated.
 const ATTEMPTS: u32 = 1000;
 
 fn call<T>(command: libc::c_int, attributes: &mut T) -> Result<libc::c_long> {
@@ -82,14 +82,14 @@ fn call<T>(command: libc::c_int, attributes: &mut T) -> Result<libc::c_long> {
     check(unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) })
 }
 
-/// Loads a program and makes it the one that decides for a cgroup: those that did before are detached once it is there.
+/// Loads a program and attaches it to a cgroup. Programs that were attached before are detached afterwards.
 pub fn attach_device_program(program: &[Instruction], cgroup: BorrowedFd<'_>) -> Result<()> {
     let before = attached(cgroup)?;
     let new = load(program)?;
     attach(PROG_ATTACH, cgroup, &new)?;
     for id in before {
         match by_id(id).and_then(|old| attach(PROG_DETACH, cgroup, &old)) {
-            Ok(()) | Err(Errno::ENOENT) => {} // gone meanwhile
+            Ok(()) | Err(Errno::ENOENT) => {} // detached meanwhile
             Err(errno) => return Err(errno),
         }
     }
@@ -122,7 +122,7 @@ fn load(program: &[Instruction]) -> Result<OwnedFd> {
     let mut left = ATTEMPTS;
     loop {
         match call(PROG_LOAD, &mut attributes) {
-            // The kernel's verifier gives up on any signal, also when that only stops us for a while.
+            // The kernel's verifier stops at any signal, even one that only stops this process for a while.
             Err(Errno::EAGAIN) if left > 0 => left -= 1,
             loaded => return check_fd(loaded?),
         }

@@ -1,4 +1,4 @@
-//! New processes: `clone3(2)` with a copy of the caller's memory, `clone(2)` in the caller's own.
+//! Creates processes: `clone3(2)` with a copy of the caller's memory, `clone(2)` sharing the caller's memory.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -8,16 +8,16 @@ use nix::unistd::Pid;
 
 use super::{Result, check};
 
-/// Which side of a [`clone3`] this is.
+/// The side of a [`clone3`].
 #[derive(Debug)]
 pub enum Cloned {
     /// The new process.
     Child,
-    /// The old one, with the new one's id and pidfd.
+    /// The caller, with the new process's id and pidfd.
     Parent {
-        /// In the caller's pid namespace.
+        /// The id in the caller's pid namespace.
         pid: Pid,
-        /// Refers to that very process, for ever.
+        /// Always refers to this process, even after its id is reused.
         pidfd: OwnedFd,
     },
 }
@@ -25,20 +25,20 @@ pub enum Cloned {
 /// `CLONE_PARENT`: the child is the caller's sibling.
 pub const SIBLING: u64 = libc::CLONE_PARENT as u64;
 
-/// `CLONE_INTO_CGROUP`, which libc has in a type too small for it.
+/// `CLONE_INTO_CGROUP`, which does not fit libc's type for it.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Makes a child process with a copy of this one's memory, as `fork(2)` does, in new namespaces (`CLONE_NEW*` flags) and,
-/// if asked for, in a cgroup from its first instruction on.
+/// Creates a child process with a copy of this process's memory, as `fork(2)` does, in new namespaces (`CLONE_NEW*` flags). If
+/// requested, the child is in the given cgroup from its first instruction on.
 ///
-/// In the child only async-signal-safe work is sound if the caller has other threads: no allocation, no locks.
+/// If the caller has other threads, the child may only do async-signal-safe work: no allocation, no locks.
 pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all-zero is a valid clone_args.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = flags | libc::CLONE_PIDFD as u64;
     args.pidfd = (&raw mut pidfd) as u64;
-    // A sibling takes the caller's own, and the kernel insists on that.
+    // A sibling gets the caller's own exit signal, and the kernel accepts no other.
     args.exit_signal = if flags & SIBLING == 0 { libc::SIGCHLD as u64 } else { 0 };
     if let Some(cgroup) = cgroup {
         args.flags |= INTO_CGROUP;
@@ -50,7 +50,7 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     if pid == 0 {
         return Ok(Cloned::Child);
     }
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
 }
@@ -58,8 +58,8 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
 /// The flags of [`sibling`].
 pub const SIBLING_FLAGS: u64 = SIBLING | libc::CLONE_PIDFD as u64;
 
-/// Makes a sibling with a copy of this process's memory, as [`clone3`] does, by the older `clone(2)`, which filters of
-/// containers let through.
+/// Creates a sibling with a copy of this process's memory, as [`clone3`] does, with the older `clone(2)`, which container
+/// filters allow.
 pub fn sibling() -> Result<Cloned> {
     let mut pidfd: RawFd = -1;
     // SAFETY: as for clone3: without CLONE_VM the child runs on a copy of this stack. On both architectures the third argument
@@ -68,36 +68,36 @@ pub fn sibling() -> Result<Cloned> {
     if pid == 0 {
         return Ok(Cloned::Child);
     }
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
 }
 
-/// Memory for the stack of a child or thread that shares this process's memory, with a page below it that nobody may touch.
+/// Stack memory for a child or thread that shares this process's memory, with an inaccessible guard below it.
 #[derive(Debug)]
 pub struct Stack {
     lowest: NonNull<libc::c_void>,
 }
 
-/// More than execve's own path needs many times over.
+/// Many times what the path to execve needs.
 const STACK_SIZE: usize = 256 << 10;
-const GUARD_SIZE: usize = 64 << 10; // the largest page there is
+const GUARD_SIZE: usize = 64 << 10; // the largest page size
 
 impl Stack {
-    /// Maps one. It costs a page only where it is used.
+    /// Maps a stack. Only touched pages cost memory.
     pub fn new() -> Result<Self> {
         let (anywhere, flags) = (std::ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK);
-        // SAFETY: a new anonymous mapping at a place of the kernel's choice.
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses.
         let lowest = unsafe { libc::mmap(anywhere, STACK_SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if lowest == libc::MAP_FAILED {
             return Err(nix::errno::Errno::last());
         }
-        // SAFETY: the start of our own mapping, which nobody uses yet.
+        // SAFETY: the start of our own new mapping, which is not in use yet.
         check(unsafe { libc::mprotect(lowest, GUARD_SIZE, libc::PROT_NONE) }.into())?;
         NonNull::new(lowest).map(|lowest| Self { lowest }).ok_or(nix::errno::Errno::ENOMEM)
     }
 
-    /// Its lowest byte above the guard, and its size from there.
+    /// Its lowest byte above the guard, and its size from there on.
     pub(super) fn usable(&self) -> (*mut libc::c_void, usize) {
         // SAFETY: within the mapping.
         (unsafe { self.lowest.as_ptr().byte_add(GUARD_SIZE) }, STACK_SIZE - GUARD_SIZE)
@@ -106,16 +106,16 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, on which nobody runs: neither `spawn_sharing` nor a thread gives it back while it does.
+        // SAFETY: our own mapping, which is not in use: `spawn_sharing` and the thread return it only afterwards.
         unsafe { libc::munmap(self.lowest.as_ptr(), STACK_SIZE) };
     }
 }
 
-/// Makes a child process that runs `child` in this process's own memory while this one waits, as `vfork(2)` does: until it
-/// executes a program or returns its exit code. Nothing is copied and no page is faulted in twice.
+/// Creates a child process that runs `child` in this process's own memory while this process waits, as `vfork(2)` does. The
+/// wait ends when the child executes a program or returns its exit code. No memory is copied.
 ///
-/// With `files` it shares this process's descriptor table as well, until it executes a program: what it opens stays open
-/// here.
+/// With `files` it also shares this process's descriptor table until it executes a program. Descriptors that it opens stay open
+/// in this process.
 pub fn spawn_sharing<F>(stack: &mut Stack, files: bool, child: F) -> Result<(Pid, OwnedFd)>
 where
     F: FnOnce() -> libc::c_int,
@@ -144,6 +144,6 @@ where
         drop(ManuallyDrop::into_inner(child));
         return Err(errno);
     }
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for us.
     Ok((Pid::from_raw(pid), unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }

@@ -1,7 +1,7 @@
-//! The first and the last thing that our programs do.
+//! The entry and the exit of our programs.
 //!
-//! They have a `main` of the C library's, without the start of Rust's runtime around it: that makes a second stack to tell of
-//! an overflow of the first on, and with what else it asks for it is a twentieth of a start. What matters of it is here.
+//! The programs define the C library's `main` and skip the start of Rust's runtime. That start takes a twentieth of a whole
+//! sandbox start, for an alternate stack for overflow messages and other set-up. The necessary part of it is here.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,8 @@ use super::process;
 
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Where the kernel put the arguments and, right behind them, the environment: what `/proc/PID/cmdline` and `environ` show.
+/// Where the kernel put the arguments and, right behind them, the environment: `/proc/PID/cmdline` and `environ` show this
+/// memory.
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
 #[derive(Debug)]
@@ -24,13 +25,13 @@ struct Given {
 }
 
 impl Given {
-    /// The strings of both arrays, as far as they lie one behind the other.
+    /// Finds the strings of both arrays, as far as they are contiguous.
     ///
     /// # Safety
     /// `words` points to `count` C strings, a null pointer, and the environment's strings up to another null pointer, as the
     /// kernel lays them out for a new program.
     unsafe fn find(count: usize, words: *const *const c_char) -> Option<Self> {
-        // SAFETY: the caller vouches for the pointers and the strings.
+        // SAFETY: the caller guarantees the pointers and the strings.
         let string = |at: usize| unsafe { (*words.add(at)).as_ref().map(|first| CStr::from_ptr(first)) };
         let start = string(0)?.as_ptr() as usize;
         let mut given = Self { start, arguments: 0, length: 0 };
@@ -48,15 +49,14 @@ impl Given {
     }
 }
 
-/// Takes the arguments and the environment that this program was given out of its memory, where any process may read the one
-/// and a tracer the other, and puts a title there. Only for a process that uses neither again: a child before it executes
-/// something else.
+/// Overwrites the arguments and the environment in this process's memory with a title. Any process may read the arguments, and
+/// a tracer the environment. Only for a process that uses neither again: a child before it executes another program.
 pub fn retitle(title: &CStr) {
     let Some(given) = GIVEN.get() else { return };
-    // The last byte stays zero, or the kernel would go on into the environment.
+    // The last byte stays zero: otherwise the kernel would continue into the environment.
     let length = title.count_bytes().min(given.arguments.saturating_sub(1));
-    // SAFETY: the strings that the kernel put on the stack for this program, writable and of this length. No reference to
-    // them lives: the arguments were copied, and this process does not look at the environment again.
+    // SAFETY: the strings that the kernel put on the stack for this program, writable and of this length. No reference to them
+    // exists: the arguments were copied, and this process does not read the environment again.
     unsafe {
         let start = given.start as *mut u8;
         std::ptr::write_bytes(start, 0, given.length);
@@ -69,21 +69,21 @@ pub fn words() -> &'static [OsString] {
     WORDS.get().map_or(&[], Vec::as_slice)
 }
 
-/// Makes a function the `main` of a program: it gets the arguments after the program's name, and returns the exit code.
+/// Defines `main` with this function. It receives the arguments after the program's name and returns the exit code.
 #[macro_export]
 macro_rules! door {
     ($main:path) => {
-        /// What the C library calls.
+        /// The entry point that the C library calls.
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         extern "C" fn main(count: ::std::ffi::c_int, words: *const *const ::std::ffi::c_char) -> ::std::ffi::c_int {
-            // SAFETY: these are what the C library gives.
+            // SAFETY: the arguments of the C library.
             unsafe { $crate::enter(count, words, $main) }
         }
     };
 }
 
-/// Runs a program and ends with the exit code that it returns. Used through [`door!`].
+/// Runs a program and exits with the code that it returns. Used through [`door!`].
 ///
 /// # Safety
 /// `words` points to `count` C strings that stay and are followed by the environment's, as what `main` of a C program gets.
@@ -91,12 +91,12 @@ pub unsafe fn enter(count: c_int, words: *const *const c_char, main: fn(&[OsStri
     open_standard_streams();
     process::ignore_broken_pipes();
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller vouches for the arguments, and what the C library hands on is the kernel's, with the environment.
+    // SAFETY: the caller guarantees the arguments; the C library passes the kernel's array, which includes the environment.
     if let Some(given) = unsafe { Given::find(count, words) } {
         let _ = GIVEN.set(given);
     }
     let words = (0..count).map(|index| {
-        // SAFETY: the caller vouches for them.
+        // SAFETY: the caller guarantees the strings.
         let word = unsafe { CStr::from_ptr(*words.add(index)) };
         OsStr::from_bytes(word.to_bytes()).to_owned()
     });
@@ -104,12 +104,12 @@ pub unsafe fn enter(count: c_int, words: *const *const c_char, main: fn(&[OsStri
     std::process::exit(main(words.get(1..).unwrap_or(&[])).into())
 }
 
-/// A standard stream that is closed would become whatever is opened next. Then it is /dev/null.
+/// The next opened file would take the number of a closed standard stream. So a closed one is opened as /dev/null.
 fn open_standard_streams() {
     for number in 0..3 {
         if fcntl(process::borrow_standard(number), FcntlArg::F_GETFD).is_err() {
             match std::fs::File::options().read(true).write(true).open("/dev/null") {
-                Ok(null) => std::mem::forget(null), // the lowest number that is free
+                Ok(null) => std::mem::forget(null), // the lowest free number
                 Err(_) => std::process::abort(),
             }
         }

@@ -1,5 +1,5 @@
-//! Where memory comes from in a program with musl, whose own allocator asks the kernel for it, and gives it back, in small
-//! pieces: as many calls as its quick start saves.
+//! The allocator of programs with musl. musl's own allocator requests memory from the kernel in small pieces and returns it,
+//! and these calls cost as much as its fast start saves.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -10,14 +10,14 @@ use dlmalloc::Dlmalloc;
 #[global_allocator]
 static HEAP: Heap = Heap { taken: AtomicBool::new(false), heap: UnsafeCell::new(Dlmalloc::new()) };
 
-/// dlmalloc behind a lock that costs one instruction: hardly any of our processes has a second thread, and the lock that the
-/// crate brings, one of the C library's, is a third of what all allocating costs.
+/// dlmalloc with a lock that costs one instruction. Our processes rarely have a second thread, and the lock that the crate
+/// brings, from the C library, takes a third of the time of all allocations.
 struct Heap {
     taken: AtomicBool,
     heap: UnsafeCell<Dlmalloc>,
 }
 
-// SAFETY: the heap is touched by who has taken the lock alone.
+// SAFETY: only the holder of the lock accesses the heap.
 unsafe impl Sync for Heap {}
 
 impl Heap {
@@ -25,22 +25,22 @@ impl Heap {
         while self.taken.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
-        // SAFETY: we have the lock, and `work` neither allocates by this heap nor unwinds: dlmalloc calls nothing but the kernel.
+        // SAFETY: we hold the lock. `work` neither allocates from this heap nor unwinds: dlmalloc only calls the kernel.
         let done = work(unsafe { &mut *self.heap.get() });
         self.taken.store(false, Ordering::Release);
         done
     }
 }
 
-// SAFETY: dlmalloc keeps what is asked of an allocator, and gets the layouts that it is told of.
+// SAFETY: dlmalloc fulfils the allocator's contract and receives the same layouts.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout is one.
+        // SAFETY: the caller's layout is valid.
         self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller vouches that this memory is ours and of this layout.
+        // SAFETY: the caller guarantees that this memory is ours and has this layout.
         self.with(|heap| unsafe { heap.free(memory, layout.size(), layout.align()) });
     }
 

@@ -1,4 +1,4 @@
-//! Programs of the host that are run for what they do or say: `ps(1)`, `newuidmap(1)`, `criu(8)`.
+//! Runs programs of the host: `ps(1)`, `newuidmap(1)`, `criu(8)`.
 
 use std::fs::{File, Metadata};
 use std::io::{Read as _, Result, Seek as _};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Where systems keep programs that root installs.
+/// The directories in which systems keep programs that root installs.
 const SYSTEM: [&str; 8] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -20,8 +20,8 @@ const SYSTEM: [&str; 8] = [
     "/run/current-system/sw/bin",
 ];
 
-/// The program of this name on PATH, or, where there is none, where systems keep them. Entries that are relative or empty
-/// are passed over, and what others than root could have put there: it would run with all that we may do.
+/// Finds a program on PATH or, without PATH, in the system's directories. Relative and empty entries are skipped. So are
+/// programs that a user other than root could have placed, because the program will run with our privileges.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| SYSTEM.join(":").into());
     let found = std::env::split_paths(&path).filter(|entry| entry.is_absolute()).map(|entry| entry.join(name));
@@ -30,7 +30,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     found.into_iter().find(|file| runs(file) && is_trusted(file))
 }
 
-/// Whether only root can change the file, or put another in its place.
+/// Whether only root can change or replace the file.
 fn is_trusted(file: &Path) -> bool {
     let is_others = |found: &Metadata| found.mode() & 0o002 != 0 || found.mode() & 0o020 != 0 && found.gid() != 0;
     let is_roots = |path: &Path| {
@@ -40,14 +40,14 @@ fn is_trusted(file: &Path) -> bool {
         let in_place = above.is_none_or(|above| above.is_ok_and(|above| !is_others(&above) || is_sticky(&above)));
         found.uid() == 0 && in_place && (found.is_dir() || !is_others(&found))
     };
-    // Whose these are, inside of a user namespace cannot always be seen.
+    // Inside a user namespace the owners of these directories are not always visible.
     let is_systems = file.parent().is_some_and(|parent| SYSTEM.iter().any(|known| Path::new(known) == parent));
     is_systems || file.canonicalize().is_ok_and(|real| real.ancestors().all(is_roots))
 }
 
-/// Runs one to its end; what it says is kept in memory.
+/// Runs a program to its end and collects its output.
 ///
-/// The standard library does so with pipes, and panics where one cannot be read or be made not to block.
+/// The standard library does this with pipes, and panics if a pipe cannot be read or made non-blocking.
 pub fn output(command: &mut Command) -> Result<Output> {
     let (out, err) = (memory()?, memory()?);
     let status = command.stdout(out.try_clone()?).stderr(err.try_clone()?).status()?;
@@ -60,7 +60,7 @@ fn memory() -> Result<File> {
 
 fn read(mut file: File) -> Result<Vec<u8>> {
     let mut said = Vec::new();
-    file.rewind()?; // the program's writes have moved it
+    file.rewind()?; // the program's writes have moved the position
     file.read_to_end(&mut said)?;
     Ok(said)
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_root_put_there_is_found() {
+    fn only_programs_of_root_are_found() {
         assert!(find("sh").is_some_and(|sh| sh.is_absolute()));
         assert_eq!(find("stockade-no-such-program"), None);
         assert!(is_trusted(Path::new("/usr/bin/env")));

@@ -1,11 +1,11 @@
-//! Descriptors that the caller handed to this program by number.
+//! Descriptors that the caller passed to this program by number.
 
 use std::os::fd::{OwnedFd, RawFd};
 
 use super::{Result, check_fd};
 
-/// A close-on-exec duplicate of an inherited descriptor, above the standard streams; `EBADF` when it is not open. Before any
-/// other descriptor of ours is: a number alone cannot tell whose it is.
+/// A close-on-exec duplicate of an inherited descriptor, above the standard streams. `EBADF` if it is not open. Must be called
+/// before we open other descriptors, because a number does not show who opened it.
 pub fn duplicate(number: RawFd) -> Result<OwnedFd> {
     // SAFETY: fcntl takes any number and only reads it; F_DUPFD_CLOEXEC returns a new descriptor.
     check_fd(i64::from(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) }))

@@ -1,7 +1,7 @@
-//! The floor: thin wrappers of the system calls that nix lacks, and the only `unsafe` of the crate.
+//! Thin wrappers of the system calls that nix lacks, and the only `unsafe` of the crate.
 //!
-//! Each wrapper does one call, turns -1 into an [`Errno`] and takes and returns typed descriptors, so that nothing above
-//! has to know a register. They neither allocate nor lock, and so may be used between clone3 and execve.
+//! Each wrapper makes one call, turns -1 into an [`Errno`], and takes and returns typed descriptors. Wrappers neither allocate
+//! nor lock, so they may be used between clone3 and execve.
 
 #![allow(unsafe_code)]
 
@@ -35,10 +35,10 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-/// Result of a system call.
+/// The result of a system call.
 pub type Result<T> = std::result::Result<T, Errno>;
 
-/// Turns the kernel's -1 into an error, once.
+/// Turns the kernel's -1 into an error.
 fn check(returned: libc::c_long) -> Result<libc::c_long> {
     if returned == -1 { Err(Errno::last()) } else { Ok(returned) }
 }
@@ -46,6 +46,6 @@ fn check(returned: libc::c_long) -> Result<libc::c_long> {
 /// As [`check`], for calls that return a new descriptor.
 fn check_fd(returned: libc::c_long) -> Result<OwnedFd> {
     let fd = check(returned)? as RawFd;
-    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor, and only this code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

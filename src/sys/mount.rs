@@ -23,7 +23,7 @@ pub const NO_MAGICLINKS: u64 = libc::RESOLVE_NO_MAGICLINKS;
 
 /// `RESOLVE_NO_SYMLINKS`: no symlink is followed, in whatever component.
 pub const NO_SYMLINKS: u64 = libc::RESOLVE_NO_SYMLINKS;
-/// `RESOLVE_BENEATH`: the lookup never leaves what is below the descriptor.
+/// `RESOLVE_BENEATH`: the lookup stays below the descriptor.
 pub const BENEATH: u64 = libc::RESOLVE_BENEATH;
 /// `RESOLVE_NO_XDEV`: no mount point is crossed.
 pub const NO_XDEV: u64 = libc::RESOLVE_NO_XDEV;
@@ -40,13 +40,13 @@ const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
 pub struct FsContext(OwnedFd);
 
 impl FsContext {
-    /// Starts configuring a file system of this type.
+    /// Starts configuring a new file system of this type.
     pub fn open(fs_type: &CStr) -> Result<Self> {
         // SAFETY: the name is NUL-terminated and outlives the call.
         check_fd(unsafe { libc::syscall(libc::SYS_fsopen, fs_type.as_ptr(), libc::FSOPEN_CLOEXEC) }).map(Self)
     }
 
-    /// Starts changing the options of the file system whose root this is, `fspick(2)`.
+    /// Starts changing the options of the file system with this root, `fspick(2)`.
     pub fn pick(root: impl AsFd) -> Result<Self> {
         const FSPICK_CLOEXEC: libc::c_uint = 1;
         const FSPICK_EMPTY_PATH: libc::c_uint = 8;
@@ -55,7 +55,7 @@ impl FsContext {
         check_fd(unsafe { libc::syscall(libc::SYS_fspick, root.as_fd().as_raw_fd(), c"".as_ptr(), flags) }).map(Self)
     }
 
-    /// Makes the changes to a file system that was picked.
+    /// Applies the changes to a file system from [`Self::pick`].
     pub fn reconfigure(self) -> Result<()> {
         self.config(FSCONFIG_CMD_RECONFIGURE, None, None)
     }
@@ -65,15 +65,15 @@ impl FsContext {
         self.config(FSCONFIG_SET_STRING, Some(key), Some(value))
     }
 
-    /// Sets an option that has no value.
+    /// Sets an option without a value.
     pub fn set_flag(&self, key: &CStr) -> Result<()> {
         self.config(FSCONFIG_SET_FLAG, Some(key), None)
     }
 
-    /// Makes the file system and a detached mount of it with these attributes.
+    /// Creates the file system and a detached mount of it with these attributes.
     pub fn mount(self, attributes: u64) -> Result<OwnedFd> {
         self.config(FSCONFIG_CMD_CREATE, None, None)?;
-        let attributes = ablate::attributes(attributes) as libc::c_uint; // fsmount's are the low 32 bits, all that exist
+        let attributes = ablate::attributes(attributes) as libc::c_uint; // fsmount takes the low 32 bits; no higher ones exist
         // SAFETY: plain numbers.
         check_fd(unsafe { libc::syscall(libc::SYS_fsmount, self.0.as_raw_fd(), libc::FSMOUNT_CLOEXEC, attributes) })
     }
@@ -86,7 +86,7 @@ impl FsContext {
     }
 }
 
-/// A detached copy of what `path` (or, if empty, `dir` itself) is the root of, with all mounts below it if `recursive`.
+/// A detached copy of the mount tree at `path` (or, if empty, at `dir`), with all mounts below it if `recursive`.
 pub fn clone_tree(dir: BorrowedFd<'_>, path: &CStr, recursive: bool) -> Result<OwnedFd> {
     let how = if path.is_empty() { libc::AT_EMPTY_PATH } else { libc::AT_NO_AUTOMOUNT };
     let how = if recursive { how | libc::AT_RECURSIVE } else { how } as libc::c_uint;
@@ -95,7 +95,7 @@ pub fn clone_tree(dir: BorrowedFd<'_>, path: &CStr, recursive: bool) -> Result<O
     check_fd(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
 }
 
-/// Attaches a detached mount at the place that `target` refers to.
+/// Attaches a detached mount at `target`.
 pub fn attach(mount: impl AsFd, target: impl AsFd) -> Result<()> {
     // SAFETY: empty NUL-terminated paths and two open descriptors.
     check(unsafe {
@@ -116,7 +116,7 @@ pub fn attach_over_root(mount: impl AsFd) -> Result<()> {
     move_onto(mount, c"/")
 }
 
-/// Moves a mount, detached or of this namespace, with all that is mounted on it, onto a directory of this process's root.
+/// Moves a mount, detached or of this namespace, with all mounts on it, onto a directory of this process's root.
 pub fn move_onto(mount: impl AsFd, path: &CStr) -> Result<()> {
     // SAFETY: NUL-terminated paths that outlive the call, and an open descriptor.
     check(unsafe {
@@ -132,22 +132,22 @@ pub fn move_onto(mount: impl AsFd, path: &CStr) -> Result<()> {
     .map(drop)
 }
 
-/// What [`set_attributes`] changes.
+/// The changes of [`set_attributes`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
-    /// Attributes to switch on.
+    /// Attributes to set.
     pub set: u64,
-    /// Attributes to switch off: only what a container's configuration takes back.
+    /// Attributes to clear: only those that a container's configuration clears.
     pub clear: u64,
-    /// How mount events cross between this mount and its origin (`MS_PRIVATE` and its like); 0 leaves that as it is.
+    /// Propagation between this mount and its origin (`MS_PRIVATE` etc.); 0 leaves it unchanged.
     pub propagation: u64,
     /// Whether all mounts below are changed too.
     pub recursive: bool,
-    /// User namespace whose mapping the mount takes ([`IDMAP`] is set with it).
+    /// User namespace with the mapping of the mount ([`IDMAP`] is set with it).
     pub idmap: Option<BorrowedFd<'a>>,
 }
 
-/// Switches attributes of a mount on and off.
+/// Sets and clears attributes of a mount.
 pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
     let attr = libc::mount_attr {
         attr_set: ablate::attributes(change.set) | if change.idmap.is_some() { IDMAP } else { 0 },
@@ -156,7 +156,7 @@ pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
         userns_fd: change.idmap.map_or(0, |fd| fd.as_raw_fd() as u64),
     };
     let flags = libc::AT_EMPTY_PATH | if change.recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: `attr` is a plain structure of the size given and outlives the call; the path is empty.
+    // SAFETY: `attr` is a plain structure of the given size and outlives the call; the path is empty.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -170,27 +170,27 @@ pub fn set_attributes(mount: impl AsFd, change: Attributes<'_>) -> Result<()> {
     .map(drop)
 }
 
-/// The number by which `proc_pid_mountinfo(5)` lists the mount that a descriptor refers to.
+/// The mount id of a descriptor, as in `proc_pid_mountinfo(5)`.
 pub fn id_of(mount: impl AsFd) -> Result<u64> {
     FileOnMount::of(mount).map(|file| file.mount)
 }
 
-/// Which file it is: the number of the mount that it was reached by, and its inode there.
+/// The identity of a file: the id of the mount through which it was reached, and its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOnMount {
-    /// As `proc_pid_mountinfo(5)` lists it.
+    /// The mount id, as in `proc_pid_mountinfo(5)`.
     pub mount: u64,
-    /// On the file system that is mounted there.
+    /// The inode on the mounted file system.
     pub inode: u64,
 }
 
 impl FileOnMount {
-    /// The file that a descriptor refers to.
+    /// The identity of an open file.
     pub fn of(fd: impl AsFd) -> Result<Self> {
         Self::at(fd.as_fd().as_raw_fd(), c"", libc::AT_EMPTY_PATH)
     }
 
-    /// The file that a path leads to, links of `/proc` included.
+    /// The identity of the file at a path. Links of `/proc` are followed.
     pub fn by_path(path: &CStr) -> Result<Self> {
         Self::at(libc::AT_FDCWD, path, 0)
     }
@@ -199,7 +199,8 @@ impl FileOnMount {
         // SAFETY: all-zero is a valid statx.
         let mut found: libc::statx = unsafe { std::mem::zeroed() };
         let wanted = libc::STATX_MNT_ID | libc::STATX_INO;
-        // Not libc::statx: std names it weakly, which with link-time optimization leaves it out of a static program, null.
+        // Not libc::statx: std declares it as a weak symbol, which link-time optimization drops from a static program, so that
+        // it is null.
         // SAFETY: the path is NUL-terminated, and the result is written to a live local.
         check(unsafe { libc::syscall(libc::SYS_statx, dir, path.as_ptr(), flags, wanted, &raw mut found) })?;
         if found.stx_mask & wanted != wanted {
@@ -211,7 +212,7 @@ impl FileOnMount {
 
 /// Opens a path below `dir` with `openat2(2)`. Close-on-exec is always set.
 ///
-/// A lookup that raced with a rename (`EAGAIN`) is repeated, boundedly.
+/// A lookup that raced with a rename (`EAGAIN`) is repeated a limited number of times.
 pub fn open_beneath(dir: impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) -> Result<OwnedFd> {
     // SAFETY: all-zero is a valid open_how.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
@@ -219,7 +220,7 @@ pub fn open_beneath(dir: impl AsFd, path: &CStr, flags: libc::c_int, resolve: u6
     how.resolve = resolve;
     let mut tries = 0;
     loop {
-        // SAFETY: the path is NUL-terminated, `how` has the size given, and both outlive the call.
+        // SAFETY: the path is NUL-terminated, `how` has the given size, and both outlive the call.
         let result = check_fd(unsafe {
             libc::syscall(
                 libc::SYS_openat2,
@@ -236,13 +237,13 @@ pub fn open_beneath(dir: impl AsFd, path: &CStr, flags: libc::c_int, resolve: u6
     }
 }
 
-/// `pivot_root(".", ".")`: the working directory, a mount, becomes `/`, with the old root stacked on top of it.
+/// `pivot_root(".", ".")`: the working directory, a mount point, becomes `/`, and the old root is stacked on top of it.
 pub fn pivot_to_cwd() -> Result<()> {
     // SAFETY: constant NUL-terminated paths.
     check(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) }).map(drop)
 }
 
-/// Makes a detached mount of a private procfs reachable from nowhere else: the handle for writes that must not be redirected.
+/// A detached mount of a new procfs, which no other process can reach. Writes through it cannot be redirected.
 pub fn private_proc() -> Result<OwnedFd> {
     FsContext::open(c"proc")?.mount(NOSUID | NODEV | NOEXEC)
 }

@@ -1,4 +1,4 @@
-//! The one reader of `proc_pid_mountinfo(5)`.
+//! The only parser of `proc_pid_mountinfo(5)`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -12,15 +12,15 @@ pub const OWN: &str = "/proc/self/mountinfo";
 /// One mount: `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'a> {
-    /// Its number.
+    /// Its mount id.
     pub id: u64,
-    /// The number of the mount that it lies on.
+    /// The mount id of its parent.
     pub parent: u64,
     /// The device of its file system, `MAJOR:MINOR`.
     pub device: &'a str,
     /// The type of its file system.
     pub kind: &'a str,
-    /// Whether mount events may leave it.
+    /// Whether it propagates mount events.
     pub shared: bool,
     root: &'a [u8],
     point: &'a [u8],
@@ -28,7 +28,7 @@ pub struct Mount<'a> {
     super_options: &'a [u8],
 }
 
-/// All mounts of a text, in its order. A line that is not one of the kernel's is left out.
+/// All mounts of a text, in order. Lines that do not have the kernel's format are skipped.
 pub fn parse(text: &[u8]) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     text.split(|byte| *byte == b'\n').filter_map(line)
 }
@@ -41,19 +41,19 @@ fn line(line: &[u8]) -> Option<Mount<'_>> {
     let device = word(field()?)?;
     let (root, point, options) = (field()?, field()?, field()?);
     let tags = fields.by_ref().take_while(|field| *field != b"-");
-    let shared = tags.filter(|tag| tag.starts_with(b"shared:")).count() > 0; // all of them, to get to what follows
+    let shared = tags.filter(|tag| tag.starts_with(b"shared:")).count() > 0; // consumes all tags, to reach the fields behind them
     let kind = word(fields.next()?)?;
     let super_options = fields.nth(1).unwrap_or_default();
     Some(Mount { id, parent, device, kind, shared, root, point, options, super_options })
 }
 
 impl Mount<'_> {
-    /// What of its file system is mounted; for a namespace of its own, what that shows as the top.
+    /// The part of the file system that is mounted; for a namespace file, its name.
     pub fn root(&self) -> PathBuf {
         unescaped(self.root)
     }
 
-    /// Where it is mounted, as seen from the root of the process that was asked about.
+    /// The mount point, as seen from the root of the process whose file this is.
     pub fn point(&self) -> PathBuf {
         unescaped(self.point)
     }
@@ -64,7 +64,7 @@ impl Mount<'_> {
         options(self.options).fold(whole, |attributes, option| attributes | attribute(option))
     }
 
-    /// Options of its file system.
+    /// Options of the file system.
     pub fn super_options(&self) -> impl Iterator<Item = &[u8]> {
         options(self.super_options)
     }
@@ -87,7 +87,7 @@ fn attribute(option: &[u8]) -> u64 {
     }
 }
 
-/// Blanks, line ends, backslashes and `#` are three octal digits after a backslash.
+/// In mountinfo a blank, a line end, a backslash and `#` are escaped as a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_totally() {
+    fn any_line_can_be_parsed() {
         let text =
             b"36 35 98:0 /mnt1\\134x /mnt\\0402 rw,noatime master:1 shared:2 - ext3 /dev/root ro,errors=continue";
         let [mount] = parse(text).collect::<Vec<_>>().try_into().unwrap();

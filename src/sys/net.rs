@@ -13,7 +13,7 @@ use super::{Result, check, check_fd};
 /// The network namespace of a socket, `include/uapi/linux/sockios.h`.
 const SIOCGSKNS: usize = 0x894C;
 
-/// Brings the loopback interface of this process's network namespace up, `netdevice(7)`.
+/// Brings up the loopback interface of this process's network namespace, `netdevice(7)`.
 pub fn loopback_up() -> Result<()> {
     let socket = any_socket()?;
     let up = up();
@@ -21,13 +21,13 @@ pub fn loopback_up() -> Result<()> {
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const up) }.into()).map(drop)
 }
 
-/// Moves this process to a new network namespace, `unshare(CLONE_NEWNET)`.
+/// Moves this process into a new network namespace, `unshare(CLONE_NEWNET)`.
 pub fn unshare() -> Result<()> {
-    // SAFETY: changes only which network this process sees.
+    // SAFETY: only changes the network that this process sees.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
 }
 
-/// Which network namespace this process is in, as device and inode of it. It takes `CAP_NET_ADMIN` there.
+/// This process's network namespace, as its device and inode. Requires `CAP_NET_ADMIN` in it.
 pub fn inhabited() -> Result<(u64, u64)> {
     let socket = any_socket()?;
     // SAFETY: the request takes no argument.
@@ -48,22 +48,22 @@ fn up() -> libc::ifreq {
     request
 }
 
-/// A network namespace with its loopback interface up, that another thread is making.
+/// A network namespace with its loopback interface up, while another thread creates it.
 #[derive(Debug)]
 pub struct Making(Thread);
 
 impl Making {
-    /// Starts to make one. Where there can be no other thread, the stack comes back.
+    /// Starts creating it. If no thread can be started, the stack is returned.
     pub fn start(stack: Stack) -> std::result::Result<Self, Stack> {
-        // SAFETY: `make` calls by `call` alone.
+        // SAFETY: `make` uses only `call`.
         unsafe { Thread::start(stack, make) }.map(Self)
     }
 
-    /// Waits for it. Gives it, and the stack.
+    /// Waits for the thread. Returns the namespace and the stack.
     pub fn finish(self) -> (Result<OwnedFd>, Stack) {
         let (said, stack) = self.0.wait();
         let made = match i32::try_from(said) {
-            // SAFETY: the descriptor that `make` left open, which nobody else knows.
+            // SAFETY: `make` left this descriptor open, and only this code knows it.
             Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
             Ok(error) => Err(Errno::from_raw(-error)),
             Err(_) => Err(Errno::EBADF),
@@ -72,11 +72,11 @@ impl Making {
     }
 }
 
-/// The other thread's part: makes the namespace, which only this thread moves to, and leaves a descriptor of it.
+/// The thread's function: creates the namespace, which only this thread enters, and leaves a descriptor of it open.
 extern "C" fn make() -> i64 {
     let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as usize;
     let up = up();
-    // SAFETY: the arguments are numbers, but for an ifreq, which is read and a live local.
+    // SAFETY: the arguments are numbers, except for an ifreq, a live local that the kernel reads.
     unsafe {
         let made = call(libc::SYS_unshare, [libc::CLONE_NEWNET as usize, 0, 0]);
         if made < 0 {

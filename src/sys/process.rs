@@ -1,4 +1,4 @@
-//! Processes and what they carry: pidfds, waiting, capabilities, `prctl(2)`, keyrings, `execve(2)`.
+//! Processes and their attributes: pidfds, waiting, capabilities, `prctl(2)`, keyrings, `execve(2)`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -10,53 +10,53 @@ use nix::unistd::Pid;
 
 use super::{Result, check};
 
-/// Whether this process is the host's root, and not only that of a user namespace, as engines without privilege start
-/// runtimes: then `/run`, cgroups and devices are somebody else's, `user_namespaces(7)`.
+/// Whether this process is the host's root, and not only root of a user namespace, as under rootless engines. There `/run`,
+/// cgroups and devices belong to another user, `user_namespaces(7)`.
 pub fn is_hosts_root() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     nix::unistd::geteuid().is_root() && (map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
-/// Refers to a process, which the caller knows to be that one, `pidfd_open(2)`.
+/// Opens a pidfd, `pidfd_open(2)`. The caller must know that the id still belongs to the intended process.
 pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
     // SAFETY: plain numbers.
     super::check_fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })
 }
 
-/// Sends a signal to the process a pidfd refers to, `pidfd_send_signal(2)`.
+/// Sends a signal to a pidfd's process, `pidfd_send_signal(2)`.
 pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> Result<()> {
     let no_info: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: a null siginfo means as kill(2) would fill it.
+    // SAFETY: with a null siginfo the kernel fills it as for kill(2).
     check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_info, 0) }).map(drop)
 }
 
-/// Kills a child that nobody has waited for yet, and waits for it.
+/// Kills and reaps a child that is not reaped yet.
 pub fn end_child(pidfd: BorrowedFd<'_>, pid: Pid) {
     kill(pidfd, pid);
     let _ = wait4(pid);
 }
 
-/// Kills a sibling that nobody has waited for yet, and waits until it has ended.
+/// Kills a sibling that is not reaped yet, and waits until it has ended.
 pub fn end_sibling(pidfd: BorrowedFd<'_>, pid: Pid) {
     kill(pidfd, pid);
     let mut ended = [PollFd::new(pidfd, PollFlags::POLLIN)];
     while poll(&mut ended, PollTimeout::NONE) == Err(Errno::EINTR) {}
 }
 
-/// Where a filter around us refuses the one way, there is another: its number is still its own.
+/// If a filter around us refuses pidfd_send_signal, kill(2) serves: the unreaped process still owns its id.
 fn kill(pidfd: BorrowedFd<'_>, pid: Pid) {
     if pidfd_send_signal(pidfd, libc::SIGKILL).is_err() {
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
     }
 }
 
-/// Reaps children that have ended, whoever made them.
+/// Reaps all children that have ended.
 pub fn reap_ended() {
     let any = Pid::from_raw(-1);
     while matches!(waitpid(any, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }
 
-/// Reaps an ended child and says what it and the children it waited for used, `wait4(2)`.
+/// Reaps an ended child and returns the resource usage of the child and its reaped children, `wait4(2)`.
 ///
 /// The status is as `wait(2)` encodes it.
 pub fn wait4(pid: Pid) -> Result<(libc::c_int, libc::rusage)> {
@@ -73,9 +73,9 @@ pub fn wait4(pid: Pid) -> Result<(libc::c_int, libc::rusage)> {
     }
 }
 
-/// Ends this process at once: no destructors, no flushing.
+/// Ends this process at once, without destructors and flushing.
 pub fn exit(code: libc::c_int) -> ! {
-    // SAFETY: never returns and touches nothing of ours.
+    // SAFETY: never returns and accesses none of our memory.
     unsafe { libc::_exit(code) }
 }
 
@@ -94,29 +94,29 @@ impl From<Vec<CString>> for CStringArray {
 }
 
 impl CStringArray {
-    /// For system calls.
+    /// The pointer for system calls.
     pub(super) fn as_ptr(&self) -> *const *const libc::c_char {
         self.pointers.as_ptr()
     }
 }
 
-/// Replaces the program of this process. Returns only if that failed.
+/// Executes another program. Returns only on failure.
 pub fn execve(path: &CStr, argv: &CStringArray, env: &CStringArray) -> Errno {
     // SAFETY: path is NUL-terminated; both arrays are NULL-terminated and point into strings they own.
     unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr()) };
     Errno::last()
 }
 
-/// Marks every descriptor from `first` on as close-on-exec, `close_range(2)`.
+/// Sets close-on-exec on every descriptor from `first` on, `close_range(2)`.
 pub fn cloexec_from(first: RawFd) -> Result<()> {
     let flags = libc::CLOSE_RANGE_CLOEXEC;
     // SAFETY: closes nothing now; plain numbers.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) }).map(drop)
 }
 
-/// Closes every descriptor from `first` on but these.
+/// Closes every descriptor from `first` on, except `kept`.
 ///
-/// Only for a process that never returns to code that still owns one of the others.
+/// Only for a process that never returns to code that owns one of the others.
 pub fn close_but(mut first: RawFd, kept: &mut [RawFd]) -> Result<()> {
     kept.sort_unstable();
     for fd in kept {
@@ -135,24 +135,24 @@ fn close_range(first: RawFd, last: RawFd) -> Result<()> {
 
 /// Closes every descriptor from `first` on.
 ///
-/// Only for a process that never returns to code that still owns one of them.
+/// Only for a process that never returns to code that owns one of them.
 pub fn close_from(first: RawFd) -> Result<()> {
     close_range(first, RawFd::MAX)
 }
 
-/// `dup2(2)` onto a descriptor number that stays open across execve.
+/// `dup2(2)` onto a descriptor number. The result stays open across execve.
 pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<()> {
     if from.as_raw_fd() == to {
-        // SAFETY: plain numbers; clears close-on-exec, which dup2 onto itself would not.
+        // SAFETY: plain numbers; clears close-on-exec, which dup2 onto the same number would not.
         return check(unsafe { libc::fcntl(to, libc::F_SETFD, 0) }.into()).map(drop);
     }
-    // SAFETY: plain numbers; what `to` was before belongs to nobody in a child.
+    // SAFETY: plain numbers; in a child no code owns the old descriptor `to`.
     check(unsafe { libc::dup2(from.as_raw_fd(), to) }.into()).map(drop)
 }
 
-/// Makes a descriptor refer to what another does, close-on-exec: what it referred to before is let go of.
+/// Makes a descriptor refer to another open file, close-on-exec. Its previous file is closed.
 pub fn replace(by: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> Result<()> {
-    // SAFETY: both are open; the number stays open, and whoever owns it closes it as before.
+    // SAFETY: both are open. The number stays open, and its owner closes it as before.
     check(unsafe { libc::dup3(by.as_raw_fd(), fd.as_raw_fd(), libc::O_CLOEXEC) }.into()).map(drop)
 }
 
@@ -161,23 +161,23 @@ fn prctl(option: libc::c_int, a: u64, b: u64) -> Result<libc::c_int> {
     check(unsafe { libc::prctl(option, a, b, 0u64, 0u64) }.into()).map(|value| value as libc::c_int)
 }
 
-/// Asks for this signal when the parent dies, `PR_SET_PDEATHSIG`.
+/// Sets the signal that this process receives when its parent dies, `PR_SET_PDEATHSIG`.
 pub fn set_parent_death_signal(signal: libc::c_int) -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0).map(drop)
 }
 
-/// The name of this thread, as `ps` shows it, `PR_SET_NAME`.
+/// Sets the name of this thread in `ps`, `PR_SET_NAME`.
 pub fn set_name(name: &CStr) -> Result<()> {
-    // SAFETY: the kernel reads at most 16 bytes of a string that ends with a NUL.
+    // SAFETY: the kernel reads at most 16 bytes of a NUL-terminated string.
     check(unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0u64, 0u64, 0u64) }.into()).map(drop)
 }
 
-/// Whether this process can be read and traced by its own user, and owns its files in /proc, `PR_SET_DUMPABLE`.
+/// Sets whether this process's own user can read and trace it and owns its files in /proc, `PR_SET_DUMPABLE`.
 pub fn set_dumpable(dumpable: bool) -> Result<()> {
     prctl(libc::PR_SET_DUMPABLE, dumpable.into(), 0).map(drop)
 }
 
-/// No execve will grant privileges any more, `PR_SET_NO_NEW_PRIVS`.
+/// From now on no execve grants privileges, `PR_SET_NO_NEW_PRIVS`.
 pub fn set_no_new_privs() -> Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0).map(drop)
 }
@@ -232,11 +232,11 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// allocates, so it is not for the child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapSets {
-    /// What the kernel checks.
+    /// The capabilities that the kernel checks.
     pub effective: u64,
-    /// What may become effective.
+    /// The capabilities that may become effective.
     pub permitted: u64,
-    /// What may be kept across execve of a file that lists it.
+    /// The capabilities that stay across execve of a file that lists them.
     pub inheritable: u64,
 }
 
@@ -267,14 +267,14 @@ pub fn set_capabilities(sets: CapSets) -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) }).map(drop)
 }
 
-/// Replaces the session keyring by a new, empty, anonymous one, `keyctl(2)`.
+/// Replaces the session keyring with a new, empty, anonymous one, `keyctl(2)`.
 pub fn join_new_session_keyring() -> Result<()> {
     let anonymous: *const libc::c_char = std::ptr::null();
-    // SAFETY: a null name asks for an anonymous keyring.
+    // SAFETY: a null name requests an anonymous keyring.
     check(unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, anonymous) }).map(drop)
 }
 
-/// Sets real, effective and saved group and user id of this one thread, without glibc's signalling of others.
+/// Sets the real, effective and saved group and user ids of this thread only; glibc would signal other threads.
 pub fn set_ids(uid: u32, gid: u32) -> Result<()> {
     // SAFETY: plain numbers.
     check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
@@ -282,7 +282,7 @@ pub fn set_ids(uid: u32, gid: u32) -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) }).map(drop)
 }
 
-/// Drops every supplementary group.
+/// Drops all supplementary groups.
 pub fn clear_groups() -> Result<()> {
     let none: *const libc::gid_t = std::ptr::null();
     // SAFETY: a list of length zero is not read.
@@ -291,7 +291,7 @@ pub fn clear_groups() -> Result<()> {
 
 /// Replaces the supplementary groups.
 pub fn set_groups(groups: &[u32]) -> Result<()> {
-    // SAFETY: the kernel reads as many numbers as the slice has.
+    // SAFETY: the kernel reads exactly the slice.
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
 
@@ -305,12 +305,12 @@ pub fn clear_ambient() -> Result<()> {
     prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0).map(drop)
 }
 
-/// Adopts the orphans among its descendants, `PR_SET_CHILD_SUBREAPER`.
+/// Sets whether this process adopts the orphans among its descendants, `PR_SET_CHILD_SUBREAPER`.
 pub fn adopt_orphans(adopt: bool) -> Result<()> {
     prctl(libc::PR_SET_CHILD_SUBREAPER, adopt.into(), 0).map(drop)
 }
 
-/// Whether real, effective and saved user and group id are all these.
+/// Whether the real, effective and saved user and group ids all have these values.
 pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
     let (mut ids, mut groups) = ([0u32; 3], [0u32; 3]);
     let [a, b, c] = &mut ids;
@@ -322,7 +322,7 @@ pub fn has_ids(uid: u32, gid: u32) -> Result<bool> {
     Ok(ids == [uid; 3] && groups == [gid; 3])
 }
 
-/// A write to a pipe that nobody reads fails, instead of ending this process.
+/// A write to a pipe without a reader fails instead of killing this process.
 pub fn ignore_broken_pipes() {
     // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
@@ -335,24 +335,24 @@ pub fn default_broken_pipes() -> Result<()> {
     if before == libc::SIG_ERR { Err(Errno::last()) } else { Ok(()) }
 }
 
-/// Resets every signal's disposition to the default and unblocks all of them.
+/// Resets all signal dispositions to the default and unblocks all signals.
 pub fn reset_signals() -> Result<()> {
     for signal in 1..=64 {
         let default = [0u64; 4]; // the kernel's struct sigaction: SIG_DFL, no flags, no restorer, an empty mask
         let old: *mut u64 = std::ptr::null_mut();
-        // SAFETY: SIG_DFL installs no handler. The raw call also resets the two signals that glibc keeps for itself.
+        // SAFETY: SIG_DFL installs no handler. The raw call also resets the two signals that glibc reserves.
         match check(unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8) }) {
-            Err(Errno::EINVAL) => {} // SIGKILL and SIGSTOP, which need no reset
+            Err(Errno::EINVAL) => {} // SIGKILL and SIGSTOP, whose disposition never changes
             reset => drop(reset?),
         }
     }
     let empty: u64 = 0;
     let old: *mut u64 = std::ptr::null_mut();
-    // SAFETY: the kernel's set is 8 bytes; the raw call also unblocks the two signals that glibc keeps for itself.
+    // SAFETY: the kernel's set is 8 bytes; the raw call also unblocks the two signals that glibc reserves.
     check(unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const empty, old, 8) }).map(drop)
 }
 
-/// Blocks every signal.
+/// Blocks all signals.
 pub fn block_signals() -> Result<()> {
     let full: u64 = u64::MAX;
     let old: *mut u64 = std::ptr::null_mut();
@@ -360,12 +360,12 @@ pub fn block_signals() -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const full, old, 8) }).map(drop)
 }
 
-/// Sets a resource limit of this process, or of another one, `prlimit(2)`.
+/// Sets a resource limit of this or another process, `prlimit(2)`.
 pub fn set_rlimit(pid: Option<Pid>, resource: u32, soft: u64, hard: u64) -> Result<()> {
     let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
     let old: *mut libc::rlimit64 = std::ptr::null_mut();
     let pid = pid.map_or(0, Pid::as_raw);
-    // SAFETY: the new limit is a live local; the old one is not asked for.
+    // SAFETY: the new limit is a live local; the old one is not requested.
     check(unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, &raw const limit, old) }).map(drop)
 }
 
@@ -373,32 +373,32 @@ pub fn set_rlimit(pid: Option<Pid>, resource: u32, soft: u64, hard: u64) -> Resu
 pub fn rlimit(resource: u32) -> Result<(u64, u64)> {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let new: *const libc::rlimit64 = std::ptr::null();
-    // SAFETY: the old limit is a live local; no new one is given.
+    // SAFETY: the old limit is a live local; no new one is set.
     check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, new, &raw mut limit) })?;
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// Takes one pending blocked signal, waiting for it, `sigwaitinfo(2)`.
+/// Waits for a blocked signal and consumes it, `sigwaitinfo(2)`.
 pub fn wait_signal() -> Result<libc::c_int> {
     let full: u64 = u64::MAX;
     let (info, timeout): (*mut libc::siginfo_t, *const libc::timespec) = (std::ptr::null_mut(), std::ptr::null());
-    // SAFETY: the kernel's set is 8 bytes; neither information nor a timeout is asked for.
+    // SAFETY: the kernel's set is 8 bytes; neither information nor a timeout is passed.
     check(unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, &raw const full, info, timeout, 8) })
         .map(|signal| signal as libc::c_int)
 }
 
-/// What became of a child, from [`peek_child`].
+/// A child's event, from [`peek_child`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildEvent {
-    /// It has ended, and stays a zombie until [`reap`]ed; the status is as `wait(2)` encodes it.
+    /// It has ended and is a zombie until [`reap`]ed. The status is as `wait(2)` encodes it.
     Ended(Pid, libc::c_int),
-    /// It has asked to be traced by this process, and stopped.
+    /// It requested to be traced by this process, and is stopped.
     Traced(Pid),
 }
 
-/// Looks for an ended child, or one in a ptrace stop, without waiting and without reaping it.
+/// Finds a child that has ended or is in a ptrace stop, without blocking and without reaping it.
 pub fn peek_child() -> Result<Option<ChildEvent>> {
-    // SAFETY: all-zero is a valid siginfo, and its pid stays zero if there is nothing to tell.
+    // SAFETY: all-zero is a valid siginfo, and its pid stays zero if there is no event.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::WNOWAIT;
     // SAFETY: `info` is a live local.
@@ -418,10 +418,10 @@ pub fn peek_child() -> Result<Option<ChildEvent>> {
     })
 }
 
-/// Takes note of a job-control stop, so that it is not reported again.
+/// Consumes a job-control stop, so that it is not reported again.
 fn consume_stop(pid: Pid) {
     let info: *mut libc::siginfo_t = std::ptr::null_mut();
-    // SAFETY: no information is asked for.
+    // SAFETY: no information is requested.
     unsafe {
         libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, libc::WSTOPPED | libc::WNOHANG | libc::__WALL)
     };
@@ -431,58 +431,58 @@ fn consume_stop(pid: Pid) {
 pub fn reap(pid: Pid) -> Result<()> {
     let info: *mut libc::siginfo_t = std::ptr::null_mut();
     let flags = libc::WEXITED | libc::WNOHANG | libc::__WALL;
-    // SAFETY: no information is asked for.
+    // SAFETY: no information is requested.
     check(unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, flags) }.into()).map(drop)
 }
 
-/// Lets go of a tracee, which runs on untraced, `PTRACE_DETACH`.
+/// Detaches a tracee, which continues untraced, `PTRACE_DETACH`.
 pub fn detach_tracee(pid: Pid) -> Result<()> {
     let none: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: PTRACE_DETACH takes no pointers.
     check(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw(), none, none) }).map(drop)
 }
 
-/// Sends a signal to every process of a group, `kill(2)`.
+/// Sends a signal to every process in a group, `kill(2)`.
 pub fn kill_group(group: Pid, signal: libc::c_int) -> Result<()> {
     // SAFETY: plain numbers.
     check(unsafe { libc::kill(-group.as_raw(), signal) }.into()).map(drop)
 }
 
-/// Makes this process's own cgroup the top of what it sees, `unshare(CLONE_NEWCGROUP)`.
+/// Creates a cgroup namespace with this process's cgroup as its root, `unshare(CLONE_NEWCGROUP)`.
 pub fn unshare_cgroup() -> Result<()> {
-    // SAFETY: changes only how paths of cgroups are shown to this process.
+    // SAFETY: only changes how cgroup paths are shown to this process.
     check(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into()).map(drop)
 }
 
-/// Makes the new time namespace that children will enter, `unshare(CLONE_NEWTIME)`.
+/// Creates the time namespace that later children enter, `unshare(CLONE_NEWTIME)`.
 pub fn unshare_time() -> Result<()> {
-    // SAFETY: changes only which time namespace later children are born into.
+    // SAFETY: only changes the time namespace of later children.
     check(unsafe { libc::unshare(libc::CLONE_NEWTIME) }.into()).map(drop)
 }
 
 /// Whether this process ignores a signal, `sigaction(2)`.
 pub fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: all-zero is a valid sigaction, which the kernel fills in; nothing is changed.
+    // SAFETY: all-zero is a valid sigaction, which the kernel overwrites; nothing is changed.
     unsafe {
         let mut current: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut current) == 0 && current.sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Gives SIGCHLD its default disposition: a caller that ignored it would otherwise leave us nothing to wait for.
+/// Sets SIGCHLD to its default disposition. If the caller's ignored it, no child could be waited for.
 pub fn default_child_signal() {
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Descriptor 0, 1 or 2, which std keeps open for the life of a process.
+/// Descriptor 0, 1 or 2, which stays open until the process ends.
 pub fn borrow_standard(number: RawFd) -> BorrowedFd<'static> {
     assert!((0..=2).contains(&number));
-    // SAFETY: std opens /dev/null on the three at start if they are closed, and nobody here ever closes them.
+    // SAFETY: closed standard descriptors are opened as /dev/null at start, and no code closes them.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
-/// `PIDFD_GET_INFO` gives this since Linux 6.13; before, `/proc/self/fdinfo` has it as text.
+/// Since Linux 6.13. On older kernels the id is read from `/proc/self/fdinfo`.
 const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
 
 #[repr(C)]
@@ -497,10 +497,10 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
-/// The process id, in this process's pid namespace, of the process a pidfd refers to.
+/// The id of a pidfd's process in this process's pid namespace.
 pub fn pid_of(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let mut info = PidfdInfo { mask: 1, ..PidfdInfo::default() };
-    // SAFETY: the request's size field is that of `info`, a live local.
+    // SAFETY: the request contains the size of `info`, a live local.
     let answered = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) } == 0;
     if answered {
         return Some(info.pid as i32);

@@ -1,4 +1,4 @@
-//! How a process is scheduled and what else it carries across execve: `sched_setattr(2)`, `ioprio_set(2)`, `personality(2)`.
+//! Scheduling attributes and other settings that survive execve: `sched_setattr(2)`, `ioprio_set(2)`, `personality(2)`.
 
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
@@ -14,22 +14,22 @@ pub struct Attributes {
     pub policy: u32,
     /// `SCHED_FLAG_*`.
     pub flags: u64,
-    /// Of `SCHED_OTHER` and `SCHED_BATCH`.
+    /// For `SCHED_OTHER` and `SCHED_BATCH`.
     pub nice: i32,
-    /// Of `SCHED_FIFO` and `SCHED_RR`.
+    /// For `SCHED_FIFO` and `SCHED_RR`.
     pub priority: u32,
-    /// Of `SCHED_DEADLINE`, nanoseconds.
+    /// For `SCHED_DEADLINE`, nanoseconds.
     pub runtime: u64,
-    /// Of `SCHED_DEADLINE`, nanoseconds.
+    /// For `SCHED_DEADLINE`, nanoseconds.
     pub deadline: u64,
-    /// Of `SCHED_DEADLINE`, nanoseconds.
+    /// For `SCHED_DEADLINE`, nanoseconds.
     pub period: u64,
 }
 
-/// Sets the scheduling policy of a process; 0 is this one.
+/// Sets the scheduling policy of a process; 0 means the caller.
 pub fn set(pid: libc::pid_t, attributes: Attributes) -> Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
-    // SAFETY: the structure has the size it says, and the kernel only reads it.
+    // SAFETY: the structure contains its own size, and the kernel only reads it.
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, pid, &raw const attributes, 0) }).map(drop)
 }
 
@@ -38,7 +38,7 @@ pub fn policy_and_nice() -> Result<(u32, i32)> {
     const PRIO_PROCESS: libc::c_int = 0;
     // SAFETY: plain numbers.
     let policy = check(unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) })?;
-    // SAFETY: plain numbers. The kernel itself answers 20 less the nice value, which is never negative.
+    // SAFETY: plain numbers. The kernel itself returns 20 minus the nice value, which is never negative.
     let rank = check(unsafe { libc::syscall(libc::SYS_getpriority, PRIO_PROCESS, 0) })?;
     Ok((policy as u32 & !(libc::SCHED_RESET_ON_FORK as u32), 20 - rank as i32))
 }
@@ -54,7 +54,7 @@ pub fn io_class() -> Result<u32> {
 /// This process's execution domain.
 pub fn personality() -> Result<u32> {
     const ASK: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: plain number, which changes nothing.
+    // SAFETY: a plain number, which requests the current value.
     check(unsafe { libc::syscall(libc::SYS_personality, ASK) }).map(|value| value as u32)
 }
 
@@ -79,17 +79,17 @@ pub fn set_affinity(cpus: &[u32]) -> Result<()> {
         let byte = mask.get_mut(cpu as usize / 8).ok_or(nix::errno::Errno::EINVAL)?;
         *byte |= 1 << (cpu % 8);
     }
-    // SAFETY: the kernel reads a mask of the length given, a live local.
+    // SAFETY: the kernel reads a mask of the given length, a live local.
     check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) }).map(drop)
 }
 
-/// Gives the processor away for about this long; less where a signal comes. As a loop that looks again needs it: where the
-/// kernel refuses to wait, that loop looks at once, and `std::thread::sleep` would panic.
+/// Sleeps for about this long, or until a signal. For polling loops: if the kernel refuses to sleep, the loop polls again at
+/// once, where `std::thread::sleep` would panic.
 pub fn pause(time: std::time::Duration) {
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::empty(), &time.into());
 }
 
-/// The NUMA policy of this process, `set_mempolicy(2)`: `MPOL_*` with flags, and the nodes.
+/// Sets the NUMA policy of this process, `set_mempolicy(2)`: `MPOL_*` with flags, and the nodes.
 pub fn set_memory_policy(mode: libc::c_int, nodes: &[u32]) -> Result<()> {
     let mut mask = [0u8; 128];
     for &node in nodes {
@@ -97,6 +97,6 @@ pub fn set_memory_policy(mode: libc::c_int, nodes: &[u32]) -> Result<()> {
         *byte |= 1 << (node % 8);
     }
     let (pointer, bits) = if nodes.is_empty() { (std::ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * 8) };
-    // SAFETY: the kernel reads a mask of the length given, a live local, or none.
+    // SAFETY: the kernel reads a mask of the given length, a live local, or none.
     check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, pointer, bits) }).map(drop)
 }

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::{Result, check};
 
-/// Whether the kernel knows this filter action (`SECCOMP_RET_*`, without data). `EOPNOTSUPP` if it does not.
+/// Whether the kernel supports this filter action (`SECCOMP_RET_*`, without data). `EOPNOTSUPP` if it does not.
 pub fn action_available(action: u32) -> Result<()> {
     let none: libc::c_uint = 0;
     // SAFETY: the kernel reads the action, a live local.
@@ -18,28 +18,28 @@ pub fn action_available(action: u32) -> Result<()> {
 pub fn notification_sizes() -> Result<[u16; 3]> {
     let mut sizes = [0u16; 3];
     let none: libc::c_uint = 0;
-    // SAFETY: struct seccomp_notif_sizes is three 16-bit numbers, which a live local has room for.
+    // SAFETY: struct seccomp_notif_sizes consists of three 16-bit numbers, for which a live local has room.
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, none, sizes.as_mut_ptr()) })?;
     Ok(sizes)
 }
 
-/// Adds a classic BPF filter to this thread and all it will start, with the flags of `seccomp(2)`. Needs `no_new_privs` or
-/// CAP_SYS_ADMIN. At most 4,096 instructions.
+/// Installs a classic BPF filter on this thread and its future children, with the flags of `seccomp(2)`. Requires
+/// `no_new_privs` or CAP_SYS_ADMIN. At most 4,096 instructions.
 pub fn set_filter(program: &[libc::sock_filter], flags: u32) -> Result<()> {
     attach(program, flags.into()).map(drop)
 }
 
-/// As [`set_filter`], for a program that hands calls to a listener: that is what is returned, close-on-exec.
+/// As [`set_filter`], for a program that notifies a listener. Returns the listener, close-on-exec.
 pub fn set_filter_with_listener(program: &[libc::sock_filter], flags: u32) -> Result<OwnedFd> {
     let fd = attach(program, libc::c_ulong::from(flags) | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
-    // SAFETY: with this flag the kernel has just made this descriptor for us.
+    // SAFETY: with this flag the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 fn attach(program: &[libc::sock_filter], flags: libc::c_ulong) -> Result<libc::c_long> {
     let Ok(len) = u16::try_from(program.len()) else { return Err(Errno::EINVAL) };
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
-    // SAFETY: `program` has the length given and outlives the call, and the kernel only reads it.
+    // SAFETY: `program` has the given length and outlives the call, and the kernel only reads it.
     check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
 }
 
@@ -47,17 +47,17 @@ fn attach(program: &[libc::sock_filter], flags: libc::c_ulong) -> Result<libc::c
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notification {
-    /// What an answer refers to.
+    /// The id for the response.
     pub id: u64,
-    /// The thread that made it, in the listener's pid namespace; 0 if it is not visible there.
+    /// The calling thread in the listener's pid namespace; 0 if it is not visible there.
     pub pid: u32,
     flags: u32,
-    /// Its number.
+    /// The system call's number.
     pub number: u32,
-    /// `AUDIT_ARCH_*` of the entry that was used.
+    /// `AUDIT_ARCH_*` of the entry point.
     pub arch: u32,
     instruction_pointer: u64,
-    /// Its arguments.
+    /// The arguments.
     pub args: [u64; 6],
 }
 
@@ -74,22 +74,23 @@ const RECEIVE: libc::Ioctl = 0xC050_2100_u32 as libc::Ioctl;
 const SEND: libc::Ioctl = 0xC018_2101_u32 as libc::Ioctl;
 const ID_VALID: libc::Ioctl = 0x4008_2102;
 
-/// Takes one call that waits, once the listener is readable. `ENOENT`: its caller is gone.
+/// Receives one waiting call, when the listener is readable. `ENOENT`: the caller is gone.
 pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification> {
-    let mut notification = Notification::default(); // the kernel insists on zeroes
-    // SAFETY: the request's size field is that of `notification`, a live local of plain numbers.
+    let mut notification = Notification::default(); // the kernel requires zeroes
+    // SAFETY: the request contains the size of `notification`, a live local of plain numbers.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut notification) }.into())?;
     Ok(notification)
 }
 
-/// Lets a call fail with this error number. There is no way to let one go on here, on purpose. `ENOENT`: its caller is gone.
+/// Lets a call fail with this error number. There is deliberately no function to let a call continue. `ENOENT`: the caller is
+/// gone.
 pub fn refuse(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<()> {
     let answer = Answer { id, value: 0, error: -errno, flags: 0 };
-    // SAFETY: the request's size field is that of `answer`, a live local that the kernel only reads.
+    // SAFETY: the request contains the size of `answer`, a live local that the kernel only reads.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const answer) }.into()).map(drop)
 }
 
-/// Whether the caller still waits: what was read of it in between was its own.
+/// Whether the caller is still waiting. Then everything that was read from it since belongs to it.
 pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the kernel reads the id, a live local.
     unsafe { libc::ioctl(listener.as_raw_fd(), ID_VALID, &raw const id) == 0 }

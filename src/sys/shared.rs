@@ -1,9 +1,8 @@
-//! A page that two processes share, and in which the kernel says when the one that watches is gone: `mmap(2)`,
-//! `set_robust_list(2)`.
+//! A page that two processes share. In it the kernel reports the end of the watching thread: `mmap(2)`, `set_robust_list(2)`.
 //!
-//! The kernel keeps, for each thread, a list of words that hold its id; when the thread ends, however that comes about, it
-//! puts [`OWNER_DIED`] in their place. Mutexes between processes are made of that, and it is how a process that can make no
-//! system call any more hears of the end of another.
+//! For each thread the kernel keeps a list of words that contain the thread's id. When the thread ends in any way, the kernel
+//! puts [`OWNER_DIED`] into them. Robust mutexes between processes use this. It also lets a process that can make no system
+//! call notice the end of another.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -11,45 +10,46 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::{Result, check};
 
-/// What the kernel puts in the place of a thread's id when that thread has ended, `FUTEX_OWNER_DIED`.
+/// The kernel's replacement for the id of a thread that has ended, `FUTEX_OWNER_DIED`.
 pub const OWNER_DIED: u32 = 0x4000_0000;
 
-/// No thread has this id: the greatest there can be is 2²², `include/linux/threads.h`.
+/// An id that no thread has: the greatest possible id is 2²², `include/linux/threads.h`.
 pub const NO_THREAD: u32 = 0x3fff_ffff;
 
 /// How many bytes of a file are mapped.
 pub const LENGTH: usize = 4096;
 
-/// The page.
+/// The shared page.
 #[derive(Debug)]
 #[repr(C)]
 struct Page {
-    /// `struct robust_list_head`, in here so that it is there as long as the words are, whatever memory is taken from the
-    /// thread when it ends: the first entry, how far from an entry its word is, and the entry that is being added.
+    /// `struct robust_list_head`. It is in this page so that it exists as long as the words, even when memory of the ending
+    /// thread is released. The fields: the first entry, the distance from an entry to its word, and the entry that is being
+    /// added.
     head: [AtomicUsize; 3],
-    /// The only entry, `struct robust_list`: the next one.
+    /// The only entry, `struct robust_list`: a pointer to the next one.
     entry: AtomicUsize,
     words: Words,
 }
 
-/// The words. Both are 0 in the beginning.
+/// The words of both sides. Initially 0.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Words {
-    /// Of the one that watches; see [`Shared::watch`].
+    /// The word of the watching side; see [`Shared::watch`].
     pub watcher: AtomicU32,
-    /// Of the one that is watched.
+    /// The word of the watched side.
     pub watched: AtomicU32,
 }
 
-/// A mapping of such a page. A child has it too; a program that is executed does not.
+/// A mapping of such a page. Children inherit it; an executed program does not.
 #[derive(Debug)]
 pub struct Shared {
     page: NonNull<Page>,
 }
 
 impl Shared {
-    /// The first page of a file, which has [`LENGTH`] bytes; without one, a new page that children will share.
+    /// Maps the first [`LENGTH`] bytes of a file or, without a file, a new page that children will share.
     pub fn map(file: Option<BorrowedFd<'_>>) -> Result<Self> {
         let anonymous = if file.is_none() { libc::MAP_ANONYMOUS } else { 0 };
         let fd = file.map_or(-1, |file| file.as_raw_fd());
@@ -61,18 +61,18 @@ impl Shared {
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: the mapping is aligned, longer than a `Page` and lives as long as `self`; any bytes are valid atomics, and
-        // what other processes write there they write atomically.
+        // SAFETY: the mapping is aligned, longer than a `Page` and lives as long as `self`. Any bytes are valid atomics, and
+        // other processes only write atomically.
         unsafe { self.page.as_ref() }
     }
 
-    /// The words.
+    /// The words of both sides.
     pub fn words(&self) -> &Words {
         &self.page().words
     }
 
-    /// Puts this thread's id into the watcher's word, and makes the kernel replace it by [`OWNER_DIED`] when this thread
-    /// ends. A thread watches one page at a time, and nothing that has robust mutexes of the C library's.
+    /// Stores this thread's id in the watcher's word, and makes the kernel replace it with [`OWNER_DIED`] when this thread
+    /// ends. A thread can watch only one page at a time, and must not use robust mutexes of the C library.
     pub fn watch(&self) -> Result<()> {
         let Page { head, entry, words } = self.page();
         words.watcher.store(nix::unistd::gettid().as_raw().unsigned_abs(), Ordering::SeqCst);
@@ -88,28 +88,28 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Nobody else here has such a list: there are no mutexes between processes.
+        // No other code in this process has a robust list, because there are no mutexes between processes.
         let _ = set_robust_list(std::ptr::null());
-        // SAFETY: the mapping is ours, and nothing refers to it any more: neither the kernel nor, as this drops, `words`.
+        // SAFETY: the mapping is ours. The kernel no longer refers to it and, since `self` is dropped, neither does `words`.
         unsafe { libc::munmap(self.page.as_ptr().cast(), LENGTH) };
     }
 }
 
 fn set_robust_list(head: *const AtomicUsize) -> Result<()> {
-    // SAFETY: the head and all it leads to stay mapped until `Shared` takes the list back; it is read when the thread ends.
+    // SAFETY: the list stays mapped until `Shared` resets it. The kernel reads it when the thread ends.
     check(unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<[usize; 3]>()) }).map(drop)
 }
 
-/// Ends this process without a system call, which a filter might refuse: by an instruction that does not exist. It works for
-/// the first process of a pid namespace as well.
+/// Ends this process without a system call, which a filter might refuse: by an undefined instruction. This also works for pid 1
+/// of a pid namespace.
 pub fn die() -> ! {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: never comes back.
+    // SAFETY: never returns.
     unsafe {
         std::arch::asm!("ud2", options(noreturn))
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: never comes back.
+    // SAFETY: never returns.
     unsafe {
         std::arch::asm!("udf #0", options(noreturn))
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::super::process;
     use super::*;
 
-    /// What is in the watcher's word when a process that did this has been killed.
+    /// The watcher's word after a process that ran `act` was killed.
     fn left(shared: &Shared, act: impl Fn()) -> u32 {
         let (pid, pidfd) = match clone3(0, None).unwrap() {
             Cloned::Child => {
@@ -144,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_who_watches_is_in_its_word() {
+    fn the_end_of_the_watcher_is_in_its_word() {
         let shared = Shared::map(None).unwrap();
         assert_eq!(shared.words().watcher.load(Ordering::SeqCst), 0);
         assert_eq!(left(&shared, || shared.watch().unwrap()), OWNER_DIED);
-        // A word with anything else in it stays as it is.
+        // A word with any other value stays unchanged.
         let answer = || {
             shared.watch().unwrap();
             shared.words().watcher.store(NO_THREAD, Ordering::SeqCst);
         };
         assert_eq!(left(&shared, answer), NO_THREAD);
-        // And one that is not watched any more.
+        // So does a word that is no longer watched.
         let file = tempfile();
         let other = || Shared::map(Some(std::os::fd::AsFd::as_fd(&file))).unwrap().watch().unwrap();
         let before = Shared::map(Some(std::os::fd::AsFd::as_fd(&file))).unwrap();
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_has_died_of_it() {
+    fn die_ends_the_process_by_its_signal() {
         let pid = match clone3(0, None).unwrap() {
             Cloned::Child => {
-                let _ = process::set_dumpable(false); // no core
+                let _ = process::set_dumpable(false); // no core dump
                 die()
             }
             Cloned::Parent { pid, .. } => pid,

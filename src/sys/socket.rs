@@ -1,4 +1,4 @@
-//! Passing descriptors over a Unix socket, `unix(7)`, without allocating.
+//! Passes descriptors over a Unix socket, `unix(7)`, without allocating.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -6,14 +6,14 @@ use nix::errno::Errno;
 
 use super::{Result, check};
 
-/// Room for one descriptor in ancillary data, aligned as the kernel wants it.
+/// Space for one descriptor in ancillary data, with the kernel's alignment.
 #[repr(C, align(8))]
 struct Ancillary([u8; 24]);
 
-/// Longest that a program at the other end of [`connect`] may let us wait: until it accepts, and until it reads.
+/// How long the program at the other end of [`connect`] may delay us: until it accepts, and until it reads.
 const PATIENCE: nix::sys::time::TimeVal = nix::sys::time::TimeVal::new(10, 0);
 
-/// Connects to a listening stream socket, whose path may be longer than an address has room for.
+/// Connects to a listening stream socket. Its path may be longer than `sun_path`.
 pub fn connect(path: &std::path::Path) -> Result<OwnedFd> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt};
     let flags = nix::fcntl::OFlag::O_PATH | nix::fcntl::OFlag::O_CLOEXEC;
@@ -25,12 +25,12 @@ pub fn connect(path: &std::path::Path) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What the kernel calls the end of a time limit on a socket.
+/// The kernel reports a socket's timeout as EAGAIN.
 fn timed_out(errno: Errno) -> Errno {
     if errno == Errno::EAGAIN { Errno::ETIMEDOUT } else { errno }
 }
 
-/// Sends one message whole, with or without a descriptor.
+/// Sends one whole message, with or without a descriptor.
 pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut ancillary = Ancillary([0; 24]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
@@ -40,7 +40,7 @@ pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Re
     header.msg_iovlen = 1;
     if let Some(fd) = fd {
         header.msg_control = ancillary.0.as_mut_ptr().cast();
-        header.msg_controllen = ancillary.0.len() as _; // lengths are wider in glibc than in musl
+        header.msg_controllen = ancillary.0.len() as _; // the type is wider in glibc than in musl
         // SAFETY: the control buffer holds one aligned cmsghdr and one descriptor (CMSG_SPACE(4) is 24).
         unsafe {
             let control = libc::CMSG_FIRSTHDR(&raw const header);
@@ -54,11 +54,11 @@ pub fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> Re
     let sent = check(
         unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) } as libc::c_long
     );
-    // A stream takes a part when the time is over.
+    // After the timeout a stream socket may have sent a part.
     if sent.map_err(timed_out)? as usize == message.len() { Ok(()) } else { Err(Errno::ETIMEDOUT) }
 }
 
-/// Receives one message into `buffer`: its length (0 at the end of the stream) and the descriptor that came with it.
+/// Receives one message into `buffer`. Returns its length (0 at end of file) and its descriptor.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8], wait: bool) -> Result<(usize, Option<OwnedFd>)> {
     let mut ancillary = Ancillary([0; 24]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -70,13 +70,13 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], wait: bool) -> Result<(usiz
     header.msg_controllen = ancillary.0.len() as _;
     let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
     let length = loop {
-        // SAFETY: the header points to live locals and to `buffer`, of the lengths given.
+        // SAFETY: the header points to live locals and to `buffer`, of the given lengths.
         match check(unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) } as libc::c_long) {
             Err(Errno::EINTR) => {}
             result => break result? as usize,
         }
     };
-    // SAFETY: the kernel has set msg_controllen to what it wrote, so a header found there is whole.
+    // SAFETY: the kernel has set msg_controllen to the written length, so a header found there is whole.
     let fd = unsafe {
         let control = libc::CMSG_FIRSTHDR(&raw const header);
         let passed = !control.is_null()

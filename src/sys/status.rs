@@ -1,4 +1,4 @@
-//! The one reader of `/proc/PID/status`, `proc_pid_status(5)`.
+//! The only parser of `/proc/PID/status`, `proc_pid_status(5)`.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,31 +6,31 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 
-/// Most that is read of it: a process may have 65536 groups.
+/// Most bytes that are read: a process may have 65536 groups.
 const LONGEST: usize = 1 << 20;
 
 /// `Seccomp:` of a process with a filter.
 const MODE_FILTER: u32 = 2;
 
-/// `Seccomp:` of a process that its filter has killed, `kernel/seccomp.c`.
+/// `Seccomp:` of a process that was killed by its filter, `kernel/seccomp.c`.
 const MODE_DEAD: u32 = 3;
 
-/// What it says of one process. A field that cannot be read is `None`.
+/// The status of one process. A field that cannot be parsed is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status(String);
 
 impl Status {
-    /// Of this process.
+    /// This process's status.
     pub fn own() -> Result<Self, Errno> {
         Self::by_path("/proc/self/status")
     }
 
-    /// Of a process by its number.
+    /// The status of a process by its id.
     pub fn of(pid: i32) -> Result<Self, Errno> {
         Self::by_path(&format!("/proc/{pid}/status"))
     }
 
-    /// Of a process by its directory in `/proc`, which stays that process's.
+    /// The status of a process by its `/proc` directory, which never refers to another process.
     pub fn at(proc_pid: impl AsFd) -> Result<Self, Errno> {
         read(&openat(proc_pid, c"status", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
     }
@@ -39,8 +39,7 @@ impl Status {
         read(&open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
     }
 
-    /// A text as the kernel writes it: a line a field. The name of the process, which is its own choice, has its line ends
-    /// escaped.
+    /// A text in the kernel's format: one field per line. The process chooses its name, but the kernel escapes line ends in it.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -55,12 +54,12 @@ impl Status {
         self.field(name)?.parse().ok()
     }
 
-    /// Decimal numbers, all of which can be read.
+    /// Decimal numbers, or `None` if one of them cannot be parsed.
     pub fn numbers(&self, name: &str) -> Option<Vec<u32>> {
         self.field(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
     }
 
-    /// A set of capabilities or signals, by number.
+    /// A set of capabilities or signals, as a mask.
     pub fn mask(&self, name: &str) -> Option<u64> {
         u64::from_str_radix(self.field(name)?, 16).ok()
     }
@@ -70,18 +69,18 @@ impl Status {
         self.field("NoNewPrivs").map(|value| value == "1")
     }
 
-    /// Whether it has a seccomp filter, or had one until that killed it.
+    /// Whether it has a seccomp filter, or was killed by it.
     pub fn is_filtered(&self) -> bool {
         matches!(self.number("Seccomp"), Some(MODE_FILTER | MODE_DEAD))
     }
 
-    /// How many filters it has; `None` before Linux 5.9.
+    /// Its number of filters; `None` before Linux 5.9.
     pub fn filters(&self) -> Option<u64> {
         self.number("Seccomp_filters")
     }
 
-    /// Whether it has ended, or is about to and runs nothing any more: exit(2) gives up the memory first, then the files, and
-    /// only then shows a zombie.
+    /// Whether it has ended or is ending and runs no more code. exit(2) first releases the memory, then the files, and only
+    /// then makes it a zombie.
     pub fn is_ending(&self) -> bool {
         self.field("State").is_some_and(|state| state.starts_with(['Z', 'X'])) || self.field("VmSize").is_none()
     }

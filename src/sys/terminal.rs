@@ -13,7 +13,7 @@ pub struct Size {
     pub columns: u16,
 }
 
-/// Unlocks a new pseudoterminal and opens its other end by descriptor, never by a name that could be swapped.
+/// Unlocks a new pseudoterminal and opens its slave by descriptor: its name could be replaced.
 pub fn open_peer(ptmx: impl AsFd) -> Result<OwnedFd> {
     let unlocked: libc::c_int = 0;
     let fd = ptmx.as_fd().as_raw_fd();
@@ -24,7 +24,7 @@ pub fn open_peer(ptmx: impl AsFd) -> Result<OwnedFd> {
     check_fd(unsafe { libc::ioctl(fd, libc::TIOCGPTPEER, flags) }.into())
 }
 
-/// Makes a terminal the controlling one of this process's session.
+/// Makes a terminal the controlling terminal of this process's session.
 pub fn take_control(terminal: RawFd) -> Result<()> {
     // SAFETY: TIOCSCTTY takes a number.
     check(unsafe { libc::ioctl(terminal, libc::TIOCSCTTY, 0) }.into()).map(drop)
@@ -38,7 +38,7 @@ pub fn size(terminal: impl AsFd) -> Result<Size> {
     Ok(Size { rows: size.ws_row, columns: size.ws_col })
 }
 
-/// Sets the size of a terminal, which tells its foreground processes.
+/// Sets the size of a terminal. The kernel signals this to its foreground processes.
 pub fn set_size(terminal: impl AsFd, size: Size) -> Result<()> {
     let size = libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCSWINSZ reads a winsize, a live local.

@@ -1,7 +1,7 @@
-//! A second thread, for one task that takes the kernel long and another processor can do meanwhile: `clone3(2)`, `futex(2)`.
+//! A second thread for one long system call, which runs meanwhile on another processor: `clone3(2)`, `futex(2)`.
 //!
-//! It is not the C library's: it has no thread-local storage of its own, so that its task can use neither the library nor an
-//! `errno`, but [`call`] alone.
+//! It is not a thread of the C library and has no thread-local storage of its own. So its task cannot use the library or
+//! `errno`, only [`call`].
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -9,29 +9,30 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use super::clone::Stack;
 use super::{Result, check};
 
-/// 1 while there is such a thread: the kernel clears it, and wakes who waits, when that has done its last instruction.
+/// 1 while the thread exists. The kernel clears it and wakes the waiting thread after the thread's last instruction.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-/// What the task came to.
+/// The result of the task.
 static SAID: AtomicI64 = AtomicI64::new(0);
 
-/// The first number that the kernel gives to a process when it begins anew, `RESERVED_PIDS` in `kernel/pid.c`.
+/// The first id that the kernel assigns after the ids wrap around, `RESERVED_PIDS` in `kernel/pid.c`.
 static TID: libc::pid_t = 300;
 
-/// The thread. It is waited for, or goes with the process.
+/// The running thread. Ends with the process if it is not waited for.
 #[derive(Debug)]
 pub struct Thread {
     stack: ManuallyDrop<Stack>,
 }
 
 impl Thread {
-    /// Starts one. It has the caller's credentials, signal mask and namespaces, which are its own from then on, and the caller's
-    /// descriptors, which both share. Where there can be none, the stack comes back. At most one at a time.
+    /// Starts the thread. Its credentials, signal mask and namespaces are copies of the caller's; descriptors are shared. On
+    /// failure the stack is returned. Only one thread may exist at a time.
     ///
-    /// Its number is one that no process of a new pid namespace gets for long, so that theirs are what they would be without it.
+    /// Its id is one that a new pid namespace does not assign for a long time, so the thread does not change the ids of other
+    /// processes.
     ///
     /// # Safety
-    /// All that `task` does in the way of system calls it does by [`call`], and it does not panic.
+    /// `task` makes system calls only through [`call`], and does not panic.
     pub unsafe fn start(stack: Stack, task: extern "C" fn() -> i64) -> std::result::Result<Self, Stack> {
         extern "C" fn enter(task: extern "C" fn() -> i64) {
             SAID.store(task(), Ordering::Relaxed); // before RUNS is cleared
@@ -48,16 +49,16 @@ impl Thread {
         args.stack_size = size as u64;
         args.set_tid = (&raw const TID).expose_provenance() as u64;
         args.set_tid_size = 1;
-        // SAFETY: it runs on a stack of its own, which is kept until it has ended; what it writes are the two statics.
+        // SAFETY: the thread has its own stack, which is kept until it has ended, and writes only the two statics.
         let tid = unsafe { clone_running(&args, enter, task) };
         if tid < 0 { Err(stack) } else { Ok(Self { stack: ManuallyDrop::new(stack) }) }
     }
 
-    /// Waits for it. What its task came to, and the stack that it had.
+    /// Waits for the thread. Returns the task's result and the stack.
     pub fn wait(self) -> (i64, Stack) {
         while RUNS.load(Ordering::Acquire) != 0 {
             let forever: *const libc::timespec = std::ptr::null();
-            // SAFETY: the kernel reads the word, a static. Interrupted or refused, it is asked again.
+            // SAFETY: the kernel reads the word, a static. The call is repeated if it is interrupted or refused.
             let _: Result<_> =
                 check(unsafe { libc::syscall(libc::SYS_futex, RUNS.as_ptr(), libc::FUTEX_WAIT, 1, forever) });
         }
@@ -65,10 +66,10 @@ impl Thread {
     }
 }
 
-/// `clone3(2)`, where the new thread calls `enter(task)` and ends.
+/// `clone3(2)`. The new thread calls `enter(task)` and ends.
 ///
 /// # Safety
-/// The arguments give it a stack of its own that stays.
+/// The arguments contain a stack for the thread that outlives it.
 unsafe fn clone_running(
     args: &libc::clone_args,
     enter: extern "C" fn(extern "C" fn() -> i64),
@@ -76,7 +77,7 @@ unsafe fn clone_running(
 ) -> i64 {
     let said: i64;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the kernel's convention: all registers but these are the same in both threads, and whoever called goes on at once.
+    // SAFETY: the kernel's calling convention: all other registers are equal in both threads, and the caller continues at once.
     unsafe {
         std::arch::asm!(
             "syscall", "test rax, rax", "jnz 2f",
@@ -102,7 +103,7 @@ unsafe fn clone_running(
     said
 }
 
-/// A system call without the C library: what the kernel says, where that is an error as its number below zero.
+/// A system call without the C library. Returns the kernel's result; an error is its negative number.
 ///
 /// # Safety
 /// As for the call itself.
@@ -110,7 +111,7 @@ pub unsafe fn call(number: libc::c_long, arguments: [usize; 3]) -> i64 {
     let [a, b, c] = arguments;
     let said: i64;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the kernel's convention; it changes these registers and no other. The caller vouches for the rest.
+    // SAFETY: the kernel's calling convention; only these registers change. The caller guarantees the rest.
     unsafe {
         std::arch::asm!("syscall", inlateout("rax") number => said, in("rdi") a, in("rsi") b, in("rdx") c,
             lateout("rcx") _, lateout("r11") _, options(nostack));

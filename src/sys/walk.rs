@@ -1,5 +1,4 @@
-//! Paths on the host that must not be led astray: a symlink is followed only where nobody but root and the caller could
-//! have put it.
+//! Resolves paths on the host. A symlink is followed only if no user except root and the caller could have placed it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -12,39 +11,39 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
 use super::{Result, mount};
 
-/// As many symlinks as the kernel follows.
+/// The kernel's limit on symlinks.
 const MOST_LINKS: usize = 40;
 
-/// More directories than a path can name.
+/// More directories than a path can contain.
 const MOST_DIRECTORIES: usize = 4096;
 
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// A name in a directory that was reached.
+/// A name in a resolved directory.
 #[derive(Debug)]
 pub struct Place {
     /// The directory (`O_PATH`).
     pub directory: OwnedFd,
-    /// What is looked up in it; it need not be there.
+    /// The name, which need not exist.
     pub name: OsString,
-    /// The directories of links that were followed on the way.
+    /// The directories of the links on the path.
     pub way: Vec<OwnedFd>,
 }
 
-/// Where a path leads, its last name not looked up. `EPERM` for a link that another could have put there.
+/// Resolves a path except for its last name. `EPERM` for a link that another user could have placed.
 pub fn to_place(path: &Path) -> Result<Place> {
     let (parent, name) = split(path)?;
     let directory = quickly(parent).map(|directory| Place { directory, name: name.to_owned(), way: Vec::new() });
     directory.map_or_else(|| slowly(path, false), Ok)
 }
 
-/// As [`to_place`], but where the last name is a link, that is followed too.
+/// As [`to_place`], but follows the last name too if it is a link.
 pub fn to_file(path: &Path) -> Result<Place> {
     let place = to_place(path)?;
     if is_link(&place.directory, &place.name) { slowly(path, true) } else { Ok(place) }
 }
 
-/// A path without any link is one call.
+/// A path without links is resolved with one call.
 fn quickly(path: &Path) -> Option<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     mount::open_beneath(AT_FDCWD, &path, libc::O_PATH | libc::O_DIRECTORY, mount::NO_SYMLINKS).ok()
@@ -65,7 +64,7 @@ fn slowly(path: &Path, through_last: bool) -> Result<Place> {
     }
 }
 
-/// Directory and last name; `EINVAL` if that is none.
+/// Parent directory and last name. `EINVAL` if there is no last name.
 fn split(path: &Path) -> Result<(&Path, &OsStr)> {
     let name = path.file_name().ok_or(Errno::EINVAL)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -84,7 +83,7 @@ struct Walker {
     at: OwnedFd,
     way: Vec<OwnedFd>,
     links: usize,
-    /// Whether nobody else could have put there what led us here.
+    /// Whether no other user could have placed the links so far.
     sure: bool,
 }
 
@@ -111,7 +110,7 @@ impl Walker {
         }
     }
 
-    /// Where a link of this name leads; from its directory, or from the root. `None` for what is none.
+    /// The target of a link of this name, relative to its directory or the root. `None` if it is not a link.
     fn link(&mut self, name: &OsStr) -> Result<Option<PathBuf>> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let found = match openat(&self.at, name, flags, Mode::empty()) {
@@ -136,29 +135,30 @@ impl Walker {
     }
 }
 
-/// Whether only root and the caller could have put `entry` into a directory. In a sticky one that takes being its owner.
+/// Whether only root and the caller could have placed `entry` in a directory. In a sticky directory, only the entry's owner
+/// could.
 fn only_ours(directory: &FileStat, entry: &FileStat) -> bool {
     let caller = nix::unistd::geteuid().as_raw();
     let ours = |stat: &FileStat| stat.st_uid == 0 || stat.st_uid == caller;
-    // Many systems give everybody a group of the same number.
+    // Many systems create a group with the user's number for each user.
     let by_group = directory.st_mode & 0o020 != 0 && directory.st_gid != 0 && directory.st_gid != caller;
     let by_others = by_group || directory.st_mode & 0o002 != 0;
     ours(directory) && (!by_others || directory.st_mode & 0o1000 != 0 && ours(entry))
 }
 
-/// Where a file lies, as far as the kernel tells: what is compared with the trees that a sandbox gets to see.
+/// The locations of a file as far as the kernel shows them. They are compared with the trees that a sandbox sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
-    /// Device and inode of the file itself, if it is there, and of every directory above it.
+    /// Device and inode of the file itself, if it exists, and of every directory above it.
     pub inodes: Vec<(u64, u64)>,
-    /// Its path on the mount of this number, and those of the links that led to it.
+    /// Its path on the mount with this id, and the paths of the links on the way to it.
     pub paths: Vec<(u64, PathBuf)>,
-    /// The device on which it may have further names that nobody can tell.
+    /// The device on which it may have further, unknown names.
     pub elsewhere: Option<u64>,
 }
 
 impl Trail {
-    /// Of a place that was reached.
+    /// The trail of a resolved place.
     pub fn of_place(place: &Place) -> Self {
         let mut trail = Self::default();
         for link in &place.way {
@@ -172,7 +172,7 @@ impl Trail {
         trail
     }
 
-    /// Of an open file; nothing for what has no name that a sandbox could reach it by.
+    /// The trail of an open file. Empty for a file without a name that a sandbox could reach.
     pub fn of_file(file: BorrowedFd<'_>) -> Result<Self> {
         let stat = fstat(file)?;
         let path = name_of(file);
@@ -197,7 +197,7 @@ impl Trail {
         if let (Ok(id), Some(path)) = (mount::id_of(directory), name_of(directory)) {
             self.paths.push((id, name.map_or(path.clone(), |name| path.join(name))));
         }
-        // As far up as it may be searched: above that the path has to do.
+        // As far up as the directories are searchable. Above that, the path must suffice.
         let Ok(mut at) = directory.try_clone_to_owned() else { return };
         for _ in 0..MOST_DIRECTORIES {
             let Ok(here) = fstat(&at) else { return };
@@ -212,12 +212,12 @@ impl Trail {
     }
 }
 
-/// The path by which the kernel knows an open file.
+/// The kernel's path of an open file.
 pub fn name_of(fd: impl AsFd) -> Option<PathBuf> {
     readlinkat(AT_FDCWD, format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).as_str()).ok().map(PathBuf::from)
 }
 
-/// `pipe:[7]`, and its like.
+/// Names such as `pipe:[7]`.
 fn is_anonymous(path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     !path.starts_with(b"/") && !path.starts_with(b"(unreachable)")
@@ -267,13 +267,17 @@ mod tests {
         assert_eq!(to_place(&scene.0.join("loop/x")).unwrap_err(), Errno::ELOOP);
         assert_eq!(to_place(&scene.0.join("a/..")).unwrap_err(), Errno::EINVAL);
         assert_eq!(to_place(&scene.0.join("none/x")).unwrap_err(), Errno::ENOENT);
-        // Another can put a link where another can write, and turn every path that leads through there.
+        // Another user can place a link where another user can write, and so redirect every path that leads through there.
         std::fs::set_permissions(&scene.0, PermissionsExt::from_mode(0o777)).unwrap();
         assert_eq!(to_place(&scene.0.join("relative/x")).unwrap_err(), Errno::EPERM);
         assert_eq!(to_file(&scene.0.join("a/file")).unwrap_err(), Errno::EPERM);
-        assert_eq!(inode(&to_place(&scene.0.join("a/b/x")).unwrap().directory), b, "no link, nothing to mistrust");
+        assert_eq!(inode(&to_place(&scene.0.join("a/b/x")).unwrap().directory), b, "the path contains no link");
         std::fs::set_permissions(&scene.0, PermissionsExt::from_mode(0o1777)).unwrap();
-        assert_eq!(inode(&to_place(&scene.0.join("relative/x")).unwrap().directory), b, "ours in a sticky one");
+        assert_eq!(
+            inode(&to_place(&scene.0.join("relative/x")).unwrap().directory),
+            b,
+            "our link in a sticky directory"
+        );
     }
 
     #[test]
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(Trail::of_place(&place).elsewhere, Some(b.0));
         std::fs::remove_file(scene.0.join("a/b/x")).unwrap();
         std::fs::remove_file(scene.0.join("a/y")).unwrap();
-        assert_eq!(Trail::of_file(file.as_fd()).unwrap(), Trail::default(), "it has no name any more");
+        assert_eq!(Trail::of_file(file.as_fd()).unwrap(), Trail::default(), "the file was unlinked");
         let (pipe, _) = nix::unistd::pipe().unwrap();
         assert_eq!(Trail::of_file(pipe.as_fd()).unwrap(), Trail::default());
     }

@@ -101,7 +101,7 @@ fn wrong_words_and_files_are_named_with_a_way_out() {
         (&["check", "/nonexistent.json"], "/nonexistent.json: No such file"),
         (&["check", "/dev/null"], "/dev/null: is no regular file"),
         (&["check", file.path()], "syscalls[0].action: \"ALLOW\": is no action"),
-        (&["dump", program.path()], "instruction 0: is no operation that seccomp has"),
+        (&["dump", program.path()], "instruction 0: is not an operation of seccomp"),
         (&["explain", "default", "sokcet"], "did you mean socket?"),
         (&["explain", "default", "socket", "AF_INET"], "AF_INET: is no number"),
         (&["check", "default", "--allow", "debg"], "did you mean debug?"),

@@ -1,4 +1,4 @@
-//! From rules to a program by way of the seccompiler crate.
+//! Compiles rules with the seccompiler crate.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,13 @@ use crate::model::{Condition, Operator, Stage};
 use crate::names::{Arch, Width};
 use crate::ranges;
 
-/// The program that the seccompiler crate makes of the rules, which have one action. It knows its architecture; it does not
-/// know the x32 table.
+/// The seccompiler crate's program for the rules, which have one action. It checks the architecture, but not for the x32 table.
 pub fn compile(stage: &Stage, default: Action, arch: Arch) -> Result<Vec<Instruction>, Error> {
     let matched = stage.rules.first().map(|rule| rule.action);
     if stage.rules.iter().any(|rule| Some(rule.action) != matched) {
         return Err(Error::SeveralActions);
     }
-    // A number with an empty list of rules matches whatever its arguments are.
+    // A number with an empty list of rules matches with all arguments.
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let mut always = Vec::new();
     for rule in &stage.rules {
@@ -51,8 +50,8 @@ pub fn compile(stage: &Stage, default: Action, arch: Arch) -> Result<Vec<Instruc
     Ok(program.iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect())
 }
 
-/// Conditions as the crate has them: lists of which one must hold as a whole. No list when nothing meets the conditions, one
-/// empty list when everything does.
+/// Conditions in the crate's form: alternative lists of conditions. No list if nothing satisfies the conditions, one empty list
+/// if everything does.
 fn alternatives(conditions: &[Condition]) -> Result<Vec<Vec<SeccompCondition>>, Error> {
     let (modes, others) = conditions.iter().copied().partition::<Vec<Condition>, _>(|one| one.width == Width::Mode);
     let mut all = Vec::new();
@@ -61,19 +60,21 @@ fn alternatives(conditions: &[Condition]) -> Result<Vec<Vec<SeccompCondition>>, 
             Operator::MaskedEqual(mask) => mask & condition.width.mask(),
             _ => condition.width.mask(),
         };
-        // A value that the argument cannot have decides the comparison, the same way for all arguments.
+        // A value that the argument cannot have decides the comparison, whatever the argument is.
         if condition.datum() & !possible == 0 {
             all.push(translate(condition)?);
         } else if !condition.holds(&[0; 6]) {
             return Ok(Vec::new());
         }
     }
-    // The crate compares 32 bits or 64. The 16 of a mode are compared under masks, a range as blocks of a power of two.
+    // The crate compares 32 or 64 bits. The 16 bits of a mode are compared under masks; a range becomes blocks of a power of
+    // two.
     let Some(tests) = ranges::of(&modes) else { return Ok(Vec::new()) };
     let mut alternatives = vec![all];
     for test in &tests {
         let (argument, blocks) = test.blocks();
-        // Each condition is an instruction or more; a hostile file must not cost more memory than a program that fits.
+        // Each condition needs at least one instruction. A hostile file must not use more memory than a program of maximal
+        // length.
         let length = alternatives.len() * blocks.len() * (alternatives[0].len() + 1);
         if length > MAX_INSTRUCTIONS {
             return Err(Error::TooLong { length, most: Vec::new() });
@@ -105,7 +106,7 @@ fn translate(condition: &Condition) -> Result<SeccompCondition, Error> {
     Ok(SeccompCondition::new(condition.argument, length, operator, condition.datum())?)
 }
 
-/// `USER_NOTIF` is not in the format, and a rule with it is not read.
+/// The format does not contain `USER_NOTIF`, so no rule has it.
 fn action(action: Action) -> SeccompAction {
     match action {
         Action::KillProcess | Action::Notify => SeccompAction::KillProcess,
@@ -143,7 +144,7 @@ mod tests {
         format!(r#"{{"index": {index}, "type": "{kind}", "op": {op}, "val": {value}}}"#)
     }
 
-    /// The program, which must do what the rules mean.
+    /// The program. Checks that it implements the rules.
     fn compiled(profile: &Profile) -> Program {
         let program = Program::compile(profile).unwrap_or_else(|error| panic!("{profile:#?}: {error}"));
         assert_eq!(crate::validate(&program.instructions), Ok(()));
@@ -163,7 +164,7 @@ mod tests {
         let program = compiled(&profile);
         let theirs = compile(&profile.stages[0], profile.default, profile.arch).unwrap();
         assert!(program.instructions.ends_with(&theirs), "its program is the end of ours");
-        // It compares one number after the other; our own compiler would have searched a tree.
+        // The crate compares the numbers one after the other; our own compiler would use a tree.
         assert!(theirs.windows(2).any(|two| two[0].k == 0 && two[0].code == 0x15), "{theirs:?}");
     }
 
@@ -276,12 +277,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_by_name() {
+    fn programs_that_are_too_long_are_refused_by_name() {
         let error = |profile: &Profile| Program::compile(profile).expect_err("compiled").to_string();
         let reads: Vec<String> = (0..1500).map(|n| rule("read", &arg(2, "qword", "\"eq\"", n))).collect();
         let text = error(&file("\"trap\"", "\"allow\"", &reads.join(",")));
         assert!(text.starts_with("seccompiler: ") && text.contains("4096"), "{text}");
-        // Blocks of a mode times other conditions: refused before they are made.
+        // Blocks of a mode times other conditions: refused before they are generated.
         let many: Vec<String> = (0..8000)
             .map(|n| if n % 2 == 0 { arg(1, "dword", "\"ne\"", n) } else { arg(2, "qword", "\"ne\"", n) })
             .collect();

@@ -1,10 +1,10 @@
-//! The JSON of the seccompiler crate (Firecracker's): an object of named filters, each with one action for calls that match
-//! and one for the others. The crate compiles the rules; the text is read here, because errors then name the place and
-//! `explain` knows the rules.
+//! The JSON format of the seccompiler crate (Firecracker): an object of named filters, each with one action for matching calls
+//! and one for the others. The crate compiles the rules. The text is parsed here, so that errors name the place and `explain`
+//! knows the rules.
 //!
-//! A file means what it means to the crate, with three exceptions. Calls of the x32 table and of other architectures kill the
-//! process. An argument is compared in no more bits than the kernel reads. Rules of one call with and without arguments are
-//! alternatives; the crate's own reader drops the one without. Unknown names and keys are errors, as there.
+//! A file has the same meaning as for the crate, with three exceptions. Calls of the x32 table and of other architectures kill
+//! the process. An argument is compared in no more bits than the kernel reads. Rules of one call with and without arguments are
+//! alternatives; the crate's own parser drops the rule without arguments. Unknown names and keys are errors, as in the crate.
 
 mod compile;
 
@@ -17,26 +17,26 @@ use crate::model::{Condition, Flags, Format, Operator, Origin, Profile, Rule, St
 use crate::names::Width;
 use crate::oci::Context;
 
-/// Whether a document looks like this format: an object of objects that have a `filter`.
+/// Whether a document has this format: an object of objects with a `filter`.
 pub fn is_it(json: &Json) -> bool {
     let Json::Object(entries) = json else { return false };
     let is_filter = |value: &Json| matches!(value, Json::Object(keys) if keys.iter().any(|key| key.0 == "filter"));
     !entries.is_empty() && entries.iter().all(|entry| is_filter(&entry.1))
 }
 
-/// Reads the filter of this name; without a name, the only one.
+/// Reads the filter of this name or, without a name, the only one.
 pub fn read(json: &Json, name: Option<&str>, context: &Context) -> Result<Profile, Error> {
     let root = At::root(json);
     let names: Vec<&str> = root.entries()?.map(|entry| entry.0).collect();
     let wanted = match (name, names.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only,
-        (None, _) => return Err(root.lacks(format!("has several filters: {}; name one", names.join(", ")))),
+        (None, _) => return Err(root.lacks(format!("has several filters: {}; select one by name", names.join(", ")))),
     };
     let filter = root
         .get(wanted)?
-        .ok_or_else(|| root.lacks(format!("has no filter {wanted:?}; there are {}", names.join(", "))))?;
-    // Every filter is read, so that a mistake in another one does not wait for the day it is used.
+        .ok_or_else(|| root.lacks(format!("has no filter {wanted:?}; known are {}", names.join(", "))))?;
+    // Every filter is parsed, so that a mistake in an unused one is found now.
     for (_, other) in root.entries()?.filter(|entry| entry.0 != wanted) {
         read_filter(&other, context)?;
     }
@@ -46,7 +46,7 @@ pub fn read(json: &Json, name: Option<&str>, context: &Context) -> Result<Profil
 fn read_filter(filter: &At, context: &Context) -> Result<Profile, Error> {
     known_keys(filter, &["mismatch_action", "default_action", "match_action", "filter_action", "filter"])?;
     let action = |new: &'static str, old: &'static str| match (filter.get(new)?, filter.get(old)?) {
-        (Some(_), Some(old)) => Err(old.lacks(format!("stands beside {new}, which means the same"))),
+        (Some(_), Some(old)) => Err(old.lacks(format!("conflicts with {new}, which means the same"))),
         (Some(at), None) | (None, Some(at)) => read_action(&at),
         (None, None) => Err(filter.lacks(format!("{new} is missing"))),
     };
@@ -75,7 +75,7 @@ fn read_rule(rule: &At, action: Action, origin: Origin, context: &Context) -> Re
     known_keys(rule, &["syscall", "args", "comment"])?;
     let name = rule.get("syscall")?.ok_or_else(|| rule.lacks("syscall is missing"))?;
     let (number, widths) =
-        context.arch.lookup(name.text()?).ok_or_else(|| name.wrong("is no system call of this architecture"))?;
+        context.arch.lookup(name.text()?).ok_or_else(|| name.wrong("is not a system call of this architecture"))?;
     let mut conditions = Vec::new();
     if let Some(args) = rule.get("args")? {
         for arg in args.items()? {
@@ -116,7 +116,7 @@ fn read_condition(arg: &At, widths: [Width; 6]) -> Result<Condition, Error> {
             _ => return Err(op.wrong("must be eq, ne, lt, le, gt, ge or { \"masked_eq\": mask }")),
         },
     };
-    // There the value is masked, too; here it must be a value the masked argument can have.
+    // The crate masks the value too. Here it must be a value that the masked argument can have.
     let value = if let Operator::MaskedEqual(mask) = operator { value & mask } else { value };
     let kernel = widths[usize::from(argument)];
     let width = if kernel.mask() < given.mask() { kernel } else { given };
@@ -146,7 +146,7 @@ fn read_action(at: &At) -> Result<Action, Error> {
 fn known_keys(at: &At, known: &[&str]) -> Result<(), Error> {
     match at.entries()?.find(|entry| !known.contains(&entry.0)) {
         Some((_, unknown)) => {
-            Err(unknown.lacks(format!("is no key of this format here; there are {}", known.join(", "))))
+            Err(unknown.lacks(format!("is not a key of this format; known are {}", known.join(", "))))
         }
         None => Ok(()),
     }
