@@ -85,8 +85,8 @@ impl Reader<'_> {
         if root.get(OTHERWISE)?.is_some() {
             stages.push(Stage { name: OTHERWISE.to_owned(), ..self.stage(root, OTHERWISE)? });
         }
-        // As runc does it: a C library that tries a new call falls back to the old one on ENOSYS, and gives up on EPERM.
-        // Actions that let the call be made, or leave it to a tracer, let the kernel say that itself.
+        // As in runc: a C library that tries a new call falls back to the old one on ENOSYS, but gives up on EPERM. With an
+        // action that makes the call or leaves it to a tracer, the kernel itself returns ENOSYS.
         let refuses = default.leniency() <= Action::Errno(0).leniency();
         let beyond = if refuses { Action::Errno(ENOSYS) } else { default };
         let flags = self.flags(root)?;

@@ -113,7 +113,7 @@ fn a_compiled_program_is_applied() {
         }
         let whole = std::fs::read(&program).unwrap();
         for (bytes, why) in [
-            (&whole[..whole.len() - 1], "multiple of the 8"),
+            (&whole[..whole.len() - 1], "multiple of 8"),
             (&whole[..whole.len() - 8], "instruction"),
             (&[0xff; 16][..], "no operation"),
             (&[], "1 to 4096"),

@@ -384,7 +384,7 @@ fn compiled_programs_are_taken_as_the_kernel_would() {
     }
     let bad: [(&[Instruction], &str); 12] = [
         (&[], "1 to 4096"),
-        (&[one(0x20, 0, 0, 0)], "must answer"),
+        (&[one(0x20, 0, 0, 0)], "must return"),
         (&[one(0x20, 0, 0, 64), answer], "outside seccomp_data"),
         (&[one(0x20, 0, 0, 2), answer], "outside seccomp_data"),
         (&[one(0x28, 0, 0, 0), answer], "no operation"),
@@ -402,7 +402,7 @@ fn compiled_programs_are_taken_as_the_kernel_would() {
         assert!(reason.contains(wanted), "{program:?}: {reason}");
     }
     for (bytes, wanted) in
-        [(vec![0; 12], "no multiple of the 8"), (vec![6; 8 * 4097], "the longest program"), (vec![], "1 to 4096")]
+        [(vec![0; 12], "not a multiple of 8"), (vec![6; 8 * 4097], "the longest program"), (vec![], "1 to 4096")]
     {
         let error = Program::load_binary(&bytes).expect_err(wanted).to_string();
         assert!(error.contains(wanted), "{error}");

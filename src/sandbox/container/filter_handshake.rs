@@ -6,15 +6,15 @@
 //! the runtime needs to read a file in `/proc`:
 //!
 //! ```text
-//! runtime (start or exec)                              the container's process
+//! runtime (start or exec)                              container's process
 //! ───────────────────────────────────────────          ─────────────────────────────────────
-//! watches: its id is in the word, or the
-//!   kernel's note that it has ended
-//!                    ◄──────────────── due (a record) ─
-//! looks every few microseconds                         filter
-//!                    ◄─────────────────────── reached ─
-//! reads /proc/PID/status                               spins
-//! ─ go ──────────────────────────────────────────────► execve; or dies, if nobody watches (any more)
+//! watch: store our thread id in the word; the
+//!   kernel replaces it if the thread ends
+//!                    ◄────────── filter due (a record) ─
+//! poll every few microseconds                          install the filter
+//!                    ◄─────────────── filter installed ─ poll
+//! read /proc/PID/status
+//! go ────────────────────────────────────────────────► execve; or die, if no runtime watches
 //! ```
 //!
 //! No clock is involved, because reading one may require a system call. While the runtime is stopped, the process polls within
