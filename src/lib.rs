@@ -1,21 +1,21 @@
-//! Stockade runs code that is not trusted: contained, bounded and accounted for.
+//! Stockade runs untrusted code in a sandbox, limits its resources and reports what it used.
 //!
-//! A door (the command line) turns text into a [`plan::Plan`]; [`sandbox::run`] turns a plan into a running, supervised tree of
-//! processes and at its end into a [`report::Report`]. The modules, from the doors down to the floor:
+//! A door (one of the two command lines) turns text into a plan. [`sandbox::run`] turns a [`plan::RunPlan`] into a supervised
+//! tree of processes, and at its end into a [`report::Report`]. The modules, from the doors down to the system calls:
 //!
-//! - `policy`: policy files and flags become a plan, or an error that names the field.
-//! - [`doctor`]: tries what this host can do, and names the way out.
-//! - [`sandbox`]: the start-up sequence, in the parent and in the child, and supervision. Its first screen is the theory of
+//! - `policy`: turns policy files and flags into a plan, or into an error that names the field.
+//! - [`doctor`]: tries what this host can enforce, and says how to fix what it cannot.
+//! - [`sandbox`]: the start-up sequence, in the parent and in the child, and supervision. It begins with the theory of
 //!   operation.
-//! - `layers`: one file per layer of confinement, each with a half that prepares and a half that applies.
-//! - `cgroup`: the budget.
-//! - [`audit`]: the log of runs, each line with the hash of the one before.
-//! - `fuzzing`: what holds whatever each parser is given; not in a shipped program.
+//! - `layers`: one file per layer of confinement. Each has a part that prepares and a part that applies.
+//! - `cgroup`: resource limits and accounting of a whole tree of processes.
+//! - [`audit`]: the log of runs. Each line has the hash of the line before.
+//! - `fuzzing`: properties that every parser must keep for any input; not in a shipped program.
 //! - [`plan`], [`report`], [`error`]: plain data.
-//! - `sys`: system calls, and the only `unsafe`.
+//! - `sys`: system calls, and all of the `unsafe` code.
 //!
-//! Two crates of the workspace are below all of these and make no system calls: `stockade_json` reads JSON, `stockade_seccomp`
-//! turns seccomp profiles into programs.
+//! Two crates of the workspace are below all of these and make no system calls: `stockade_json` reads JSON, and
+//! `stockade_seccomp` compiles seccomp profiles to BPF.
 
 pub mod audit;
 mod cgroup;

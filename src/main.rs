@@ -1,4 +1,4 @@
-//! The door `stockade`.
+//! The program `stockade`.
 #![no_main]
 
 stockade::door!(stockade::cli::main);

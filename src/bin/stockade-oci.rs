@@ -1,4 +1,4 @@
-//! The door that container engines use: the command line of an OCI runtime.
+//! The program `stockade-oci`: the command line of an OCI runtime, for container engines.
 #![no_main]
 
 stockade::door!(stockade::oci::main);

@@ -1,4 +1,4 @@
-//! `stockade audit verify`: follows the chain of an audit log.
+//! `stockade audit verify`: verifies the hash chain of an audit log.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use crate::audit::{Chain, verify};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::unhex;
 
-/// Says what the log holds, or where it breaks: then the exit code is 1.
+/// Prints a summary of the log. If the chain is broken, prints the first bad line and returns 1.
 pub fn main(words: &[OsString]) -> Result<u8> {
     let Some(words) = super::read("audit", words)? else { return Ok(0) };
     let head = words.one("head").map(|word| {
@@ -15,12 +15,12 @@ pub fn main(words: &[OsString]) -> Result<u8> {
         text.ok_or_else(|| Error::new(Step::Usage, "--head", "is not a SHA-256 in hexadecimal"))
     });
     let Some(file) = words.operands.first() else {
-        return Err(Error::new(Step::Usage, "FILE", "is missing: the log to verify"));
+        return Err(Error::new(Step::Usage, "FILE", "is missing: name the log to verify"));
     };
     match verify(file, head.transpose()?) {
         Ok(chain) => super::say(&summary(&chain)),
         Err(error) if error.step == Step::AuditChain => {
-            super::complain(&error);
+            super::print_error(&error);
             Ok(1)
         }
         Err(error) => Err(error),
@@ -29,11 +29,11 @@ pub fn main(words: &[OsString]) -> Result<u8> {
 
 fn summary(chain: &Chain) -> String {
     let Chain { runs, torn, first, last, head } = chain;
-    let (Some(first), Some(last), Some(head)) = (first, last, head) else { return "intact: no run yet\n".to_owned() };
+    let (Some(first), Some(last), Some(head)) = (first, last, head) else { return "intact: no runs\n".to_owned() };
     let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
     let mut text = format!("intact: {runs}, from {} to {}\nhead: {head}\n", printable(first), printable(last));
     for line in torn {
-        let _ = writeln!(text, "torn: line {line}, which the line after it accounts for");
+        let _ = writeln!(text, "torn: line {line}, recorded by the line after it");
     }
     text
 }

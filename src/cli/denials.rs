@@ -1,20 +1,20 @@
-//! What a run was refused, as a short table for whoever waits in front of it.
+//! Prints what a run was denied, as a short table on standard error.
 
 use std::fmt::Write as _;
 
 use crate::plan::Bytes;
 use crate::report::{Denial, Report};
 
-/// Most lines that are shown; the report has them all.
+/// The table shows at most this many lines; the report has all.
 const MOST_SHOWN: usize = 20;
 
-/// The table; `None` when nobody was listening.
+/// The table; `None` if denials were not recorded.
 pub fn table(report: &Report) -> Option<String> {
     let denials = report.denials.as_ref()?;
     let mut text = match denials.len() {
-        0 => "nothing was seen to be denied".to_owned(),
+        0 => "no denials were recorded".to_owned(),
         1 => "denied:".to_owned(),
-        many => format!("{many} different things were denied:"),
+        many => format!("{many} different denials:"),
     };
     let rows: Vec<[String; 4]> = denials.iter().take(MOST_SHOWN).map(row).collect();
     let mut widths = [0; 3];
@@ -28,10 +28,10 @@ pub fn table(report: &Report) -> Option<String> {
         let _ = write!(text, "\n  {what:<a$}  {error:<b$}  {count:>c$}  {hint}");
     }
     if let Some(more @ 1..) = denials.len().checked_sub(MOST_SHOWN) {
-        let _ = write!(text, "\n  and {more} more: --report FILE has them all");
+        let _ = write!(text, "\n  and {more} more: --report FILE lists all");
     }
     for unheard in report.denials_unheard.iter().flatten() {
-        let _ = write!(text, "\n  what {} denied is not known: {}", unheard.layer, unheard.why);
+        let _ = write!(text, "\n  denials by {} could not be recorded: {}", unheard.layer, unheard.why);
     }
     Some(text)
 }
@@ -47,16 +47,16 @@ fn row(denial: &Denial) -> [String; 4] {
     [format!("{} {}{target}", denial.layer, denial.op), error, format!("{}×", denial.count), hint]
 }
 
-/// What to say of a workload that its filter killed.
-pub fn of_the_killed(report: &Report) -> String {
+/// The message for a workload that a seccomp filter killed.
+pub fn kill_reason(report: &Report) -> String {
     let call = report.denials.iter().flatten().find(|denial| denial.layer == "seccomp" && denial.errno.is_none());
     match call {
         Some(denial) => {
             format!("the command was killed for the system call {}", row(denial)[0].replacen("seccomp ", "", 1))
         }
         None if report.denials.is_some() => {
-            "the command was killed for a system call, by TRAP or KILL_THREAD, which cannot be listened to".to_owned()
+            "the command was killed for a system call by TRAP or KILL_THREAD, which cannot be recorded".to_owned()
         }
-        None => "the command was killed for a system call; --explain-denials tells which".to_owned(),
+        None => "the command was killed for a system call; --explain-denials shows which one".to_owned(),
     }
 }

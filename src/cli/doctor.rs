@@ -1,4 +1,4 @@
-//! `stockade doctor`: what works on this host, what does not, and what to type about it.
+//! `stockade doctor`: prints what this host can enforce, what it cannot, and how to fix that.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
@@ -8,7 +8,7 @@ use crate::doctor::{Examination, Finding, Group, State, examine};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Facility;
 
-/// Examines the host and prints what was found. Exits with 1 if a default run could not be fully enforced.
+/// Examines the host and prints the findings. Returns 1 if a default run cannot be fully enforced.
 pub fn main(words: &[OsString]) -> Result<u8> {
     let Some(words) = super::read("doctor", words)? else { return Ok(0) };
     let examination = examine();
@@ -29,7 +29,7 @@ pub fn main(words: &[OsString]) -> Result<u8> {
 
 /// Lines longer than this are hard to read.
 const WIDEST: usize = 100;
-/// Narrower than this the columns leave no room for words.
+/// Below this width the columns leave no room for text.
 const NARROWEST: usize = 60;
 
 #[derive(Clone, Copy)]
@@ -47,13 +47,13 @@ const STATE_WIDTH: usize = 10;
 const TITLE_WIDTH: usize = 33;
 
 fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> std::io::Result<()> {
-    let who = match (examination.privileged, examination.uid) {
+    let user = match (examination.privileged, examination.uid) {
         (true, _) => "root",
-        (false, 0) => "a root without the capabilities of one",
+        (false, 0) => "root without its capabilities",
         (false, _) => "an unprivileged user",
     };
     let head = format!(
-        "stockade {} on Linux {} ({}), as {who} (uid {})",
+        "stockade {} on Linux {} ({}), as {user} (uid {})",
         examination.version, examination.kernel, examination.architecture, examination.uid
     );
     write_wrapped(out, "", &head, 0, look.width)?;
@@ -76,11 +76,11 @@ fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> s
     } else if failing.is_empty() {
         let on_request = [Facility::Memory, Facility::Pids].into_iter().all(|one| availability::of(one).is_ok());
         let unless = match on_request {
-            true => " unless it asks for one: what is only a default applies where cgroup v2 is root's or delegated.",
-            false => "; one that asks for it is refused.",
+            true => " unless it asks for limits: default limits need cgroup v2, and root or a delegated cgroup.",
+            false => "; a run that asks for such limits is refused.",
         };
         format!(
-            "A default run can be fully enforced here, except that it has no budget of memory and processes{unless}"
+            "A default run can be fully enforced here, except that its memory and processes are not limited{unless}"
         )
     } else {
         format!("A default run can NOT be fully enforced here. It needs: {}.", failing.join("; "))
@@ -105,7 +105,7 @@ fn title(group: Group) -> &'static str {
 }
 
 fn write_finding(out: &mut impl Write, finding: &Finding, look: Look) -> std::io::Result<()> {
-    // What a default run lacks stands out even without colour.
+    // Upper case marks what a default run lacks, also without colour.
     let (word, colour) = match finding.state {
         State::Ok => ("ok", "32"),
         State::Degraded => ("degraded", "33"),
@@ -119,19 +119,19 @@ fn write_finding(out: &mut impl Write, finding: &Finding, look: Look) -> std::io
     let indent = 2 + STATE_WIDTH + TITLE_WIDTH;
     let start = format!("  {word}{:TITLE_WIDTH$}", finding.title);
     write_wrapped(out, &start, &finding.detail, indent, look.width)?;
-    // What could not be tried has its cause, and that its consequence, in another finding.
+    // A finding is unknown because another one failed, and that one states the consequence.
     let consequence = finding.consequence.as_ref().filter(|_| finding.state != State::Unknown);
     for (label, text) in [("so: ", consequence), ("fix: ", finding.remedy.as_ref())] {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             let start = format!("{:1$}{label}", "", 2 + STATE_WIDTH);
-            // Wrapped without a break inside words, so that a command can still be copied.
+            // Words are not broken, so that a command can still be copied.
             write_wrapped(out, &start, text, 2 + STATE_WIDTH + label.len(), look.width)?;
         }
     }
     Ok(())
 }
 
-/// Writes `start`, which takes `indent` columns, and the text after it, wrapped to the width and indented likewise.
+/// Writes `start`, which takes `indent` columns, then the text, wrapped to the width and indented by as much.
 fn write_wrapped(out: &mut impl Write, start: &str, text: &str, indent: usize, width: usize) -> std::io::Result<()> {
     write!(out, "{start}")?;
     let mut column = indent;

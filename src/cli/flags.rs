@@ -1,4 +1,4 @@
-//! From the words of `run` and `plan` to settings: the topmost layer of the policy.
+//! Turns the flags of `run` and `plan` into settings, the topmost layer of the policy.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,16 +15,16 @@ use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{Id, Limit, UserMap, UserName, Value};
 use crate::policy::{Settings, budget, env_file, nearest, units};
 
-/// What the flags say.
+/// The parsed flags.
 #[derive(Debug)]
 pub struct Flags {
-    /// Everything that a policy could say too.
+    /// The flags that have a policy key.
     pub settings: Settings,
-    /// Environment files that were read.
+    /// The environment files that were read.
     pub files: Vec<Guarded>,
 }
 
-/// The flags as settings. Relative paths start in `cwd`; `None` when it is gone.
+/// Parses the flags. Relative paths start in `cwd`, which is `None` if the directory was deleted.
 pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
     let mut settings = Settings {
         rootfs: one(words, "rootfs")?,
@@ -60,7 +60,7 @@ pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
     settings.budget.hugetlb = pairs(words, "hugetlb")?;
     settings.budget.set = pairs(words, "cgroup-set")?;
     settings.budget.pids = match words.one("pids-limit") {
-        // Docker's word for no limit.
+        // docker's value for no limit.
         Some(word) if word == "-1" => Some(Limit::Unlimited),
         _ => one(words, "pids-limit")?,
     };
@@ -98,7 +98,7 @@ fn pairs<K: Value + Ord, V: Value>(words: &Words<'_>, flag: &str) -> Result<std:
     words.all(flag).map(parse).collect()
 }
 
-/// `Some(true)` when the switch was given; a switch that was not says nothing.
+/// `Some(true)` if the switch was given; otherwise the lower layers of the policy decide.
 fn on(words: &Words<'_>, flag: &str) -> Option<bool> {
     words.on(flag).then_some(true)
 }
@@ -119,7 +119,7 @@ fn mounts(words: &Words<'_>, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
     let mut mounts = Vec::new();
     for (flag, parse) in kinds {
         for word in words.all(flag) {
-            // Made absolute here, where the flag that it came by can still be named.
+            // Made absolute here, while an error can still name the flag.
             let mount = parse(word.as_bytes()).and_then(|mut mount| mount.anchor(cwd).map(|()| mount));
             mounts.push(mount.map_err(|reason| wrong(flag, format!("{}: {reason}", shown(word))))?);
         }
@@ -144,14 +144,14 @@ fn allow_degraded(words: &Words<'_>) -> Result<Vec<Facility>> {
         name.parse::<Facility>().map_err(|()| {
             let names = known().collect::<Vec<_>>().join(", ");
             let near = nearest(name, known()).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-            wrong("allow-degraded", format!("{} is not a protection that a run can go without", shown(word)))
-                .hint(format!("{near}known are {names}"))
+            wrong("allow-degraded", format!("{} is not a protection that may be missing", shown(word)))
+                .hint(format!("{near}known: {names}"))
         })
     };
     words.all("allow-degraded").map(facility).collect()
 }
 
-/// `--seccomp` and what else names a profile: only one of them may.
+/// `--seccomp`, `--seccomp-bpf` and `--security-opt seccomp=`. They exclude each other.
 fn seccomp(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<()> {
     let mut given: Option<(&str, SeccompChoice)> = None;
     let mut choose = |flag: &'static str, choice: std::result::Result<SeccompChoice, String>| {
@@ -172,16 +172,16 @@ fn seccomp(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Re
     }
     for word in words.all("security-opt") {
         match word.as_bytes() {
-            // It is always so.
+            // Always in force.
             b"no-new-privileges" | b"no-new-privileges:true" | b"no-new-privileges=true" => {}
             b"no-new-privileges:false" | b"no-new-privileges=false" => {
-                return Err(wrong("security-opt", "no-new-privileges cannot be switched off".into()));
+                return Err(wrong("security-opt", "no-new-privileges cannot be turned off".into()));
             }
             bytes => match bytes.strip_prefix(b"seccomp=") {
                 Some(profile) => choose("security-opt", SeccompChoice::parse(profile))?,
                 None => {
-                    return Err(wrong("security-opt", format!("{} is not known", shown(word)))
-                        .hint("known are seccomp=FILE|NAME|unconfined and no-new-privileges"));
+                    return Err(wrong("security-opt", format!("{} is unknown", shown(word)))
+                        .hint("known: seccomp=FILE|NAME|unconfined and no-new-privileges"));
                 }
             },
         }
@@ -202,7 +202,7 @@ fn landlock(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
         Some((word, _)) => return Err(wrong("landlock", format!("{} is not require, auto or off", shown(word)))),
     };
     landlock.minimum_abi = one(words, "landlock-abi")?;
-    // A list that nobody gave is no list; an empty one could not be given.
+    // A flag that was not given leaves the list unset. An empty list denies everything and cannot be given by flags.
     landlock.read = some(many(words, "allow-read")?);
     landlock.write = some(many(words, "allow-write")?);
     landlock.execute = some(many(words, "allow-exec")?);
@@ -248,7 +248,7 @@ fn ulimits(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
             let known = || RlimitResource::ALL.iter().map(|resource| resource.name());
             let near = nearest(name, known()).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             fail(format!("{name:?} is not a resource"))
-                .hint(format!("{near}known are {}", known().collect::<Vec<_>>().join(", ")))
+                .hint(format!("{near}known: {}", known().collect::<Vec<_>>().join(", ")))
         })?;
         let limit = Ulimit::parse(limit.as_bytes()).map_err(fail)?;
         settings.ulimits.insert(resource, limit);
@@ -271,9 +271,9 @@ fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
         }
         Some(other) => {
             let text = std::str::from_utf8(other).map_err(|_| wrong("user", "is not UTF-8".into()))?;
-            // Names are not looked up: the sandbox knows two, and a host's name would mean nothing inside.
+            // Names are not looked up: the sandbox has only two, and a name of the host has no meaning inside.
             let (uid, gid) = units::id_pair(text)
-                .map_err(|reason| wrong("user", reason).hint("UID[:GID] as numbers, or one of root and sandbox"))?;
+                .map_err(|reason| wrong("user", reason).hint("use UID[:GID] as numbers, root or sandbox"))?;
             (user.uid, user.gid) = (Some(Id(uid)), Some(Id(gid)));
         }
     }
@@ -289,7 +289,7 @@ fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-/// `--env-file` first, then `-e`, as docker has it: the latest word about a variable counts.
+/// `--env-file` first, then `-e`, as docker does: the last setting of a variable wins.
 fn environment(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<Guarded>> {
     let env = &mut settings.env;
     let mut files = Vec::new();

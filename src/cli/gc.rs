@@ -1,4 +1,4 @@
-//! `stockade gc`: removes what killed supervisors left behind.
+//! `stockade gc`: removes the cgroups that killed supervisors left behind.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::cgroup::gc::collect;
 use crate::error::{Result, printable};
 
-/// Removes it, and prints one line for each thing that is gone.
+/// Prints one line for each removed cgroup.
 pub fn main(words: &[OsString]) -> Result<u8> {
     let Some(_) = super::read("gc", words)? else { return Ok(0) };
     let collected = collect();
@@ -16,7 +16,7 @@ pub fn main(words: &[OsString]) -> Result<u8> {
     }
     super::say(&text)?;
     for (_, error) in &collected.kept {
-        super::complain(error);
+        super::print_error(error);
     }
     Ok(u8::from(!collected.kept.is_empty()))
 }

@@ -1,6 +1,6 @@
-//! What is generated from the grammar and the types: completions, manual pages, JSON Schemas.
+//! Generates completions and manual pages from the grammar, and JSON Schemas from the types.
 //!
-//! The repository holds copies of all of it; a test compares them and says which command brings them up to date.
+//! The repository holds copies. A test compares them and names the command that updates them.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -39,7 +39,7 @@ pub fn man(words: &[OsString]) -> Result<u8> {
     let Some(directory) = words.operands.first() else { return say(&top()?) };
     let mut pages = vec![("stockade.1".to_owned(), top()?)];
     for verb in grammar::VERBS {
-        // A page of its own has the whole name: stockade-run(1).
+        // A manual page has the whole name: stockade-run(1).
         let name = format!("stockade-{}", verb.name);
         pages.push((format!("{name}.1"), page(verb.command().name(name), &verb.usage())?));
     }
@@ -58,8 +58,8 @@ pub fn man(words: &[OsString]) -> Result<u8> {
     Ok(0)
 }
 
-/// One manual page. Undated, so that it changes only when the grammar does; and with a synopsis that can be read, where
-/// clap's own would list every option.
+/// One manual page. It has no date, so that it changes only with the grammar. The synopsis is ours, because clap's lists
+/// every option.
 fn page(command: Command, synopsis: &str) -> Result<String> {
     let has_verbs = command.has_subcommands();
     let man = clap_mangen::Man::new(command).manual("Stockade").source(concat!("stockade ", env!("CARGO_PKG_VERSION")));
@@ -76,7 +76,7 @@ fn page(command: Command, synopsis: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// `stockade schema policy|report|audit|top`: not in the help, because it is for this repository.
+/// `stockade schema policy|report|audit|top`. Not in the help, because only this repository uses it.
 pub fn schema(words: &[OsString]) -> Result<u8> {
     let generator = || SchemaSettings::draft2020_12().into_generator();
     let mut schema = match words.first().and_then(|word| word.to_str()) {
@@ -84,7 +84,7 @@ pub fn schema(words: &[OsString]) -> Result<u8> {
         Some("report") => generator().into_root_schema_for::<Report>().to_value(),
         Some("audit") => generator().into_root_schema_for::<Line>().to_value(),
         Some("top") => generator().into_root_schema_for::<Frame>().to_value(),
-        _ => return Err(Error::new(Step::Usage, "schema", "is policy, report, audit or top")),
+        _ => return Err(Error::new(Step::Usage, "schema", "name one of policy, report, audit and top")),
     };
     if words.first().is_some_and(|word| word == "policy") {
         without_null(&mut schema);
@@ -93,7 +93,7 @@ pub fn schema(words: &[OsString]) -> Result<u8> {
     say(&(text.map_err(|error| Error::new(Step::Output, "schema", error.to_string()))? + "\n"))
 }
 
-/// A key that is left out of a TOML file is left out: it has no null to write.
+/// Removes `null` from the types: TOML has no null, an optional key is left out instead.
 fn without_null(schema: &mut Value) {
     let null = json!({ "type": "null" });
     match schema {
@@ -109,7 +109,7 @@ fn without_null(schema: &mut Value) {
             }
             if let Some(Value::Array(forms)) = keys.get_mut("anyOf") {
                 forms.retain(|form| *form != null);
-                // What is left alone needs no list around it.
+                // A single form needs no `anyOf`.
                 if let [Value::Object(only)] = forms.as_slice() {
                     let only = only.clone();
                     keys.remove("anyOf");

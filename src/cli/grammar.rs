@@ -1,7 +1,7 @@
-//! The command line as a table: what is parsed, and what help, completions and man pages say.
+//! The command line as a table, the source of the parser, the help, the completions and the man pages.
 //!
-//! Parsing reads the table directly ([`super::words`]); clap turns it into prose only when somebody asks for that. Building
-//! and running clap's parser for one verb took 130 µs of every start, a third of the intake.
+//! [`super::words`] parses by the table directly; clap only prints the help. Building and running clap's parser for one verb
+//! took 130 µs of every start, a third of the time before the sandbox is created.
 
 use clap::{Arg, ArgAction, Command, ValueHint};
 
@@ -10,15 +10,15 @@ use super::words::Help;
 /// A verb.
 #[derive(Debug)]
 pub struct Verb {
-    /// As it is typed.
+    /// Its name.
     pub name: &'static str,
     /// What it does, in one line.
     about: &'static str,
-    /// What else there is to say; may be empty.
+    /// The rest of its description; may be empty.
     more: &'static str,
     /// Options by heading.
     pub options: &'static [(&'static str, &'static [Flag])],
-    /// What follows them.
+    /// The words after the options.
     pub operand: Operand,
 }
 
@@ -29,25 +29,25 @@ pub struct Flag {
     pub long: &'static str,
     /// Its letter after `-`.
     pub short: Option<char>,
-    /// What it takes; nothing when it is a switch.
+    /// The name of its value; `None` for a switch.
     pub value: Option<&'static str>,
-    /// Whether it may be repeated, each time adding; otherwise the last one counts.
+    /// Whether every occurrence adds a value; otherwise the last one wins.
     pub many: bool,
     help: &'static str,
 }
 
-/// What follows the options of a verb.
+/// The words that follow the options of a verb.
 #[derive(Debug)]
 pub enum Operand {
     /// Nothing.
     None,
-    /// A command with arguments of its own, which are none of our business.
+    /// A command with arguments of its own, which are not parsed.
     Command,
     /// At most one word: its name and help.
     Word(&'static str, &'static str),
-    /// What to do, which is one of these words and comes before the options, and one word: its name and help.
+    /// One of these actions before the options, and one word after them: its name and help.
     Act(&'static [&'static str], &'static str, &'static str),
-    /// One word out of these: its name and help.
+    /// One word of a fixed set: its name and help.
     Choice(&'static str, &'static str, &'static [&'static str]),
 }
 
@@ -56,77 +56,77 @@ pub static VERBS: &[Verb] = &[
     Verb {
         name: "run",
         about: "Run a command in a sandbox",
-        more: "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network, no capabilities and \
-               nothing of the caller's home. The exit code is the command's own; 128+N when signal N ended it; 124 when its \
-               time was up; 125 when it could not be started for a reason of ours; 126 when it was found but could not be \
-               executed; 127 when it was not found. Sizes are bytes, or K, M, G, T in powers of 1024; times are 500ms, 30s, \
-               5m, 1h or plain seconds.",
+        more: "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network, no capabilities and no \
+               files of the caller's home. The exit code is the command's own; 128+N if signal N ended it; 124 if it \
+               reached a time limit; 125 if stockade could not start it; 126 if it was found but could not be executed; 127 \
+               if it was not found. Sizes are bytes, or K, M, G, T in powers of 1024. Times are 500ms, 30s, 5m, 1h or plain \
+               seconds.",
         options: RUN,
         operand: Operand::Command,
     },
     Verb {
         name: "plan",
-        about: "Show what a run would do, and run nothing",
-        more: "Takes the options of run. No report and no line of an audit log is written.",
+        about: "Print what a run would do, without running it",
+        more: "Takes the options of run. Writes no report and no line of an audit log.",
         options: PLAN,
         operand: Operand::Command,
     },
     Verb {
         name: "doctor",
-        about: "Try what this host can enforce",
-        more: "Exits with 1 when a run with the default policy could not be fully enforced.",
+        about: "Test what this host can enforce",
+        more: "Exits with 1 if this host cannot fully enforce a run with the default policy.",
         options: &[("Options", &[switch("json", "Print the findings as JSON")])],
         operand: Operand::None,
     },
     Verb {
         name: "top",
-        about: "Show running sandboxes and what they use",
-        more: "Looks at the cgroups of every user's sandboxes, once a period, until it is stopped. CPU% is of one CPU, since the \
-               last look; at first, since the sandbox was started. A sandbox without a cgroup, because it has no budget or \
-               none could be enforced, is not shown.",
+        about: "Show running sandboxes and their resource usage",
+        more: "Reads the cgroups of every user's sandboxes, once per interval, until it is stopped. CPU% is relative to one \
+               CPU, since the last sample; in the first sample, since the sandbox was started. A sandbox without a cgroup is \
+               not shown: it has no limits, or the host could not enforce them.",
         options: &[(
             "Options",
             &[
-                value("interval", "TIME", "The period; 1s unless told"),
-                switch("once", "Look once"),
-                switch("json", "Print a line of JSON a period"),
+                value("interval", "TIME", "Time between samples, 1s by default"),
+                switch("once", "Print one sample and exit"),
+                switch("json", "Print one line of JSON per sample"),
             ],
         )],
         operand: Operand::None,
     },
     Verb {
         name: "gc",
-        about: "Remove what killed supervisors left behind",
-        more: "A supervisor that is killed with SIGKILL takes its sandbox with it, but leaves its cgroup. Removed is what \
-               stockade made, for this user, in places where a run started from here would make it, and whose supervisor \
-               is dead. Prints what was removed. Exits with 1 when something could not be.",
+        about: "Remove cgroups that killed supervisors left behind",
+        more: "When a supervisor is killed with SIGKILL, its sandbox dies with it, but its cgroup remains. gc removes the \
+               cgroups that stockade made for this user and whose supervisor is dead, in the places where a run started from \
+               here would make them. Prints what it removed. Exits with 1 if it could not remove one.",
         options: &[],
         operand: Operand::None,
     },
     Verb {
         name: "audit",
         about: "Verify an audit log",
-        more: "Follows the chain of the log that `run --audit FILE` appends to. Exits with 0 and says what it holds when it is \
-               intact; with 1, and the number of the first line that breaks it, when it is not.",
+        more: "Verifies the hash chain of the log that `run --audit FILE` appends to. If it is intact, prints a summary and \
+               exits with 0. If not, prints the number of the first line that breaks it and exits with 1.",
         options: &[(
             "Options",
-            &[value("head", "SHA256", "A head that was printed earlier: it must still be in the chain")],
+            &[value("head", "SHA256", "A head that was printed earlier; it must still be in the chain")],
         )],
         operand: Operand::Act(&["verify"], "FILE", "The log"),
     },
     Verb {
         name: "completions",
-        about: "Print the completions of a shell",
+        about: "Print the completions for a shell",
         more: "",
         options: &[],
         operand: Operand::Choice("SHELL", "The shell", &["bash", "zsh", "fish"]),
     },
     Verb {
         name: "man",
-        about: "Print the manual page, or write all of them",
+        about: "Print the manual page, or write all pages to a directory",
         more: "",
         options: &[],
-        operand: Operand::Word("DIR", "Directory to write every page to"),
+        operand: Operand::Word("DIR", "Directory to write the pages to"),
     },
 ];
 
@@ -142,10 +142,10 @@ impl Verb {
     }
 }
 
-/// The options of run, and then plan's own.
+/// `run` has all groups of `plan` but the last: one table, so that the two cannot differ.
 const RUN: &[(&str, &[Flag])] = PLAN.split_at(PLAN.len() - 1).0;
 
-/// One table for both, so that they cannot differ: `run` has all but the last group.
+/// The options of `plan`.
 const PLAN: &[(&str, &[Flag])] = &[
     (
         "Policy",
@@ -153,7 +153,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             list(
                 "profile",
                 "NAME|FILE",
-                "Policy to add: default, strict, build, or a file (with a slash in it or .toml)",
+                "Add a policy: default, strict, build, or a file (with a slash or .toml in its name)",
             )
             .short('p'),
             list("allow-degraded", "NAME", "Run even if this host cannot enforce NAME"),
@@ -166,48 +166,48 @@ const PLAN: &[(&str, &[Flag])] = &[
             list(
                 "mount",
                 "type=TYPE,…",
-                "Mount by name=value: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode",
+                "Mount with these keys: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode",
             ),
-            list("tmpfs", "DST[:OPTIONS]", "Mount an own tmpfs: size=, nr_inodes=, mode=, exec, ro"),
+            list("tmpfs", "DST[:OPTIONS]", "Mount a new tmpfs at DST: size=, nr_inodes=, mode=, exec, ro"),
             list("ro", "PATH", "Mount PATH read-only at the same path"),
             list("rw", "PATH", "Mount PATH read-write at the same path"),
-            value("workspace", "DIR", "Mount DIR read-write at /workspace, and work there"),
-            value("rootfs", "DIR", "Use DIR, read-only, as the root instead of the view of the host"),
-            switch("follow", "Follow symlinks in these paths of the host also where other users could have made them"),
-            list("device", "PATH", "Provide this host device node"),
+            value("workspace", "DIR", "Mount DIR read-write at /workspace, the working directory"),
+            value("rootfs", "DIR", "Use DIR, read-only, as the root, instead of the view of the host"),
+            switch("follow", "Follow symlinks in these host paths even if other users could have made them"),
+            list("device", "PATH", "Provide this device node of the host"),
             switch("sysfs", "Mount the host's /sys read-only"),
-            value("scratch-size", "SIZE", "Most that /tmp, the home and /dev/shm can hold together"),
-            value("scratch-inodes", "N", "Most files there"),
+            value("scratch-size", "SIZE", "Size limit of /tmp, the home and /dev/shm together"),
+            value("scratch-inodes", "N", "Limit on the number of files there"),
         ],
     ),
     (
         "Environment",
         &[
-            list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's on").short('e'),
-            list("env-file", "FILE", "Read such lines from FILE"),
-            switch("keep-env", "Pass the caller's whole environment on, but what makes programs load code"),
-            value("workdir", "DIR", "Working directory inside").short('w'),
+            list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's value").short('e'),
+            list("env-file", "FILE", "Read variables from FILE, one a line"),
+            switch("keep-env", "Pass the caller's environment, without variables that make programs load code"),
+            value("workdir", "DIR", "Working directory in the sandbox").short('w'),
             value("umask", "MODE", "File mode creation mask, octal"),
         ],
     ),
     (
         "User and privileges",
         &[
-            value("user", "UID[:GID]|root|sandbox", "Who the command is, inside").short('u'),
-            value("host-user", "UID[:GID]", "Host user that it is, outside (as root)"),
-            switch("subuid", "Map the caller's subordinate ids, with newuidmap"),
+            value("user", "UID[:GID]|root|sandbox", "User of the command in the sandbox").short('u'),
+            value("host-user", "UID[:GID]", "User of the command on the host (needs root)"),
+            switch("subuid", "Map the caller's subordinate ids with newuidmap"),
             list("cap-add", "CAP", "Keep a capability inside the user namespace"),
-            list("cap-drop", "CAP", "Drop a capability that a policy keeps, or ALL"),
+            list("cap-drop", "CAP", "Drop a capability that a policy keeps; ALL drops every one"),
         ],
     ),
     (
         "Isolation",
         &[
-            value("network", "none|loopback|host", "What can be reached"),
-            value("hostname", "NAME", "Host name inside"),
+            value("network", "none|loopback|host", "Network access of the command"),
+            value("hostname", "NAME", "Host name in the sandbox"),
             value("name", "NAME", "Name of the sandbox"),
             switch("time-namespace", "Start the monotonic and boot clocks at zero"),
-            switch("no-init", "Make the command pid 1, without an init before it"),
+            switch("no-init", "Run the command as pid 1, without an init"),
         ],
     ),
     (
@@ -216,76 +216,76 @@ const PLAN: &[(&str, &[Flag])] = &[
             value(
                 "seccomp",
                 "FILE|default|strict|docker|unconfined",
-                "Filter system calls by this profile; a FILE is OCI's or seccompiler's JSON",
+                "Filter system calls with this profile; a FILE is OCI or seccompiler JSON",
             ),
-            value("seccomp-bpf", "FILE", "Filter system calls by this compiled program"),
+            value("seccomp-bpf", "FILE", "Filter system calls with this compiled program"),
             list(
                 "seccomp-allow",
                 "GROUP",
                 "Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools",
             ),
-            switch("seccomp-strict", "Refuse a profile with anything to warn about"),
-            list("security-opt", "seccomp=FILE|no-new-privileges", "The same in docker's words"),
+            switch("seccomp-strict", "Refuse a profile that has warnings"),
+            list("security-opt", "seccomp=FILE|no-new-privileges", "The same, in docker's syntax"),
         ],
     ),
     (
         "Paths and ports",
         &[
-            list("allow-read", "PATH[:optional]", "Let nothing be read but what is named so (and /proc and /dev)"),
-            list("allow-write", "PATH[:optional]", "Let nothing be written but what is named so"),
+            list("allow-read", "PATH[:optional]", "Allow reading only below these paths (and /proc and /dev)"),
+            list("allow-write", "PATH[:optional]", "Allow writing only below these paths"),
             list(
                 "allow-exec",
                 "PATH[:optional]",
-                "Let nothing be executed but what is named so, and nothing on writable mounts",
+                "Allow execution only below these paths, and never on writable mounts",
             ),
-            list("allow-connect", "PORT", "Let no TCP port be connected to but what is named so"),
-            list("allow-bind", "PORT", "Let no TCP port be bound but what is named so"),
+            list("allow-connect", "PORT", "Allow TCP connections only to these ports"),
+            list("allow-bind", "PORT", "Allow binding only these TCP ports"),
             value(
                 "landlock",
                 "require|auto|off",
-                "What to do without Landlock, which enforces this: refuse, run, not use it",
+                "Landlock enforces these rules: refuse to run without it, use it if possible, or do not use it",
             ),
-            value("landlock-abi", "N", "Refuse to run with less than this Landlock ABI"),
+            value("landlock-abi", "N", "Refuse to run with an older Landlock ABI than N"),
         ],
     ),
     (
         "Limits",
         &[
-            value("memory", "SIZE", "Memory of the whole tree, or unlimited").short('m'),
-            value("memory-high", "SIZE|PERCENT%", "Memory from which on the tree is slowed down"),
-            value("swap", "SIZE", "Swap of the whole tree; none when it has a memory budget and this is not given"),
-            value("cpus", "N", "CPUs of the whole tree, such as 0.5, or unlimited"),
-            value("cpu-weight", "N", "Share of the CPUs, 1 to 10000; others have 100"),
-            value("cpuset-cpus", "LIST", "CPUs it may run on, such as 0-3,7"),
-            value("cpuset-mems", "LIST", "NUMA nodes its memory may come from"),
-            value("pids-limit", "N", "Processes and threads of the whole tree, or unlimited"),
-            list("io-max", "DEV:KEY=N,…", "Traffic with a disk: rbps, wbps (bytes/s), riops, wiops (per second)"),
-            value("io-weight", "N", "Share of the disks, 1 to 10000; others have 100"),
-            list("hugetlb", "SIZE=LIMIT", "Huge pages of that size, such as 2M=64M"),
+            value("memory", "SIZE", "Memory limit of the whole process tree, or unlimited").short('m'),
+            value("memory-high", "SIZE|PERCENT%", "Memory usage above which the tree is slowed down"),
+            value("swap", "SIZE", "Swap limit of the tree; with a memory limit the default is no swap"),
+            value("cpus", "N", "CPU limit of the tree, such as 0.5, or unlimited"),
+            value("cpu-weight", "N", "Share of the CPUs, 1 to 10000; the default of a cgroup is 100"),
+            value("cpuset-cpus", "LIST", "CPUs that the tree may use, such as 0-3,7"),
+            value("cpuset-mems", "LIST", "NUMA nodes that the tree may use"),
+            value("pids-limit", "N", "Limit on processes and threads of the tree, or unlimited"),
+            list("io-max", "DEV:KEY=N,…", "Limit on disk traffic: rbps, wbps (bytes/s), riops, wiops (per second)"),
+            value("io-weight", "N", "Share of the disks, 1 to 10000; the default of a cgroup is 100"),
+            list("hugetlb", "SIZE=LIMIT", "Limit on huge pages of this size, such as 2M=64M"),
             list("cgroup-set", "FILE=VALUE", "Any other file of a cgroup v2 controller, such as memory.low=64M"),
             list("ulimit", "NAME=SOFT[:HARD]", "Resource limit of each process"),
             value("timeout", "TIME", "End the run after this wall-clock time, such as 30s"),
-            value("cpu-time", "TIME", "End the run after this CPU time of the whole tree"),
+            value("cpu-time", "TIME", "End the run after this CPU time of the tree"),
             value("idle-timeout", "TIME", "End the run after this time without output"),
-            value("kill-after", "TIME", "Time from the polite signal to SIGKILL"),
-            value("oom-score-adj", "N", "-1000 to 1000: when memory is short, kill it later or sooner"),
+            value("kill-after", "TIME", "Time between the first signal and SIGKILL"),
+            value("oom-score-adj", "N", "Preference of the OOM killer for the tree, -1000 to 1000: high values are killed first"),
         ],
     ),
     (
         "Input, output and report",
         &[
-            switch("interactive", "Let the command read standard input").short('i'),
+            switch("interactive", "Pass standard input to the command").short('i'),
             switch("tty", "Give the command a terminal of its own").short('t'),
-            value("output-limit", "SIZE[,head|tail|kill]", "Most that is passed on of each output stream"),
-            value("report", "FILE|fd:N", "Write the report of the run there, out of the command's reach"),
+            value("output-limit", "SIZE[,head|tail|kill]", "Limit on the output of each stream: keep the start or the end, or end the run"),
+            value("report", "FILE|fd:N", "Write the report of the run to FILE or descriptor N, which the command cannot reach"),
             value(
                 "audit",
                 "FILE",
-                "Append a line about the run to this log, which no bind shows, also when it is refused",
+                "Append a line about the run to this log, also if the run is refused; no bind mount may contain FILE",
             ),
-            switch("audit-sync", "Have that line on the disk before the end"),
-            switch("explain-denials", "List what the command was refused, by which rule, and what would allow it"),
-            value("stats", "TIME", "Write a line of JSON about what is used there too, once in this time"),
+            switch("audit-sync", "Sync that line to the disk before exiting"),
+            switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
+            value("stats", "TIME", "Write the resource usage as a line of JSON to the report's descriptor, at this interval"),
         ],
     ),
     ("Output", &[switch("json", "Print the plan as JSON")]),
@@ -310,19 +310,19 @@ impl Flag {
     }
 }
 
-/// Everything, as clap knows it.
+/// The whole command line, for clap.
 pub fn command() -> Command {
     let tree = Command::new("stockade")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Run a program that is not trusted: contained, bounded and accounted for")
+        .about("Run untrusted programs in a sandbox, with limits and a report of what they used")
         .subcommand_required(true)
         .disable_help_subcommand(true);
     let tree = VERBS.iter().fold(tree, |tree, verb| tree.subcommand(verb.command()));
-    tree.subcommand(super::seccomp::command()) // whose grammar clap parses, too: it is not on the way of a run
+    tree.subcommand(super::seccomp::command()) // its words are parsed by clap too, see there
 }
 
 impl Verb {
-    /// The verb, as clap knows it.
+    /// The verb, for clap.
     pub fn command(&self) -> Command {
         let command = Command::new(self.name)
             .bin_name(format!("stockade {}", self.name))
@@ -336,7 +336,7 @@ impl Verb {
         let command = self.options.iter().fold(command, |command, (heading, flags)| {
             command.args(flags.iter().map(|flag| flag.arg().help_heading(*heading)))
         });
-        let help = "Print help; --help says more than -h";
+        let help = "Print help (-h is shorter)";
         let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help(help).help_heading("Options");
         let command = command.arg(help);
         match self.operand {
@@ -354,7 +354,7 @@ impl Verb {
                 .arg(
                     Arg::new("action")
                         .value_name("ACTION")
-                        .help("What to do")
+                        .help("The action")
                         .value_parser(known.to_vec())
                         .required(true),
                 )
@@ -368,7 +368,7 @@ impl Verb {
 }
 
 impl Verb {
-    /// What is printed for `-h` and `--help`.
+    /// The text of `-h` and `--help`.
     pub fn help(&self, help: Help) -> String {
         let mut command = self.command();
         match help {
@@ -377,7 +377,7 @@ impl Verb {
         }
     }
 
-    /// How it is typed, in one line.
+    /// The synopsis, in one line.
     pub fn usage(&self) -> String {
         let options = if self.options.is_empty() { "" } else { " [OPTIONS]" };
         if let Operand::Act(known, name, _) = self.operand {

@@ -1,16 +1,16 @@
-//! The door: verbs, exit codes, and the one place where an error becomes text.
+//! The command line of `stockade`: verbs, exit codes, and the text of errors.
 
 mod audit;
 pub(crate) mod denials;
 mod doctor;
+mod final_write;
 mod flags;
 mod gc;
 mod generate;
 mod grammar;
-mod intake;
-mod patience;
 mod plan;
 mod plan_text;
+mod planning;
 mod records;
 mod report_file;
 mod run;
@@ -27,21 +27,21 @@ use crate::error::{Error, Result, Step, printable};
 use crate::plan::Bytes;
 use crate::policy;
 
-/// The program `stockade`: does what its arguments say, and returns its exit code.
+/// The program `stockade`: runs the verb that its arguments name, and returns the exit code.
 pub fn main(words: &[OsString]) -> u8 {
     match dispatch(words) {
         Ok(code) => code,
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             error.exit_code()
         }
     }
 }
 
-/// One line a verb.
+/// Calls the verb's function.
 fn dispatch(words: &[OsString]) -> Result<u8> {
     let Some((verb, rest)) = words.split_first() else {
-        return Err(Error::new(Step::Usage, "", "nothing was asked for").hint("see `stockade help`"));
+        return Err(Error::new(Step::Usage, "", "a verb is missing").hint("see `stockade help`"));
     };
     match verb.to_str() {
         Some("run") => run::main(rest),
@@ -83,14 +83,14 @@ fn read<'a>(verb: &str, words: &'a [OsString]) -> Result<Option<Words<'a>>> {
 fn unknown_verb(verb: &OsString) -> Error {
     let verb = Bytes::from(verb).to_string();
     let names = || grammar::VERBS.iter().map(|verb| verb.name).chain(["seccomp"]);
-    let error = Error::new(Step::Usage, &verb, "is not something stockade does");
+    let error = Error::new(Step::Usage, &verb, "unknown verb");
     match policy::nearest(&verb, names()) {
         Some(near) => error.hint(format!("did you mean `stockade {near}`?")),
         None => error.hint(format!("stockade {} … ; see `stockade help`", names().collect::<Vec<_>>().join("|"))),
     }
 }
 
-/// Prints what was asked for. A reader that has seen enough and closed the pipe is not an error.
+/// Prints the output of a verb. A reader that closes the pipe early is not an error.
 fn say(text: &str) -> Result<u8> {
     match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -100,24 +100,24 @@ fn say(text: &str) -> Result<u8> {
     }
 }
 
-/// Says what failed, on standard error. If that is closed there is nobody to tell.
-fn complain(error: &Error) {
-    let _ = std::io::stderr().write_all(complaint(error).as_bytes());
+/// Prints an error on standard error. A failure to print it is ignored: no other channel is left.
+fn print_error(error: &Error) {
+    let _ = std::io::stderr().write_all(error_text(error).as_bytes());
 }
 
-/// What failed, and the way out.
-fn complaint(error: &Error) -> String {
+/// The error and its hint, as printed.
+fn error_text(error: &Error) -> String {
     let hint = error.hint.iter().map(|hint| format!("  hint: {}\n", printable(hint)));
     format!("stockade: {error}\n{}", hint.collect::<String>())
 }
 
-/// Says what should not go unnoticed.
+/// Prints a warning on standard error.
 fn warn(warning: &str) {
     let _ = std::io::stderr().write_all(format!("stockade: warning: {}\n", printable(warning)).as_bytes());
 }
 
-/// What whoever started a run wants to know of its end: one thing, and lines about it.
-fn told(text: &str) -> String {
+/// A message about the end of a run: one line, and further lines with details.
+fn notice(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(printable).map(|line| line.to_string()).collect();
     format!("stockade: {}\n", lines.join("\n"))
 }

@@ -1,25 +1,25 @@
-//! `stockade plan`: what a run would do, as text or JSON.
+//! `stockade plan`: prints what a run would do, as text or JSON.
 
 use std::ffi::OsString;
 
-use super::{intake, plan_text, say, warn};
+use super::{plan_text, planning, say, warn};
 use crate::error::{Error, Result, Step, printable_json};
 use crate::layers::root::resolved::{self, Resolved};
 use crate::plan::RunPlan;
 
-/// What `--json` prints: the plan, and what is known of it here.
+/// The output of `--json`: the plan, and where its sources lead on this host.
 #[derive(serde::Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
     plan: &'a RunPlan,
-    /// Sources that lead elsewhere than their paths say.
+    /// Sources whose paths contain symlinks, with the resolved path.
     resolved_sources: &'a [Resolved],
 }
 
-/// Prints the plan of these words; runs nothing and writes no report.
+/// Prints the plan. Runs nothing and writes no report.
 pub fn main(words: &[OsString]) -> Result<u8> {
     let Some(words) = super::read("plan", words)? else { return Ok(0) };
-    let resolved = intake::plan(&words, intake::id(&words)?)?;
+    let resolved = planning::plan(&words, planning::id(&words)?)?;
     for warning in &resolved.warnings {
         warn(warning);
     }

@@ -1,4 +1,4 @@
-//! A plan as text: grouped, one thing a line, nothing that could drive a terminal.
+//! Prints a plan as text: grouped, one value a line, without control characters.
 
 use std::fmt::{Display, Write as _};
 
@@ -7,7 +7,7 @@ use crate::plan::{
     Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Root, RunPlan, Seccomp, SeccompProfile,
 };
 
-/// The whole plan, and where its sources lead. Every line is `indentation name value`; values are escaped.
+/// The whole plan, and where its sources lead. Every line is `indentation name value`. Values are escaped.
 pub fn text(plan: &RunPlan, sources: &[Resolved]) -> String {
     let mut out = Text(String::with_capacity(4_096));
     command(plan, &mut out);
@@ -28,7 +28,7 @@ impl Text {
     fn line(&mut self, name: &str, value: impl Display) {
         let _ = writeln!(self.0, "  {name:<18} {value}");
     }
-    /// A line of the files, whose names are longer.
+    /// A line of the files group, whose names are longer.
     fn path(&mut self, path: &Bytes, value: impl Display) {
         let _ = writeln!(self.0, "  {:<30} {value}", quoted(path));
     }
@@ -53,7 +53,7 @@ fn command(plan: &RunPlan, out: &mut Text) {
             let keep = match limit.keep {
                 Keep::Head => "the beginning is kept",
                 Keep::Tail => "the end is kept",
-                Keep::Kill => "more ends the run",
+                Keep::Kill => "the run ends at the limit",
             };
             out.line("output", format!("{} of each stream, {keep}", size(limit.bytes)));
         }
@@ -96,7 +96,7 @@ fn isolation(plan: &RunPlan, out: &mut Text) {
     if let Some(hostname) = &plan.confinement.hostname {
         out.line("hostname", quoted(hostname));
     }
-    out.line("denials", if plan.explain_denials { "listed" } else { "not listened to" });
+    out.line("denials", if plan.explain_denials { "recorded" } else { "not recorded" });
     out.line("pid 1", if plan.init { "init" } else { "the command" });
     out.line("seccomp", plan.confinement.seccomp.as_ref().map_or("none".into(), seccomp));
     if !plan.confinement.guards.is_empty() {
@@ -112,7 +112,7 @@ fn seccomp(seccomp: &Seccomp) -> String {
         SeccompProfile::Builtin(name) => format!("built-in {name}"),
         SeccompProfile::File(path) => format!("profile {}", quoted(path)),
         SeccompProfile::Binary(path) => format!("program {}", quoted(path)),
-        SeccompProfile::Inline(_) => "of the container's own".into(),
+        SeccompProfile::Inline(_) => "the container's own".into(),
     };
     let allow = if seccomp.allow.is_empty() { String::new() } else { format!(", and {}", seccomp.allow.join(" ")) };
     format!("{profile}{allow}{}", if seccomp.strict { ", strictly" } else { "" })
@@ -140,13 +140,13 @@ fn files(plan: &RunPlan, sources: &[Resolved], out: &mut Text) {
     out.group("files");
     match &plan.root {
         Root::Synthetic => out.path(&"/".into(), "own, empty, read-only"),
-        Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", leading(path, sources))),
+        Root::Directory(path) => out.path(&"/".into(), format!("host {}, read-only", shown_source(path, sources))),
     }
     for mount in &plan.mounts {
-        out.path(&mount.destination, what(mount, sources));
+        out.path(&mount.destination, describe(mount, sources));
     }
     if plan.follow {
-        out.line("links", "followed in sources wherever they are");
+        out.line("symlinks", "followed in sources, also where other users could have made them");
     }
     let scratch = plan.scratch;
     out.group("file limits and covers");
@@ -159,24 +159,24 @@ fn files(plan: &RunPlan, sources: &[Resolved], out: &mut Text) {
     }
 }
 
-/// A source, and where it leads if that is elsewhere.
-fn leading(source: &Bytes, sources: &[Resolved]) -> String {
+/// A source, and its resolved path if that differs.
+fn shown_source(source: &Bytes, sources: &[Resolved]) -> String {
     match sources.iter().find(|one| one.source == *source) {
         Some(one) => format!("{} → {}", quoted(source), quoted(&one.resolved)),
         None => quoted(source),
     }
 }
 
-fn what(mount: &Mount, sources: &[Resolved]) -> String {
+fn describe(mount: &Mount, sources: &[Resolved]) -> String {
     let access = if mount.read_only { "ro" } else { "rw" };
     let noexec = if mount.noexec { " noexec" } else { "" };
     let optional = if mount.optional { " optional" } else { "" };
     let flags = format!("{access}{noexec}{optional}");
-    // Everything else that can be written has a limit of its own.
-    let uncapped = if mount.read_only { "" } else { ": nothing caps how much is written there" };
+    // Every other writable mount has a size limit.
+    let unlimited = if mount.read_only { "" } else { ": the amount of data written there is not limited" };
     match &mount.kind {
-        MountKind::Bind { source } => format!("host {}, {flags}{uncapped}", leading(source, sources)),
-        MountKind::AsHost => format!("as on the host, {flags}{uncapped}"),
+        MountKind::Bind { source } => format!("host {}, {flags}{unlimited}", shown_source(source, sources)),
+        MountKind::AsHost => format!("as on the host, {flags}{unlimited}"),
         MountKind::Tmpfs { size_bytes, nr_inodes, mode } => {
             format!("tmpfs of {} and {nr_inodes} files, mode {mode:o}, {flags}", size(*size_bytes))
         }
@@ -188,7 +188,7 @@ fn what(mount: &Mount, sources: &[Resolved]) -> String {
         MountKind::Dev { devices } => {
             format!(
                 "own devices and {}",
-                devices.iter().map(|device| leading(device, sources)).collect::<Vec<_>>().join(" ")
+                devices.iter().map(|device| shown_source(device, sources)).collect::<Vec<_>>().join(" ")
             )
         }
         MountKind::Mqueue => format!("message queues, {flags}"),
@@ -212,7 +212,7 @@ fn limits(plan: &RunPlan, out: &mut Text) {
     out.line("pids", plan.budget.pids.map_or("unlimited".into(), |pids| pids.to_string()));
     let budget = &plan.budget;
     for controller in budget.controllers() {
-        let optional = if budget.if_possible.contains(&controller) { ", where it can be had" } else { "" };
+        let optional = if budget.if_possible.contains(&controller) { ", if this host can enforce it" } else { "" };
         out.line(&format!("budget {}", controller.name()), format!("{}{optional}", budget.describe(controller)));
     }
     if let Some(adjustment) = plan.command.oom_score_adj {
@@ -228,7 +228,7 @@ fn limits(plan: &RunPlan, out: &mut Text) {
     out.line("sha256", &plan.policy_sha256);
 }
 
-/// As it is when nothing in it could be misread, quoted otherwise. Control characters are escaped by [`Bytes`].
+/// Quotes the text if it contains spaces or punctuation that could be misread. [`Bytes`] escapes control characters.
 fn quoted(bytes: &Bytes) -> String {
     let text = bytes.to_string();
     let plain = !text.is_empty() && text.chars().all(|c| !c.is_whitespace() && !matches!(c, '"' | '\\' | ','));

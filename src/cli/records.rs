@@ -1,4 +1,4 @@
-//! What is written about a run, also about one that never came to be: its report, and its line in the audit log.
+//! The records of a run: its report, and its line in the audit log. A refused run has both too.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,18 +15,18 @@ use crate::report::{ErrorRecord, Report, Status, argv_sha256};
 use crate::sandbox::Blocked;
 use crate::sys::walk::Trail;
 
-/// Places that are known to be writable before the run starts.
+/// Records that were opened before the run starts, so that a run that cannot be recorded does not start.
 #[derive(Debug)]
 pub struct Records<'a> {
-    /// Where the report goes.
+    /// The destination of the report.
     pub report: Option<ReportFile>,
     audit: Option<Log>,
-    /// The command, which a refused run's report may not know.
+    /// The command, for the audit line of a run that was refused before it had a plan.
     argv: &'a [OsString],
 }
 
 impl<'a> Records<'a> {
-    /// Opens what the words name. When one cannot be had the other is there too, to record just that.
+    /// Opens the records that the words name. If one fails, the other is still opened, to record that error.
     pub fn open(words: &Words<'a>) -> (Self, Result<()>) {
         let mut records = Self { report: None, audit: None, argv: words.operands };
         let report = words.one("report").map(ReportFile::open).transpose().map(|file| records.report = file);
@@ -35,12 +35,12 @@ impl<'a> Records<'a> {
         (records, report.and(audit))
     }
 
-    /// Opens the audit log that a policy names, if no word did.
+    /// Opens the audit log that a policy names, unless a flag named one.
     pub fn open_audit_of(&mut self, settings: &Settings) -> Result<()> {
         let sync = settings.audit_sync == Some(true);
         if sync && settings.audit.is_none() {
-            let reason = "there is no audit log to have on the disk";
-            return Err(Error::new(Step::Plan, "audit_sync", reason).hint("--audit FILE names one"));
+            let reason = "there is no audit log to sync";
+            return Err(Error::new(Step::Plan, "audit_sync", reason).hint("name one with --audit FILE"));
         }
         if let (None, Some(HostPath(path))) = (&self.audit, &settings.audit) {
             self.audit = Some(Log::open(path.as_path().as_os_str(), sync)?);
@@ -50,27 +50,27 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    /// Where they lie.
+    /// The locations of the records, which the workload must not be able to write.
     pub fn guarded(&self) -> Vec<Guarded> {
         let report = self.report.iter().map(|file| Guarded::report(file.trail().clone()));
         report.chain(self.audit.iter().map(|log| Guarded::audit(log.trail().clone()))).collect()
     }
 
-    /// Appends to the log, and then writes the report, which knows whether that went well: a run that is not on record is
-    /// a failed one. Signals that are held back come through when that takes long.
+    /// Appends to the log, then writes the report, so that an error of the log is in the report: a run that is not
+    /// recorded has failed. Blocked signals are delivered if writing stalls.
     pub fn write(self, report: &mut Report, held: Option<&Blocked>) -> Result<()> {
         let mut line = Line::of(report);
         if line.argv_sha256.is_none() && !self.argv.is_empty() {
             line.argv_sha256 = Some(argv_sha256(self.argv.iter().map(|word| word.as_bytes())));
         }
         if let Some(Err(error)) = self.audit.map(|log| log.append(line)) {
-            blame(report, &error);
+            add_error(report, &error);
         }
         self.report.map_or(Ok(()), |file| file.write(report, held))
     }
 }
 
-/// Where the records of these words would lie, none of them looked for.
+/// The locations that the records would have. No record is opened.
 pub fn located(words: &Words<'_>, settings: &Settings) -> Result<Vec<Guarded>> {
     let report = words.one("report").map(report_file::locate).transpose()?.flatten();
     let policys = settings.audit.as_ref().map(|HostPath(path)| path.as_path().as_os_str());
@@ -80,8 +80,8 @@ pub fn located(words: &Words<'_>, settings: &Settings) -> Result<Vec<Guarded>> {
     Ok(report.map(Guarded::report).into_iter().chain(audit).collect())
 }
 
-/// The first error is the one to tell; the second is added to it.
-fn blame(report: &mut Report, error: &Error) {
+/// Adds the error of the log to the report. An earlier error stays the main one.
+fn add_error(report: &mut Report, error: &Error) {
     match &mut report.error {
         Some(first) => first.hint = Some(and_also(first.hint.take(), error)),
         None => {
@@ -91,7 +91,7 @@ fn blame(report: &mut Report, error: &Error) {
     }
 }
 
-/// A hint with a second error in it.
+/// Appends a second error to a hint.
 pub fn and_also(hint: Option<String>, second: &Error) -> String {
     format!("{}also: {second}", hint.map(|hint| hint + "; ").unwrap_or_default())
 }

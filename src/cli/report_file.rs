@@ -1,4 +1,4 @@
-//! Where a report goes: a file that appears whole or not at all, or a descriptor of the caller's.
+//! The destination of a report: a file that appears complete or not at all, or a descriptor of the caller.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
-use super::patience::write;
+use super::final_write::write;
 use crate::error::{Error, Result, Step, printable_json};
 use crate::plan::Bytes;
 use crate::report::Report;
@@ -20,11 +20,11 @@ use crate::sys::inherited;
 use crate::sys::process::borrow_standard;
 use crate::sys::walk::{self, Trail};
 
-/// A place that is known to be writable before the run starts.
+/// A destination that was found writable before the run starts.
 #[derive(Debug)]
 pub struct ReportFile {
     shown: String,
-    /// Whether the report is one line, after others.
+    /// Whether the report is a single line that follows the lines of `--stats`.
     lines: bool,
     target: Target,
     trail: Trail,
@@ -32,11 +32,11 @@ pub struct ReportFile {
 
 #[derive(Debug)]
 enum Target {
-    /// Written as it comes.
+    /// Written directly.
     Descriptor(OwnedFd),
-    /// A nameless file, which gets its name when it is complete; nothing is left behind if we are killed.
+    /// An O_TMPFILE file, linked when it is complete. If this process is killed, nothing is left behind.
     Nameless { file: OwnedFd, place: Place },
-    /// Where the file system has no nameless files: a temporary name for as long as the writing takes.
+    /// For file systems without O_TMPFILE: a temporary name while the report is written.
     Named { place: Place },
 }
 
@@ -44,19 +44,19 @@ enum Target {
 #[derive(Debug)]
 struct Place {
     directory: OwnedFd,
-    /// Where that directory was then.
+    /// The path of that directory when it was opened.
     parent: PathBuf,
     name: OsString,
 }
 
 impl ReportFile {
-    /// Makes sure that a report can be written to `FILE` or `fd:N`. Nothing is visible yet.
+    /// Makes sure that a report can be written to `FILE` or `fd:N`. Creates no visible file.
     pub fn open(target: &OsStr) -> Result<Self> {
         let shown = Bytes::from(target).to_string();
         let target = match named(target) {
             Named::Descriptor(number) => descriptor(number),
             Named::Dash => {
-                Err(reason("standard output is the workload's").hint("fd:3, or ./- for a file of that name"))
+                Err(reason("standard output belongs to the workload").hint("use fd:3, or ./- for a file of that name"))
             }
             Named::File => file(target),
         };
@@ -64,41 +64,42 @@ impl ReportFile {
         target.map_err(refused).map(|(target, trail)| Self { shown, lines: false, target, trail })
     }
 
-    /// Where it lies; nowhere if that is a pipe, say.
+    /// Its location; empty if it has none, such as a pipe.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// Writes the report, with the patience that [`write`] has.
+    /// Writes the report. Blocked signals are delivered if the reader stalls, see [`write`].
     pub fn write(self, report: &Report, held: Option<&Blocked>) -> Result<()> {
         let json = if self.lines { serde_json::to_string(report) } else { serde_json::to_string_pretty(report) };
         let json = json.map_err(|error| self.failed(error.to_string()))?;
         let json = (printable_json(&json) + "\n").into_bytes();
         let shown = self.shown;
-        let forged = "what is found there now may be forged: put reports where the workload cannot write";
+        let forged = "a file at this path may be forged: put reports where the workload cannot write";
         put(self.target, &json, held).map_err(|errno| match errno {
             Errno::ESTALE => {
-                Error::new(Step::Report, shown, "is in a directory that was moved away during the run").hint(forged)
+                Error::new(Step::Report, shown, "its directory was moved during the run").hint(forged)
             }
             Errno::EEXIST => {
-                Error::new(Step::Report, shown, "something that is no file was put there during the run").hint(forged)
+                Error::new(Step::Report, shown, "was replaced during the run, and is not a regular file").hint(forged)
             }
             errno => Error::errno(Step::Report, shown, errno),
         })
     }
 
-    /// A second descriptor for lines that come before the report, which is then a line too. A file cannot have them: it
-    /// appears when it is complete.
+    /// A second descriptor for the lines of `--stats`, which come before the report. The report is then one line too. A
+    /// file cannot be a stream, because it appears only when it is complete.
     pub fn stream(&mut self) -> Result<Stream> {
         let Target::Descriptor(fd) = &self.target else {
-            return Err(self.failed("is written when the run is over".to_owned()).hint("--report fd:N takes --stats"));
+            return Err(self.failed("is written only when the run is over".to_owned()).hint("use --report fd:N with --stats"));
         };
         self.lines = true;
         let fd = fd.try_clone().map_err(|error| self.failed(error.to_string()))?;
         Ok(Stream { fd })
     }
 
-    /// Whether it goes to a file that is also a stream of the workload's, which could then write over it.
+    /// Whether the report goes to a file that is also the workload's standard output or error. The workload could then
+    /// overwrite it.
     pub fn is_in_a_stream(&self) -> bool {
         let Target::Descriptor(fd) = &self.target else { return false };
         let identity = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
@@ -111,20 +112,20 @@ impl ReportFile {
     }
 }
 
-/// Where lines go while a run lasts.
+/// The destination of the lines that are written during a run.
 #[derive(Debug)]
 pub struct Stream {
     fd: OwnedFd,
 }
 
 impl Stream {
-    /// Writes one line if it can be had without waiting; a reader that lags behind misses some.
+    /// Writes one line if that does not block. A slow reader misses lines.
     pub fn line(&self, value: &impl serde::Serialize) {
         let mut ready = [PollFd::new(self.fd.as_fd(), PollFlags::POLLOUT)];
         let is_ready = poll(&mut ready, PollTimeout::ZERO).is_ok_and(|count| count == 1)
             && ready[0].revents().is_some_and(|events| events == PollFlags::POLLOUT);
         if let (true, Ok(mut json)) = (is_ready, serde_json::to_vec(value)) {
-            json.push(b'\n'); // less than PIPE_BUF, so never in parts
+            json.push(b'\n'); // less than PIPE_BUF, so the write is atomic
             let _ = nix::unistd::write(&self.fd, &json);
         }
     }
@@ -138,7 +139,7 @@ fn errno(errno: Errno) -> Error {
     Error::errno(Step::Report, "", errno)
 }
 
-/// What the words of `--report` name.
+/// The kinds of destination that `--report` can name.
 enum Named<'a> {
     File,
     Descriptor(&'a [u8]),
@@ -153,7 +154,7 @@ fn named(target: &OsStr) -> Named<'_> {
     }
 }
 
-/// Where a report of this name would lie, without looking for it; `None` if the name is not that of a file.
+/// The location that a report of this name would have. The file is not opened. `None` if the name does not name a file.
 pub fn locate(target: &OsStr) -> Result<Option<Trail>> {
     let refused = |error: Error| Error { object: Bytes::from(target).to_string(), ..error };
     match named(target) {
@@ -167,7 +168,7 @@ fn descriptor(number: &[u8]) -> Result<(Target, Trail)> {
     let number = number.and_then(|number| i32::try_from(number).ok()).ok_or_else(|| reason("fd: takes a number"))?;
     match number {
         0 => return Err(reason("standard input cannot be written")),
-        1 => return Err(reason("standard output is the workload's").hint("`--report fd:3 3>FILE`")),
+        1 => return Err(reason("standard output belongs to the workload").hint("use `--report fd:3 3>FILE`")),
         _ => {}
     }
     let fd = inherited::duplicate(number).map_err(errno)?;
@@ -186,7 +187,7 @@ fn place(target: &OsStr) -> Result<walk::Place> {
     }
     walk::to_place(Path::new(target)).map_err(|failed| match failed {
         Errno::EINVAL => no_name(),
-        Errno::EPERM => reason("a symlink on the way to it could have been put there by another")
+        Errno::EPERM => reason("another user could have made a symlink in its path")
             .hint("name the directory without symlinks"),
         failed => errno(failed),
     })
@@ -202,7 +203,7 @@ fn file(target: &OsStr) -> Result<(Target, Trail)> {
     let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
     match openat(&place.directory, ".", flags, Mode::from_bits_truncate(0o644)) {
         Ok(file) => Ok((Target::Nameless { file, place }, trail)),
-        // No such thing on this file system, or on this kernel, which then sees a directory opened for writing.
+        // O_TMPFILE is not supported. A kernel without it sees a directory that is opened for writing.
         Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::ENOENT) => {
             let (temporary, _) = temporary(&place.directory).map_err(errno)?;
             unlinkat(&place.directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir).map_err(errno)?;
@@ -212,7 +213,7 @@ fn file(target: &OsStr) -> Result<(Target, Trail)> {
     }
 }
 
-/// Only a regular file is replaced: a link, a FIFO or a device is somebody's, and a rename would destroy it.
+/// Only a regular file is replaced. A rename would destroy a symlink, a FIFO or a device that another program uses.
 fn replaceable(directory: &OwnedFd, name: &OsStr) -> Result<()> {
     let stat = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -224,7 +225,7 @@ fn replaceable(directory: &OwnedFd, name: &OsStr) -> Result<()> {
         SFlag::S_IFDIR => Err(reason("it is a directory")),
         SFlag::S_IFLNK => Err(reason("it is a symlink, which is not followed")),
         SFlag::S_IFIFO => Err(reason("it is a FIFO").hint("open it in the shell: `--report fd:3 3>FIFO`")),
-        _ => Err(reason("it is neither a regular file nor absent")),
+        _ => Err(reason("it exists and is not a regular file")),
     }
 }
 
@@ -232,7 +233,7 @@ fn put(target: Target, json: &[u8], held: Option<&Blocked>) -> nix::Result<()> {
     let (Place { directory, parent, name }, temporary) = match target {
         Target::Descriptor(fd) => return write(fd, json, held),
         Target::Nameless { file, place } => {
-            // A nameless file can be named but cannot replace: hence first a temporary name, then the rename.
+            // linkat cannot replace a file, so the file first gets a temporary name and is then renamed.
             let own = format!("/proc/self/fd/{}", file.as_raw_fd());
             let temporary = temporary_name();
             write(file.try_clone().map_err(|_| Errno::EMFILE)?, json, None)?;
@@ -257,18 +258,18 @@ fn put(target: Target, json: &[u8], held: Option<&Blocked>) -> nix::Result<()> {
         let _ = unlinkat(&directory, temporary.as_os_str(), UnlinkatFlags::NoRemoveDir);
     }
     renamed?;
-    // A workload that can write above it could have moved it, and put another in its place.
+    // A workload that can write to a parent directory could have moved this one and put another in its place.
     let (opened, there) = (fstat(&directory)?, stat(&parent)?);
     if (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino) { Ok(()) } else { Err(Errno::ESTALE) }
 }
 
-/// It may have been made something else while the run lasted.
+/// Checked again at the end: the workload may have replaced the file during the run.
 fn is_file_or_absent(directory: &OwnedFd, name: &OsStr) -> bool {
     replaceable(directory, name).is_ok()
 }
 
 fn temporary_name() -> OsString {
-    format!(".stockade-report.{}", super::intake::fresh_id()).into()
+    format!(".stockade-report.{}", super::planning::fresh_id()).into()
 }
 
 fn temporary(directory: &OwnedFd) -> nix::Result<(OsString, OwnedFd)> {

@@ -1,4 +1,4 @@
-//! `stockade seccomp check|compile|dump|explain`: what a profile means, before a workload depends on it.
+//! `stockade seccomp check|compile|dump|explain`: inspects a profile before a workload depends on it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::layers::seccomp::{in_file, running_kernel};
 use crate::plan::{Bytes, Capability};
 use crate::policy;
 
-/// The verb's grammar. It is not on the way of a run, so clap may take its time.
+/// The grammar of the verb. clap parses it: a run does not use it, so its parsing time does not matter.
 pub fn command() -> Command {
     let profile = || {
         let help = "A profile: default, strict, docker, or a file of JSON (with a slash in it or .json)";
@@ -25,32 +25,32 @@ pub fn command() -> Command {
     };
     let with = |command: Command| {
         command
-            .arg(many("allow", "GROUP", "Add a group of calls, as --seccomp-allow of run does"))
-            .arg(many("cap", "CAP", "Take this capability for kept: profiles can depend on it"))
+            .arg(many("allow", "GROUP", "Allow this group of calls too, as --seccomp-allow of run does"))
+            .arg(many("cap", "CAP", "Assume that the workload keeps this capability: rules can depend on it"))
             .arg(one("filter", "NAME", "The filter of a seccompiler file that has several"))
-            .arg(flag("network", "Take the run for one with a network"))
+            .arg(flag("network", "Assume that the run has a network"))
     };
     Command::new("seccomp")
         .about("Check, compile and explain seccomp profiles")
         .subcommand_required(true)
         .subcommand(with(
             Command::new("check")
-                .about("Say what is wrong or dangerous in a profile")
+                .about("Print the errors and dangerous rules of a profile")
                 .arg(profile())
-                .arg(flag("strict", "Exit with 1 when there is anything to say")),
+                .arg(flag("strict", "Exit with 1 if there is any warning")),
         ))
         .subcommand(with(
             Command::new("compile")
                 .about("Compile a profile to BPF, for --seccomp-bpf")
                 .arg(profile())
-                .arg(one("output", "FILE", "Where to write it").short('o').required(true)),
+                .arg(one("output", "FILE", "Write the program to FILE").short('o').required(true)),
         ))
         .subcommand(with(
-            Command::new("dump").about("Show a profile's program, or a compiled one, as text").arg(profile()),
+            Command::new("dump").about("Print the BPF program of a profile, or a compiled program, as text").arg(profile()),
         ))
         .subcommand(with(
             Command::new("explain")
-                .about("Say which rule decides a call")
+                .about("Print the rule that decides a system call")
                 .arg(profile())
                 .arg(Arg::new("syscall").value_name("SYSCALL").required(true).help("Its name or number"))
                 .arg(
@@ -58,7 +58,7 @@ pub fn command() -> Command {
                         .value_name("ARG")
                         .num_args(0..=6)
                         .allow_negative_numbers(true)
-                        .help("Its arguments as numbers; without any, all rules about it are shown"),
+                        .help("Its arguments as numbers; without arguments, all rules for the call are shown"),
                 ),
         ))
 }
@@ -75,7 +75,7 @@ fn flag(long: &'static str, help: &'static str) -> Arg {
     Arg::new(long).long(long).action(ArgAction::SetTrue).help(help)
 }
 
-/// Does what the words behind `seccomp` say.
+/// Runs `stockade seccomp` with the words that follow it.
 pub fn main(words: &[OsString]) -> Result<u8> {
     let name = [OsString::from("stockade seccomp")];
     match command().bin_name("stockade seccomp").try_get_matches_from(name.iter().chain(words)) {
@@ -96,10 +96,10 @@ pub fn main(words: &[OsString]) -> Result<u8> {
     }
 }
 
-/// Does what the matches of [`command`] say, and writes what there is to say.
+/// Runs the parsed verb and writes its output.
 pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
     let Some((verb, matches)) = matches.subcommand() else {
-        return Err(Error::new(Step::Usage, "seccomp", "check, compile, dump or explain?"));
+        return Err(Error::new(Step::Usage, "seccomp", "name one of check, compile, dump and explain"));
     };
     let subject = Subject::read(matches)?;
     match verb {
@@ -110,14 +110,14 @@ pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
     }
 }
 
-/// What the verb is about.
+/// The profile or program that the verb inspects.
 enum Subject {
     Profile { name: String, profile: Box<Profile>, warnings: Vec<Warning> },
     Program { name: String, program: Program },
 }
 
 impl Subject {
-    /// Reads what is named.
+    /// Reads the named profile or program.
     fn read(matches: &ArgMatches) -> Result<Self> {
         let groups = values(matches, "allow", |name| name.parse::<Group>().ok(), || names(Group::ALL, Group::name))?;
         let known = || Capability::all().iter().map(ToString::to_string).collect();
@@ -134,11 +134,11 @@ impl Subject {
         }
         if !name.contains('/') && !name.contains('.') {
             let error =
-                Error::new(Step::SeccompProfile, &name, "is no built-in profile, and as a file it needs a slash");
+                Error::new(Step::SeccompProfile, &name, "is not a built-in profile; a file needs a slash in its path");
             let known = || Builtin::ALL.iter().map(|builtin| builtin.name());
             return Err(match policy::nearest(&name, known()) {
                 Some(near) => error.hint(format!("did you mean {near}?")),
-                None => error.hint(format!("there are {}", known().collect::<Vec<_>>().join(", "))),
+                None => error.hint(format!("known: {}", known().collect::<Vec<_>>().join(", "))),
             });
         }
         let path = PathBuf::from(&name);
@@ -156,7 +156,7 @@ impl Subject {
         let (name, what, warnings, program) = match self {
             Self::Profile { name, profile, mut warnings } => {
                 warnings.extend(check(&profile));
-                // One that is too long is wrong, too.
+                // Compiled as well, because a program that is too long is an error.
                 let program = Program::compile(&profile).map_err(in_file(Path::new(&name)))?;
                 (name, format!("{} rules, ", profile.rules().count()), warnings, program)
             }
@@ -166,8 +166,8 @@ impl Subject {
             line(out, &format!("{name}: {warning}"))?;
         }
         let found = match warnings.len() {
-            0 => "nothing to say against it".to_owned(),
-            count => format!("{count} remark{}", if count == 1 { "" } else { "s" }),
+            0 => "no warnings".to_owned(),
+            count => format!("{count} warning{}", if count == 1 { "" } else { "s" }),
         };
         line(out, &format!("{name}: {what}{} instructions; {found}", program.instructions.len()))?;
         Ok(u8::from(strict && !warnings.is_empty()))
@@ -205,7 +205,7 @@ impl Subject {
         let Self::Profile { profile, .. } = self else { return Err(no_profile()) };
         let name = text(matches, "syscall").unwrap_or_default();
         let number = name.parse().ok().or_else(|| profile.arch.number(name)).ok_or_else(|| {
-            let error = Error::new(Step::Usage, name, "is no system call of this architecture");
+            let error = Error::new(Step::Usage, name, "is not a system call of this architecture");
             let known = profile.arch.all().map(|one| one.0);
             match policy::nearest(name, known) {
                 Some(near) => error.hint(format!("did you mean {near}?")),
@@ -215,7 +215,7 @@ impl Subject {
         let words = matches.get_many::<String>("args").into_iter().flatten();
         let given: Vec<u64> = words
             .map(|word| {
-                number_of(word).ok_or_else(|| Error::new(Step::Usage, word, "is no number such as 16, 0x10 or -1"))
+                number_of(word).ok_or_else(|| Error::new(Step::Usage, word, "is not a number such as 16, 0x10 or -1"))
             })
             .collect::<Result<_>>()?;
         let mut args = [0; 6];
@@ -226,8 +226,8 @@ impl Subject {
 }
 
 fn no_profile() -> Error {
-    Error::new(Step::Usage, "", "a compiled program has no rules any more")
-        .hint("it can be dumped; name the profile's JSON")
+    Error::new(Step::Usage, "", "a compiled program does not contain its rules")
+        .hint("name the JSON profile, or use `stockade seccomp dump`")
 }
 
 fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
@@ -238,7 +238,7 @@ fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<String> {
     all.iter().map(|one| name(*one).to_owned()).collect()
 }
 
-/// The values of an option, each parsed; an unknown one is named with its nearest.
+/// Parses the values of an option. The error for an unknown one suggests the nearest known name.
 fn values<T>(
     matches: &ArgMatches,
     option: &str,
@@ -250,13 +250,13 @@ fn values<T>(
         let error = Error::new(Step::Usage, format!("--{option}"), format!("there is no {word:?}"));
         match policy::nearest(word, known().iter().map(String::as_str)) {
             Some(near) => error.hint(format!("did you mean {near}?")),
-            None => error.hint(format!("there are {}", known().join(", "))),
+            None => error.hint(format!("known: {}", known().join(", "))),
         }
     };
     words.map(|word| parse(word).ok_or_else(|| wrong(word))).collect()
 }
 
-/// A register's value as people write it: decimal, hexadecimal, octal, or negative.
+/// Parses a register value: decimal, hexadecimal, octal, or negative.
 fn number_of(word: &str) -> Option<u64> {
     if let Some(rest) = word.strip_prefix('-') {
         return Some(number_of(rest)?.wrapping_neg()).filter(|_| !rest.starts_with('-'));

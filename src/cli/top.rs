@@ -1,4 +1,4 @@
-//! `stockade top`: running sandboxes and what they use, as a table or as lines of JSON, once a period.
+//! `stockade top`: prints the running sandboxes and their resource usage, as a table or as lines of JSON, once a period.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,17 +22,17 @@ use crate::sys::terminal;
 /// The value of [`Frame::schema`].
 const SCHEMA: &str = "stockade/top/v1";
 
-/// One look: a line of `--json`.
+/// One sample: a line of `--json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Top")]
 pub struct Frame {
     /// Always [`SCHEMA`].
     schema: String,
-    /// When, RFC 3339 in UTC.
+    /// Time of the sample, RFC 3339 in UTC.
     taken_at: String,
     /// The sandboxes that have a cgroup, by name.
     sandboxes: Vec<Row>,
-    /// Which others there may be that cannot be seen; `null` when there is nothing to say.
+    /// Which other sandboxes may exist that cannot be seen; `null` if all can be seen.
     unseen: Option<String>,
 }
 
@@ -43,27 +43,27 @@ struct Row {
     id: String,
     /// Process id of its supervisor.
     pid: Option<u32>,
-    /// Time since that was started.
+    /// Time since the supervisor was started.
     age_us: Option<u64>,
-    /// CPU time in percent of one CPU, since the last look; at first, since its start.
+    /// CPU time in percent of one CPU, since the last sample; in the first sample, since the start of the sandbox.
     cpu_percent: Option<f64>,
     /// CPU time so far.
     cpu_us: Option<u64>,
     /// Memory in use.
     memory_bytes: Option<u64>,
-    /// Most that it may use.
+    /// Its memory limit.
     memory_limit_bytes: Option<u64>,
     /// Processes and threads.
     pids: Option<u64>,
-    /// Most of those.
+    /// Its limit on processes and threads.
     pids_limit: Option<u64>,
     /// Its cgroup.
     cgroup: String,
-    /// The command that it runs, as it was asked for.
+    /// The command that it runs, as given on the command line.
     command: Option<Vec<Bytes>>,
 }
 
-/// Looks until somebody stops it, or has seen enough.
+/// Prints samples until it is killed or the reader closes the pipe.
 pub fn main(words: &[OsString]) -> Result<u8> {
     let Some(words) = super::read("top", words)? else { return Ok(0) };
     let period = match words.one("interval") {
@@ -91,7 +91,7 @@ pub fn main(words: &[OsString]) -> Result<u8> {
     Ok(0)
 }
 
-/// Whether somebody still reads it.
+/// Prints the text. Returns false if the reader closed the pipe.
 fn print(text: &str) -> Result<bool> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -101,7 +101,7 @@ fn print(text: &str) -> Result<bool> {
     }
 }
 
-/// CPU time of each cgroup at the last look, and when that was.
+/// The CPU time of each cgroup in the last sample, and the time of that sample.
 #[derive(Debug, Default)]
 struct Before(HashMap<PathBuf, (u64, Instant)>);
 
@@ -147,7 +147,7 @@ impl Before {
     }
 }
 
-/// What is run, of the words that run it; all of them when they are not those of `stockade run`.
+/// The command among the words of `stockade run`; all words if they are not those of `stockade run`.
 fn command(words: Vec<Vec<u8>>) -> Vec<Bytes> {
     let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
     let operands = match (words.get(1).is_some_and(|word| word == "run"), grammar::verb("run")) {
@@ -173,7 +173,7 @@ impl Frame {
             format!("{line}  {command}")
         };
         let mut lines = match self.sandboxes.is_empty() {
-            true => vec!["no sandbox with a cgroup is running".to_owned()],
+            true => vec!["no sandboxes with a cgroup are running".to_owned()],
             false => rows.iter().map(of_row).collect(),
         };
         lines.extend(self.unseen.clone());
@@ -217,7 +217,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Over what was there: as many lines as fit, each as long as fits, what is left of the old ones erased.
+/// Redraws the screen in place: lines are cut to its size, and the rest of the old content is erased.
 fn on_screen(frame: &Frame, first: bool) -> String {
     let size = terminal::size(std::io::stdout()).unwrap_or(terminal::Size { rows: 24, columns: 80 });
     let (rows, columns) = (usize::from(size.rows).max(2), usize::from(size.columns).max(1));

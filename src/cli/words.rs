@@ -1,4 +1,4 @@
-//! The words of a command line, sorted into options and what follows them. Any bytes will do.
+//! Splits the words of a command line into options and operands. Words may be any bytes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,13 +12,13 @@ use crate::policy;
 #[derive(Debug, Default)]
 pub struct Words<'a> {
     given: Vec<(&'static str, &'a OsStr)>,
-    /// Whether help was asked for, and how much.
+    /// The help that was requested, if any.
     pub help: Option<Help>,
-    /// What follows the options.
+    /// The words after the options.
     pub operands: &'a [OsString],
 }
 
-/// How much help was asked for.
+/// The length of the help text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
     /// `-h`: a line for each option.
@@ -28,8 +28,8 @@ pub enum Help {
 }
 
 impl<'a> Words<'a> {
-    /// Sorts the words. Options end at `--`, or at the first word that is none. When a word is wrong, what was right is
-    /// there too, as far as it goes: a report that was asked for is written even then.
+    /// Parses the words. Options end at `--` or at the first word that is not an option. After a wrong word, parsing goes
+    /// on: the run's error is then written to the report that another word names.
     pub fn read(verb: &Verb, words: &'a [OsString]) -> (Self, Result<()>) {
         let mut read = Self::default();
         let mut first_error = Ok(());
@@ -113,13 +113,13 @@ impl<'a> Words<'a> {
             Operand::Act(..) | Operand::Word(..) | Operand::Choice(..) => 1,
         };
         if let Some(word) = self.operands.get(most) {
-            return Err(Error::new(Step::Usage, shown(word), "is one word too many").hint(see(verb)));
+            return Err(Error::new(Step::Usage, shown(word), "unexpected argument").hint(see(verb)));
         }
         if let Operand::Choice(name, _, known) = verb.operand {
             let known_names = known.join(", ");
             return match self.operands.first() {
                 None if self.help.is_some() => Ok(()),
-                None => Err(Error::new(Step::Usage, name, format!("is missing: one of {known_names}"))),
+                None => Err(Error::new(Step::Usage, name, format!("is missing: use one of {known_names}"))),
                 Some(word) if known.iter().any(|name| word == name) => Ok(()),
                 Some(word) => {
                     Err(Error::new(Step::Usage, name, format!("\"{}\" is not one of {known_names}", shown(word))))
@@ -129,12 +129,12 @@ impl<'a> Words<'a> {
         Ok(())
     }
 
-    /// The value of an option that counts once: the last one given.
+    /// The last value of an option that takes one value.
     pub fn one(&self, long: &str) -> Option<&'a OsStr> {
         self.given.iter().rev().find(|(name, _)| *name == long).map(|(_, value)| *value)
     }
 
-    /// The values of an option that adds, in order.
+    /// The values of a repeatable option, in order.
     pub fn all<'w>(&'w self, long: &'w str) -> impl Iterator<Item = &'a OsStr> + use<'a, 'w> {
         self.given.iter().filter(move |(name, _)| *name == long).map(|(_, value)| *value)
     }
@@ -145,7 +145,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The word that an option takes, whatever it looks like.
+/// Takes the next word as an option's value, even if it starts with `-`.
 fn next<'a>(rest: &mut &'a [OsString]) -> Option<&'a OsStr> {
     let (word, after) = rest.split_first()?;
     *rest = after;
@@ -157,7 +157,7 @@ fn see(verb: &Verb) -> String {
 }
 
 fn no_action(verb: &Verb, known: &[&str]) -> Error {
-    Error::new(Step::Usage, "ACTION", format!("is missing: one of {}", known.join(", "))).hint(see(verb))
+    Error::new(Step::Usage, "ACTION", format!("is missing: use one of {}", known.join(", "))).hint(see(verb))
 }
 
 fn wrong(verb: &Verb, flag: &Flag, reason: &str) -> Error {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn options_end_at_the_first_word_that_is_none() {
+    fn options_end_at_the_first_word_that_is_not_an_option() {
         let line = words("-it -m1G --cpus=2 -e A=-x -e -b --timeout 3 cmd -m 5 --cpus 4 -- x");
         let (given, operands, error) = read(&line);
         let given: Vec<String> = given.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -225,7 +225,7 @@ mod tests {
         assert!(result.is_err());
     }
 
-    /// The table is what clap explains: whatever one of them accepts means the same to the other.
+    /// clap prints the help from the same table, so both parsers must read a command line alike.
     #[test]
     fn clap_reads_the_same() {
         for line in
@@ -255,9 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_no_name_twice() {
+    fn the_table_has_no_duplicate_name() {
         for verb in VERBS {
-            // clap's own assertions: unique names and letters, nothing that hides another.
+            // clap's own assertions: names and letters are unique, and no option hides another.
             verb.command().debug_assert();
         }
     }

@@ -1,4 +1,5 @@
-//! Writing when a run is over: no signal is to cut that short, unless nobody reads.
+//! Writes at the end of a run. Signals stay blocked, so that they cannot cut the output short; a stalled reader unblocks
+//! them.
 
 use std::os::fd::AsFd;
 
@@ -8,10 +9,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::sandbox::Blocked;
 use crate::sys::alarm::Alarm;
 
-/// Writes all of it. A reader who keeps us waiting for longer than a second has the signals come through that are held back:
-/// one of them may be all that can end us.
+/// Writes all bytes. If the reader stalls for more than a second, the blocked signals are delivered: one of them may be the
+/// only way to end this process.
 pub fn write(fd: impl AsFd, bytes: &[u8], held: Option<&Blocked>) -> nix::Result<()> {
-    // Without a clock they come through at once: half a word is better than none.
+    // Without a timer the signals are delivered at once: truncated output is better than a process that cannot be ended.
     let alarm = held.map(|_| Alarm::every_second());
     if let (Some(Err(_)), Some(held)) = (&alarm, held) {
         held.let_through();
@@ -22,7 +23,7 @@ pub fn write(fd: impl AsFd, bytes: &[u8], held: Option<&Blocked>) -> nix::Result
             Ok(0) => return Err(Errno::EIO),
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(Errno::EINTR) => held.into_iter().for_each(Blocked::let_through),
-            // The caller's flag, and not our hurry.
+            // The caller made the file O_NONBLOCK.
             Err(Errno::EAGAIN) => match poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE) {
                 Err(Errno::EINTR) => held.into_iter().for_each(Blocked::let_through),
                 polled => drop(polled?),

@@ -1,4 +1,4 @@
-//! The words of `run` and `plan` become a plan.
+//! Turns the words of `run` and `plan` into a plan.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -10,7 +10,7 @@ use crate::error::{Error, Result, Step};
 use crate::policy::trust::{self, Guarded};
 use crate::policy::{self, Caller, Loaded, Resolved};
 
-/// The plan of these words, read in this process's directory and environment.
+/// Builds the plan from the words, this process's working directory and its environment.
 pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
     let loaded = load(words)?;
     let records = super::records::located(words, &loaded.settings)?;
@@ -19,9 +19,9 @@ pub fn plan(words: &Words<'_>, id: String) -> Result<Resolved> {
     Ok(resolved)
 }
 
-/// The policy of these words.
+/// Loads the policy that the words select.
 pub fn load(words: &Words<'_>) -> Result<Loaded> {
-    // Needed only where a path is relative, and then its absence is an error that says so.
+    // Needed only for relative paths; if it is missing, the error names the path.
     let cwd = std::env::current_dir().ok();
     let flags = flags::settings(words, cwd.as_deref())?;
     let profiles: Vec<&OsStr> = words.all("profile").collect();
@@ -30,17 +30,18 @@ pub fn load(words: &Words<'_>) -> Result<Loaded> {
     Ok(loaded)
 }
 
-/// The plan of words and their policy. None of the policy's files and of `records` lies where the workload can write.
+/// Builds the plan from the words and the loaded policy. Refuses it if the workload could write to a file of the policy or
+/// to one of `records`.
 pub fn resolve(words: &Words<'_>, id: String, loaded: Loaded, records: Vec<Guarded>) -> Result<Resolved> {
     let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
-    // The environment is not freed: a start would wait for that.
+    // Not freed: freeing the environment would delay the start.
     let caller = ManuallyDrop::new(Caller { env: std::env::vars_os().collect(), profile_sha256, id });
     let resolved = policy::resolve(loaded.settings, words.operands, &caller)?;
     trust::check(&resolved.plan, loaded.files.into_iter().chain(records))?;
     Ok(resolved)
 }
 
-/// The name that was asked for, or one that nobody else has.
+/// The name that `--name` gives, or a random one.
 pub fn id(words: &Words<'_>) -> Result<String> {
     match words.one("name") {
         Some(name) => {
@@ -51,8 +52,7 @@ pub fn id(words: &Words<'_>) -> Result<String> {
     }
 }
 
-/// 64 random bits in hexadecimal. The standard library seeds its hash maps from getrandom(2), which is all that is needed
-/// of it here.
+/// 64 random bits in hexadecimal. The standard library seeds `RandomState` from getrandom(2).
 pub fn fresh_id() -> String {
     format!("{:016x}", std::hash::RandomState::new().build_hasher().finish())
 }
