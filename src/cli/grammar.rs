@@ -268,7 +268,11 @@ const PLAN: &[(&str, &[Flag])] = &[
             value("cpu-time", "TIME", "End the run after this CPU time of the tree"),
             value("idle-timeout", "TIME", "End the run after this time without output"),
             value("kill-after", "TIME", "Time between the first signal and SIGKILL"),
-            value("oom-score-adj", "N", "Preference of the OOM killer for the tree, -1000 to 1000: high values are killed first"),
+            value(
+                "oom-score-adj",
+                "N",
+                "Preference of the OOM killer for the tree, -1000 to 1000: high values are killed first",
+            ),
         ],
     ),
     (
@@ -276,8 +280,16 @@ const PLAN: &[(&str, &[Flag])] = &[
         &[
             switch("interactive", "Pass standard input to the command").short('i'),
             switch("tty", "Give the command a terminal of its own").short('t'),
-            value("output-limit", "SIZE[,head|tail|kill]", "Limit on the output of each stream: keep the start or the end, or end the run"),
-            value("report", "FILE|fd:N", "Write the report of the run to FILE or descriptor N, which the command cannot reach"),
+            value(
+                "output-limit",
+                "SIZE[,head|tail|kill]",
+                "Limit on the output of each stream: keep the start or the end, or end the run",
+            ),
+            value(
+                "report",
+                "FILE|fd:N",
+                "Write the report of the run to FILE or descriptor N, which the command cannot reach",
+            ),
             value(
                 "audit",
                 "FILE",
@@ -285,7 +297,11 @@ const PLAN: &[(&str, &[Flag])] = &[
             ),
             switch("audit-sync", "Sync that line to the disk before exiting"),
             switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
-            value("stats", "TIME", "Write the resource usage as a line of JSON to the report's descriptor, at this interval"),
+            value(
+                "stats",
+                "TIME",
+                "Write the resource usage as a line of JSON to the report's descriptor, at this interval",
+            ),
         ],
     ),
     ("Output", &[switch("json", "Print the plan as JSON")]),

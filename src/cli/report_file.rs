@@ -77,9 +77,7 @@ impl ReportFile {
         let shown = self.shown;
         let forged = "a file at this path may be forged: put reports where the workload cannot write";
         put(self.target, &json, held).map_err(|errno| match errno {
-            Errno::ESTALE => {
-                Error::new(Step::Report, shown, "its directory was moved during the run").hint(forged)
-            }
+            Errno::ESTALE => Error::new(Step::Report, shown, "its directory was moved during the run").hint(forged),
             Errno::EEXIST => {
                 Error::new(Step::Report, shown, "was replaced during the run, and is not a regular file").hint(forged)
             }
@@ -91,7 +89,9 @@ impl ReportFile {
     /// file cannot be a stream, because it appears only when it is complete.
     pub fn stream(&mut self) -> Result<Stream> {
         let Target::Descriptor(fd) = &self.target else {
-            return Err(self.failed("is written only when the run is over".to_owned()).hint("use --report fd:N with --stats"));
+            return Err(self
+                .failed("is written only when the run is over".to_owned())
+                .hint("use --report fd:N with --stats"));
         };
         self.lines = true;
         let fd = fd.try_clone().map_err(|error| self.failed(error.to_string()))?;
@@ -187,8 +187,9 @@ fn place(target: &OsStr) -> Result<walk::Place> {
     }
     walk::to_place(Path::new(target)).map_err(|failed| match failed {
         Errno::EINVAL => no_name(),
-        Errno::EPERM => reason("another user could have made a symlink in its path")
-            .hint("name the directory without symlinks"),
+        Errno::EPERM => {
+            reason("another user could have made a symlink in its path").hint("name the directory without symlinks")
+        }
         failed => errno(failed),
     })
 }

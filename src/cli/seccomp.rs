@@ -46,7 +46,9 @@ pub fn command() -> Command {
                 .arg(one("output", "FILE", "Write the program to FILE").short('o').required(true)),
         ))
         .subcommand(with(
-            Command::new("dump").about("Print the BPF program of a profile, or a compiled program, as text").arg(profile()),
+            Command::new("dump")
+                .about("Print the BPF program of a profile, or a compiled program, as text")
+                .arg(profile()),
         ))
         .subcommand(with(
             Command::new("explain")

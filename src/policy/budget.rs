@@ -1,4 +1,4 @@
-//! The budget as people write it: settings, how they merge, and what they come to.
+//! The `[budget]` table: its settings, how they merge, and the planned limits that result.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,33 @@ use super::value::{Amount, CpuList, Cpus, Limit, Pids, Size, Value, Weight, text
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Bytes, CgroupFile, Facility, HugetlbMax, IoMax};
 
-/// What the whole tree may use together, enforced by a cgroup.
+/// Limits of the whole process tree, enforced by a cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSettings {
-    /// Memory and tmpfs contents.
+    /// Limit on memory, including tmpfs contents.
     pub memory: Option<Limit<Amount>>,
-    /// Memory from which on the workload is slowed down instead of killed; `"90%"` is that part of `memory`.
+    /// Memory usage above which the workload is slowed down instead of killed; `"90%"` is 90% of `memory`.
     pub memory_high: Option<Limit<High>>,
-    /// Swap; none when there is a memory budget and nothing is said.
+    /// Limit on swap. Without this setting, a memory limit also forbids swap.
     pub swap: Option<Limit<Size>>,
     /// CPU time per wall-clock time.
     pub cpus: Option<Limit<Cpus>>,
-    /// Share of the CPUs when others want them too.
+    /// Share of the CPUs under contention.
     pub cpu_weight: Option<Weight>,
-    /// The CPUs it may run on.
+    /// The CPUs that the tree may run on.
     pub cpuset_cpus: Option<CpuList>,
-    /// The NUMA nodes its memory may come from.
+    /// The NUMA nodes that its memory may come from.
     pub cpuset_mems: Option<CpuList>,
-    /// Processes and threads.
+    /// Limit on processes and threads.
     pub pids: Option<Limit<Pids>>,
-    /// Traffic with block devices: `DEVICE:rbps=10M,wbps=5M,riops=100,wiops=100`. Adds; replaces those of the same device.
+    /// Limits on the traffic with block devices: `DEVICE:rbps=10M,wbps=5M,riops=100,wiops=100`. Adds; replaces the limits of
+    /// the same device.
     #[serde(default)]
     pub io_max: Vec<IoBound>,
-    /// Share of the block devices when others want them too.
+    /// Share of the block devices under contention.
     pub io_weight: Option<Weight>,
-    /// Huge pages, in bytes, by their size: `{ "2M" = "64M" }`. Adds.
+    /// Limits on huge pages in bytes, by page size: `{ "2M" = "64M" }`. Adds.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Size>")]
     pub hugetlb: BTreeMap<PageSize, Size>,
@@ -45,8 +46,8 @@ pub struct BudgetSettings {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub set: BTreeMap<FileName, FileValue>,
-    /// Controllers whose limits, as far as this file sets them, apply only where they can be enforced; the report says where
-    /// they could not. Whoever sets such a limit again asks for it.
+    /// Controllers whose limits in this file apply only if the host can enforce them; the report lists those that it could
+    /// not. A limit that a policy on top, or a flag, sets again is required.
     #[serde(default)]
     pub if_possible: Vec<Facility>,
 }
@@ -55,8 +56,8 @@ impl BudgetSettings {
     /// These settings with those of `over` on top.
     #[must_use]
     pub(super) fn overlaid_with(self, over: Self) -> Self {
-        let asked_for = over.controllers();
-        // Destructured, so that a new setting does not compile until somebody has decided how it merges.
+        let required = over.controllers();
+        // Destructured, so that a new setting does not compile until its merging is decided here.
         let Self {
             memory,
             memory_high,
@@ -76,9 +77,9 @@ impl BudgetSettings {
         io_max.extend(over.io_max);
         hugetlb.extend(over.hugetlb);
         set.extend(over.set);
-        if_possible.retain(|controller| !asked_for.contains(controller));
+        if_possible.retain(|controller| !required.contains(controller));
         Self {
-            // Another limit on memory is not to be slowed down where the old one began.
+            // An absolute `memory_high` was chosen for the old memory limit, so a new limit drops it.
             memory_high: over.memory_high.or(memory_high.filter(|high| over.memory.is_none() || high.is_share())),
             memory: over.memory.or(memory),
             swap: over.swap.or(swap),
@@ -95,34 +96,35 @@ impl BudgetSettings {
         }
     }
 
-    /// The controllers that something is said about, limits that are taken away included.
+    /// The controllers that these settings mention, including those whose limit is `unlimited`.
     fn controllers(&self) -> Vec<Facility> {
         let mut controllers = self.to_budget().controllers();
-        // A share of a memory budget is no limit before that is known.
+        // A percentage gives no limit as long as `memory` is unknown, so `to_budget` leaves it out.
         controllers.extend((self.memory.is_some() || self.memory_high.is_some()).then_some(Facility::Memory));
         controllers.extend(self.cpus.is_some().then_some(Facility::Cpu));
         controllers.extend(self.pids.is_some().then_some(Facility::Pids));
         controllers
     }
 
-    /// The budget that these settings come to.
+    /// The planned budget.
     pub(super) fn plan(&self) -> Result<Budget> {
         let budget = self.to_budget();
         if budget.memory_high_bytes.is_none()
             && let Some(Limit::At(High::Share(percent))) = self.memory_high
         {
-            let reason = format!("{percent}% of a memory budget that there is not");
-            return Err(Error::new(Step::Plan, "memory-high", reason).hint("--memory SIZE"));
+            let reason = format!("{percent}% needs a memory limit, and none is set");
+            return Err(Error::new(Step::Plan, "memory-high", reason).hint("set one with --memory SIZE"));
         }
         if let (Some(high), Some(max)) = (budget.memory_high_bytes, budget.memory_bytes)
             && high > max
         {
-            let reason = format!("{high} bytes is above the memory budget of {max} bytes, and would do nothing");
+            let reason = format!("{high} bytes is above the memory limit of {max} bytes and would have no effect");
             return Err(Error::new(Step::Plan, "memory-high", reason));
         }
         let known = |facility: &&Facility| !Facility::CONTROLLERS.contains(facility);
         if let Some(other) = self.if_possible.iter().find(known) {
-            return Err(Error::new(Step::Plan, "budget.if_possible", format!("{} is no budget", other.name())));
+            let reason = format!("{} is not a cgroup controller", other.name());
+            return Err(Error::new(Step::Plan, "budget.if_possible", reason));
         }
         Ok(budget)
     }
@@ -144,7 +146,7 @@ impl BudgetSettings {
             if_possible: Vec::new(),
         };
         budget.if_possible = self.if_possible.clone();
-        // Swap is memory by another name: without a word about it, a budget for memory is one for both.
+        // Otherwise the tree could exceed its memory limit by swapping.
         if budget.swap_bytes.is_none() && self.swap.is_none() && budget.memory_bytes.is_some() {
             budget.swap_bytes = Some(0);
         }
@@ -152,12 +154,12 @@ impl BudgetSettings {
     }
 }
 
-/// From where on memory is reclaimed and the workload slowed down.
+/// The memory usage above which memory is reclaimed and the workload slowed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum High {
     /// This many bytes, at least one.
     Bytes(u64),
-    /// This part of the memory budget, in percent: 1 to 99.
+    /// This percentage of the memory limit: 1 to 99.
     Share(u8),
 }
 
@@ -167,7 +169,7 @@ impl High {
             Self::Bytes(bytes) => Some(bytes),
             Self::Share(percent) => {
                 let max = memory.and_then(Limit::bound)?.get();
-                // By the page, as the kernel keeps it: what is read back has to be what was written.
+                // Rounded to pages as the kernel does, because the value read back is compared with the one written.
                 Some(((u128::from(max) * u128::from(percent) / 100) as u64 / 4096).max(1) * 4096)
             }
         }
@@ -181,7 +183,7 @@ impl Limit<High> {
 }
 
 impl Value for High {
-    const WHAT: &'static str = "a size such as 512M, or a part of the memory budget such as 90%";
+    const WHAT: &'static str = "a size such as 512M, or a percentage of the memory limit such as 90%";
     const NUMERIC: bool = true;
     fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
         let Some(percent) = bytes.strip_suffix(b"%") else {
@@ -189,12 +191,12 @@ impl Value for High {
         };
         match units::whole(text(percent)?)? {
             percent @ 1..=99 => Ok(Self::Share(percent as u8)),
-            other => Err(format!("{other}% is not a part of the memory budget: 1% to 99%")),
+            other => Err(format!("{other}% is not between 1% and 99% of the memory limit")),
         }
     }
 }
 
-/// `KEY=VALUE`, as the flags for huge pages and other files take it.
+/// Parses `KEY=VALUE`, the form of `--hugetlb` and `--cgroup-set`.
 pub fn pair<K: Value, V: Value>(bytes: &[u8]) -> std::result::Result<(K, V), String> {
     let at = bytes.iter().position(|byte| *byte == b'=').ok_or("lacks a value: NAME=VALUE")?;
     Ok((K::parse(&bytes[..at])?, V::parse(&bytes[at + 1..])?))
@@ -211,7 +213,7 @@ impl Value for IoBound {
     fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
         let line = text(bytes)?;
         let wrong = || format!("{line:?} is not {}", Self::WHAT);
-        // The device may hold a colon of its own, 8:0.
+        // The device may contain a colon, as 8:0 does.
         let colon = line.find('=').and_then(|equals| line[..equals].rfind(':')).ok_or_else(wrong)?;
         let (device, bounds) = (&line[..colon], &line[colon + 1..]);
         let numbers = |device: &str| {
@@ -232,13 +234,13 @@ impl Value for IoBound {
                 _ => return Err(wrong()),
             };
             if slot.is_some() {
-                return Err(format!("{key} is said twice"));
+                return Err(format!("{key} is given twice"));
             }
             let number = if key.ends_with("iops") { units::whole(value)? } else { units::size(value)? };
-            // The kernel would take 0 for a division by zero, and refuse it without saying so.
+            // The kernel rejects 0, and its error does not name the key.
             *slot = Some(number).filter(|number| *number > 0);
             if slot.is_none() {
-                return Err(format!("{key}=0 would let nothing through"));
+                return Err(format!("{key}=0 is not a limit: use at least 1"));
             }
         }
         Ok(Self(io))
@@ -254,7 +256,7 @@ impl Value for PageSize {
     const WHAT: &'static str = "the size of a huge page, such as 2M or 1G";
     fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
         let size = text(bytes)?;
-        // The kernel's own names for them end in B: 2MB.
+        // The kernel's names end in B: 2MB.
         let bytes = units::size(size.strip_suffix(['B', 'b']).unwrap_or(size))?;
         if bytes.is_power_of_two() && bytes >= 1 << 14 {
             Ok(Self(bytes))
@@ -287,11 +289,11 @@ impl Value for FileName {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
         let file = CgroupFile { name: name.to_owned(), value: String::new() };
         if name.starts_with("cgroup.") {
-            return Err(format!("{name} is stockade's own: only the files of controllers can be set"));
+            return Err(format!("{name} is reserved for stockade: only files of controllers can be set"));
         }
         if file.controller().is_none() || name.len() > 64 || name.ends_with('.') || !name.bytes().all(allowed) {
             let known: Vec<_> = Facility::CONTROLLERS.iter().map(|controller| controller.name()).collect();
-            return Err(format!("{name:?} is not {}; controllers are {}", Self::WHAT, known.join(", ")));
+            return Err(format!("{name:?} is not {}; known controllers: {}", Self::WHAT, known.join(", ")));
         }
         Ok(Self(name.to_owned()))
     }
@@ -303,7 +305,7 @@ impl FileName {
     }
 }
 
-/// What a controller's file has to hold: one line.
+/// The content of a controller's file: one line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct FileValue(String);
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_reclaimed_from_a_part_of_the_budget_on() {
+    fn memory_high_may_be_a_percentage_of_the_memory_limit() {
         let budget = |memory, high: &str| {
             let memory_high = Some(Limit::At(High::parse(high.as_bytes()).expect(high)));
             BudgetSettings { memory, memory_high, ..Default::default() }
@@ -367,13 +369,13 @@ mod tests {
         let settings = budget(memory(100 << 20), "90%");
         assert_eq!(high(&settings), Some(90 << 20));
         let smaller = BudgetSettings { memory: memory(10 << 20), ..Default::default() };
-        assert_eq!(high(&settings.overlaid_with(smaller.clone())), Some(9 << 20), "a part stays one");
+        assert_eq!(high(&settings.overlaid_with(smaller.clone())), Some(9 << 20), "a percentage stays one");
         assert_eq!(
             high(&budget(memory(100 << 20), "90M").overlaid_with(smaller)),
             None,
-            "a number belonged to the other"
+            "a size belonged to the old limit"
         );
-        assert_eq!(high(&budget(memory(10_000), "99%")), Some(8192), "by the page");
+        assert_eq!(high(&budget(memory(10_000), "99%")), Some(8192), "rounded to pages");
         assert_eq!(high(&budget(memory(u64::MAX), "1%")).map(|bytes| bytes % 4096), Some(0));
         for none in [None, Some(Limit::Unlimited)] {
             assert!(
@@ -381,7 +383,7 @@ mod tests {
                     .plan()
                     .unwrap_err()
                     .to_string()
-                    .contains("90% of a memory budget that there is not")
+                    .contains("90% needs a memory limit, and none is set")
             );
         }
         for wrong in ["0%", "100%", "%", "-1%", "90.5%", "1K%", "0", "90 %"] {
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sets_a_default_limit_again_asks_for_it() {
+    fn a_default_limit_that_is_set_again_is_required() {
         let memory = |bytes| Some(Limit::At(Amount(bytes)));
         let pids = Some(Limit::At(Pids(9)));
         let if_possible = vec![Facility::Memory, Facility::Pids];
@@ -438,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_budget_takes_the_swap_away_unless_told_otherwise() {
+    fn a_memory_limit_forbids_swap_by_default() {
         let with =
             |swap| BudgetSettings { memory: Some(Limit::At(Amount(4096))), swap, ..Default::default() }.plan().unwrap();
         assert_eq!(with(None).swap_bytes, Some(0));

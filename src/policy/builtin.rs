@@ -1,6 +1,6 @@
-//! The policies that are part of the program.
+//! The built-in policies.
 
-/// Name and text of each, the base of all first.
+/// Name and text of each. The first is the base of all policies.
 pub const ALL: [(&str, &str); 3] = [
     ("default", include_str!("../../profiles/default.toml")),
     ("strict", include_str!("../../profiles/strict.toml")),

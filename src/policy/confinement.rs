@@ -1,4 +1,4 @@
-//! From settings to what the plan says of seccomp and Landlock.
+//! Plans seccomp and Landlock from the settings.
 
 use stockade_seccomp::builtin::{Builtin, Group, Guard};
 
@@ -11,11 +11,14 @@ use crate::layers::landlock::{PORTS, TRUNCATE};
 use crate::layers::seccomp::compiled;
 use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Rlimit, RlimitResource, Seccomp, SeccompProfile};
 
-/// Which system calls are filtered; what is given up by it is added to the warnings. `sha256` is that of the profile's file.
+/// Plans the seccomp filter. Adds a warning for each group that weakens it. `sha256` is the hash of the profile's file.
 pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut Vec<String>) -> Option<Seccomp> {
     let profile = match &settings.profile {
         Some(SeccompChoice::Unconfined) => {
-            warnings.push("no system call is filtered but by the guards: the kernel's code is within reach".into());
+            warnings.push(
+                "no seccomp profile: only the guards filter system calls, so the workload can reach most kernel code"
+                    .into(),
+            );
             return None;
         }
         Some(SeccompChoice::Builtin(profile)) => SeccompProfile::Builtin(profile.name().to_owned()),
@@ -24,8 +27,8 @@ pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut 
         None => SeccompProfile::Builtin("default".to_owned()),
     };
     let groups = settings.allow.iter().map(|group| group.0);
-    let given_up = groups.clone().filter_map(|group| group.warning().map(|text| (group.name(), text)));
-    warnings.extend(given_up.map(|(name, text)| format!("seccomp group {name}: {text}")));
+    let weakening = groups.clone().filter_map(|group| group.warning().map(|text| (group.name(), text)));
+    warnings.extend(weakening.map(|(name, text)| format!("seccomp group {name}: {text}")));
     Some(Seccomp {
         profile,
         sha256: sha256.unwrap_or(compiled::SHA256).to_owned(),
@@ -34,14 +37,14 @@ pub fn seccomp(settings: &SeccompSettings, sha256: Option<&str>, warnings: &mut 
     })
 }
 
-/// How many namespaces of each kind may be made inside: none, or with the group `nested` enough for a browser or a handful of
-/// sandboxes at a time. Each is memory of the kernel's that no other limit counts.
+/// How many namespaces of each kind the workload may create: none, or with the group `nested` enough for a browser or a few
+/// sandboxes. Each namespace takes kernel memory that no other limit counts.
 pub fn nested_namespaces(seccomp: Option<&Seccomp>) -> u32 {
     let wanted = seccomp.is_some_and(|seccomp| seccomp.allow.iter().any(|group| group == Group::Nested.name()));
     if wanted { 64 } else { 0 }
 }
 
-/// What Landlock allows; `None` when it is off. Whether it may be missing is [`may_be_missing`]'s to say.
+/// Plans the Landlock rules; `None` if it is off. [`may_be_missing`] says whether a run may go without it.
 pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Vec<String>) -> Result<Option<Landlock>> {
     let paths = |list: &Option<Vec<RulePath>>| -> Option<Vec<PathRule>> {
         list.as_ref().map(|rules| rules.iter().map(RulePath::rule).collect())
@@ -57,14 +60,13 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
     if settings.mode == Some(LandlockMode::Off) {
         let given = rules != Landlock { minimum_abi: rules.minimum_abi, ..Landlock::default() };
         if given {
-            let reason = "is off, and yet there are rules for it";
-            return Err(Error::new(Step::Plan, "Landlock", reason).hint("leave either out"));
+            let reason = "is off, but rules are given for it";
+            return Err(Error::new(Step::Plan, "Landlock", reason).hint("remove the rules, or do not turn it off"));
         }
-        warnings.push("Landlock is off: nothing but mounts and the network limits paths and ports".into());
+        warnings.push("Landlock is off: only the mounts and the network namespace restrict paths and ports".into());
         return Ok(None);
     }
-    // A list that the kernel would not hold anyone to is refused there, and not left out. Without a network there is none to
-    // leave out.
+    // A list that the kernel cannot enforce is an error, not ignored. Port rules are not needed without a network.
     let has_ports = rules.connect_tcp.is_some() || rules.bind_tcp.is_some();
     for (needs, abi) in [(rules.write.is_some(), TRUNCATE), (has_ports && network != Network::None, PORTS)] {
         if needs {
@@ -73,12 +75,12 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
     }
     let ports = |list: &Option<Vec<u16>>| list.as_ref().is_some_and(|ports| !ports.is_empty());
     if network == Network::None && (ports(&rules.connect_tcp) || ports(&rules.bind_tcp)) {
-        warnings.push("ports are allowed, but the network is none: --network loopback or host has sockets".into());
+        warnings.push("ports are allowed, but the network is none: use --network loopback or host".into());
     }
     Ok(Some(rules))
 }
 
-/// What is refused whatever the profile says. `rlimits` and `init` are the plan's.
+/// The guards: sets of system calls that are denied regardless of the profile. `rlimits` and `init` come from the plan.
 pub fn guards(
     settings: &SeccompSettings,
     rlimits: &[Rlimit],
@@ -93,37 +95,37 @@ pub fn guards(
         guards.extend(landlock.execute.is_some().then_some(Guard::MemoryPrograms));
         guards.extend((listed(&landlock.connect_tcp) || listed(&landlock.bind_tcp)).then_some(Guard::Tcp));
     }
-    let asked_for = settings.allow.iter().any(|group| group.0 == Group::SetuidBits);
-    // These two refuse them themselves.
-    let refused = match &settings.profile {
+    let allowed = settings.allow.iter().any(|group| group.0 == Group::SetuidBits);
+    // The profiles `default` and `strict` deny these calls themselves.
+    let denied = match &settings.profile {
         Some(SeccompChoice::Builtin(profile)) => matches!(profile, Builtin::Default | Builtin::Strict),
         chosen => chosen.is_none(),
     };
     let outlive = |mount: &Mount| matches!(mount.kind, MountKind::Bind { .. } | MountKind::AsHost) && !mount.read_only;
-    guards.extend((!asked_for && !refused && mounts.iter().any(outlive)).then_some(Guard::SetId));
-    // A caller that asks for core dumps has them taken as the host takes them.
+    guards.extend((!allowed && !denied && mounts.iter().any(outlive)).then_some(Guard::SetId));
+    // If the caller enables core dumps, the host's `core_pattern` handles them as usual.
     let no_dumps = |limit: &Rlimit| limit.resource == RlimitResource::Core && limit.hard == Some(ulimit::NO_CORE);
     guards.extend(rlimits.iter().any(no_dumps).then_some(Guard::CoreLimit));
     guards.extend(init.then_some(Guard::Init));
     guards
 }
 
-/// Whether a run does with as much Landlock as the kernel has.
+/// Whether the run may use as much of Landlock as the kernel supports.
 pub fn may_be_missing(settings: &LandlockSettings) -> bool {
     settings.mode == Some(LandlockMode::Auto)
 }
 
-/// Where what may be executed is listed, nothing that the workload could write may be: every writable mount is noexec. A
-/// rule for something there would be a promise that the mount breaks.
+/// With a list of executables, the workload must not execute files that it can write: every writable mount becomes noexec.
+/// A rule for a path on such a mount could never apply, so it is refused.
 pub fn forbid_writable_programs(landlock: &Landlock, mounts: &mut [Mount]) -> Result<()> {
     let Some(rules) = &landlock.execute else { return Ok(()) };
     for rule in rules {
         let holding = mounts.iter().filter(|mount| is_within(&rule.path, &mount.destination));
         let mount = holding.max_by_key(|mount| mount.destination.as_bytes().len());
         if let Some(mount) = mount.filter(|mount| !mount.read_only) {
-            let reason = format!("is writable through the mount at {}, so it is never executed", mount.destination);
+            let reason = format!("is on the writable mount at {}, which becomes noexec", mount.destination);
             return Err(Error::new(Step::Plan, format!("allow-exec {}", rule.path), reason)
-                .hint("mount it read-only, or leave the list out"));
+                .hint("mount it read-only, or remove the rule"));
         }
     }
     mounts.iter_mut().filter(|mount| !mount.read_only).for_each(|mount| mount.noexec = true);

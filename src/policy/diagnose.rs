@@ -1,10 +1,10 @@
-//! What is wrong with a policy file, where, and what was probably meant.
+//! Errors of policy files, with position and suggestion.
 
 use crate::error::{Error, Step};
 
-/// The known name that `wrong` is most likely a slip of, if one is near enough to say so.
+/// The known name that is closest to `wrong`, if one is close enough to be a likely typo.
 pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // The comparison is quadratic in the lengths, and no name of ours is this long.
+    // The comparison is quadratic in the lengths, and no known name is this long.
     if wrong.len() > 64 {
         return None;
     }
@@ -16,24 +16,24 @@ pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
-/// The error of a file that is not a policy: `FILE:LINE:COLUMN: key: reason`.
+/// The error for an invalid policy file: `FILE:LINE:COLUMN: key: reason`.
 pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let (line, column) = position(text, error.span().map_or(0, |span| span.start));
     let message: String = error.message().chars().take(2_000).flat_map(one_line).collect();
     let mut path = key_path(error);
     let (reason, hint) = match unknown(&message) {
         Some((wrong, known)) => {
-            // The keys of `ulimits` are names of an enum, which serde calls variants wherever they stand.
+            // The keys of `ulimits` are an enum, so serde reports them as variants.
             let is_key = message.starts_with("unknown field") || path.as_deref() == Some("ulimits");
             let what = if is_key { "key" } else { "value" };
             let near = nearest(wrong, known.iter().copied());
-            // serde reports an unknown key from its table; the key completes the path.
+            // serde gives only the path of the table, so the key is appended.
             if is_key && path.as_ref().is_none_or(|path| path.rsplit('.').next() != Some(wrong)) {
                 path = Some(path.map_or(wrong.to_owned(), |table| format!("{table}.{wrong}")));
             }
             let hint = match (near, known.is_empty()) {
                 (Some(name), _) => Some(format!("did you mean `{name}`?")),
-                (None, false) => Some(format!("known are {}", known.join(", "))),
+                (None, false) => Some(format!("known: {}", known.join(", "))),
                 (None, true) => None,
             };
             (format!("unknown {what} `{wrong}`"), hint)
@@ -52,7 +52,7 @@ fn one_line(c: char) -> Vec<char> {
     if c == '\n' { c.escape_default().collect() } else { vec![c] }
 }
 
-/// The dotted key the error is in, as toml says it: it has no accessor, but prints it when it has no text to point into.
+/// The dotted key that the error is about. toml has no accessor for it, but prints it if the error has no input text.
 fn key_path(error: &toml::de::Error) -> Option<String> {
     let mut error = error.clone();
     error.set_input(None);
@@ -71,7 +71,7 @@ fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((wrong, known.split('`').skip(1).step_by(2).collect()))
 }
 
-/// Line and column of a byte offset, both from 1; the column counts characters.
+/// Line and column of a byte offset, both from 1. The column counts characters.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);

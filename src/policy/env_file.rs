@@ -1,4 +1,4 @@
-//! Environment files: `NAME=VALUE`, or `NAME` to pass the caller's on, a line each; `#` begins a comment line.
+//! Environment files: one `NAME=VALUE` a line, or `NAME` to pass the caller's value; a line that begins with `#` is a comment.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::value::{EnvName, EnvPattern, EnvValue, Value};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
-/// Adds one `-e` or one line; the latest word about a variable counts.
+/// Adds the value of one `-e` or one line. The last setting of a variable wins.
 pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String> {
     if env.set.len() + env.pass.len() >= MAX_LIST {
         return Err(format!("more than {MAX_LIST} variables"));
@@ -24,7 +24,7 @@ pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String
         None => {
             let name = EnvName::parse(text)?;
             if text.contains(&b'*') {
-                return Err(format!("\"{}\" has a \"*\": variables are named one by one here", name.0));
+                return Err(format!("\"{}\" contains \"*\": name each variable", name.0));
             }
             env.set.remove(&name);
             if env.pass.iter().all(|pattern| pattern.0 != name.0) {
@@ -35,7 +35,7 @@ pub fn add(env: &mut EnvSettings, text: &[u8]) -> std::result::Result<(), String
     Ok(())
 }
 
-/// Adds every line of a file, and tells which file that was.
+/// Adds every line of a file, and returns the file.
 pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<Guarded> {
     let file = file::read(file::ENVIRONMENT, path, base)?;
     for (index, line) in file.bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -43,7 +43,7 @@ pub fn read(env: &mut EnvSettings, path: &Path, base: Option<&Path>) -> Result<G
             continue;
         }
         let added = match line.ends_with(b"\r") {
-            true => Err("the line ends with a carriage return: lines end with a newline alone".into()),
+            true => Err("the line ends with a carriage return: lines must end with a newline only".into()),
             false => add(env, line),
         };
         added.map_err(|reason| Error::new(Step::Usage, format!("{}:{}", Bytes::from(path), index + 1), reason))?;

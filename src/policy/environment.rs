@@ -1,4 +1,4 @@
-//! The workload's environment: built up from nothing, never inherited.
+//! Builds the workload's environment from nothing; it inherits no variable.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,8 +10,9 @@ use crate::plan::{Bytes, Identity};
 /// Longest single string of an environment or an argv, `MAX_ARG_STRLEN` without its NUL, `execve(2)`.
 pub const MAX_STRING: usize = 131_071;
 
-/// Variables that make a program load or run something, redirect where it looks, or belong to the caller's session. They
-/// are passed on only when named one by one: no `*` and no `keep` means them. A `*` here stands for any ending.
+/// Variables that make a program load or run code, that redirect where it looks for files, or that belong to the caller's
+/// session. They are passed only if named one by one: neither a `*` nor `keep` includes them. A `*` in this list matches
+/// any text.
 #[rustfmt::skip]
 const NAMED_ONLY: &[&str] = &[
     // The loader, the C library and its helpers.
@@ -24,20 +25,21 @@ const NAMED_ONLY: &[&str] = &[
     "PYTHON*", "NODE_*", "NPM_*", "npm_*", "DENO_*", "BUN_*", "PERL*", "RUBY*", "GEM_*", "BUNDLE_*", "JAVA_*", "_JAVA_*",
     "JDK_*", "CLASSPATH", "MAVEN_*", "GRADLE_*", "LUA_*", "PHP*", "TCL*", "R_*", "GUILE_*", "ERL_*", "ELIXIR_*", "GHC*",
     "DOTNET_*", "COMPlus_*", "CORECLR_*", "COR_*", "MONO_*", "JULIA_*", "OCAML*", "GO*", "CARGO*", "RUST*",
-    // Build and version control tools that run what a variable says.
+    // Build and version control tools that run commands from variables.
     "GIT_*", "SVN_*", "HG*", "SSH_*", "MAKE*", "MFLAGS", "CC", "CXX", "LD", "AR", "EDITOR", "VISUAL", "PAGER", "MANPAGER",
     "LESS*", "BROWSER", "PKG_CONFIG*", "CMAKE_*", "GCC_*", "COMPILER_PATH", "LIBRARY_PATH", "CPATH", "*_INCLUDE_PATH",
-    // Libraries that load modules, and where credentials and sockets of the session are.
+    // Libraries that load modules, and the locations of the session's credentials and sockets.
     "GTK_*", "GIO_*", "QT_*", "OPENSSL_*", "SSLKEYLOGFILE", "SSL_*", "KRB5*", "TERMINFO*", "TERMCAP", "TMPDIR", "TEMP", "TMP",
     "XDG_*", "DBUS_*", "XAUTHORITY", "DISPLAY", "WAYLAND_*", "GPG_*", "DOCKER_*", "KUBECONFIG", "AWS_*", "SUDO_*",
-    // What the sandbox itself decides, and what only describes the caller's shell.
+    // Variables that the sandbox sets, and those that describe the caller's shell.
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME",
 ];
 
 /// The `NAME=value` strings of the workload, sorted by name.
 ///
-/// What is decided later wins: the sandbox's own HOME, USER and LOGNAME; the caller's variables under `keep`; those a `*`
-/// means; those passed on by name; those set. The caller's are `caller`; of a name that it has twice, the first counts.
+/// Later sources override earlier ones: the sandbox's own HOME, USER and LOGNAME; the caller's variables under `keep`; those
+/// that a `*` matches; those passed by name; those set. `caller` is the caller's environment; if it has a name twice, the
+/// first one wins.
 pub fn build(settings: &EnvSettings, identity: &Identity, caller: &[(OsString, OsString)]) -> Result<Vec<Bytes>> {
     let mut env: BTreeMap<Bytes, Bytes> = BTreeMap::new();
     let own =
@@ -64,7 +66,7 @@ pub fn build(settings: &EnvSettings, identity: &Identity, caller: &[(OsString, O
 fn entry(name: &Bytes, value: &Bytes) -> Result<Bytes> {
     let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
     if entry.len() > MAX_STRING {
-        let reason = format!("is {} bytes long, more than the {MAX_STRING} that execve takes", entry.len());
+        let reason = format!("is {} bytes long; execve accepts at most {MAX_STRING}", entry.len());
         return Err(Error::new(Step::Plan, format!("env {name}"), reason));
     }
     Ok(entry.into())
@@ -74,7 +76,7 @@ fn named_only(name: &[u8]) -> bool {
     NAMED_ONLY.iter().any(|pattern| matches(pattern.as_bytes(), name))
 }
 
-/// Whether the name is what the pattern says; a `*` at either end stands for anything.
+/// Whether the pattern matches the name. A `*` at either end matches any text.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     match pattern {
         [b'*', ending @ ..] => name.ends_with(ending),
@@ -102,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_inherited_that_was_not_named() {
+    fn variables_that_are_not_named_are_not_inherited() {
         let own = ["HOME=/home/sandbox", "LOGNAME=sandbox", "USER=sandbox"];
         assert_eq!(built(&EnvSettings::default(), &[("SECRET", "x"), ("LD_PRELOAD", "y"), ("HOME", "/root")]), own);
     }
 
     #[test]
-    fn code_loading_variables_pass_only_by_their_own_name() {
+    fn code_loading_variables_are_passed_only_by_name() {
         let caller = [("LD_PRELOAD", "a"), ("LC_ALL", "C"), ("BASH_ENV", "b"), ("NODE_OPTIONS", "c"), ("PLAIN", "d")];
         let wide = EnvSettings { keep: Some(true), ..EnvSettings::default() };
         let text = built(&wide, &caller).join(" ");

@@ -1,4 +1,4 @@
-//! Reading a file that the caller trusts, and making sure that nobody else could have written it.
+//! Reads a file that the caller trusts. Makes sure that no other user could have written it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,16 +12,16 @@ use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 use crate::sys::walk::{self, Trail};
 
-/// What a file is for, and how large it may be.
+/// The use of a file, and its size limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Purpose {
-    /// The step that reading it belongs to.
+    /// The step that reads it.
     pub step: Step,
-    /// Most that it may hold, in KiB.
+    /// Its size limit in KiB.
     pub max_kib: u64,
 }
 
-/// A policy. Its parser takes up to 50 ms and 16 MiB for the worst that fits in this.
+/// A policy. The worst file of this size takes the parser 50 ms and 16 MiB.
 pub const POLICY: Purpose = Purpose { step: Step::Policy, max_kib: 128 };
 
 /// An environment file.
@@ -33,30 +33,30 @@ pub const SECCOMP: Purpose = Purpose { step: Step::SeccompProfile, max_kib: 1024
 /// A file that was read.
 #[derive(Debug)]
 pub struct TrustedFile {
-    /// What it holds.
+    /// Its content.
     pub bytes: Vec<u8>,
-    /// Where it really is, without symlinks.
+    /// Its real path, without symlinks.
     pub path: PathBuf,
-    /// Where it lies, and what led there.
+    /// Its location, and every directory and symlink on the way there.
     pub trail: Trail,
 }
 
-/// The contents of a regular file that is not too large and that only root or the caller can write. Never blocks: a FIFO or
-/// a device is refused, not waited for. A relative path starts in `base`.
+/// Reads a regular file within the size limit that only root or the caller can write. Never blocks: a FIFO or a device is
+/// refused. A relative path starts in `base`.
 pub fn read(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<TrustedFile> {
     let (file, real, trail) = open(purpose, path, base)?;
     let max = purpose.max_kib * 1024;
     let object = || Bytes::from(path).to_string();
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes).map_err(|error| Error::io(purpose.step, object(), &error))?;
-    // It may have grown, and some files of /proc say they are empty.
+    // Checked again: the file may have grown, and some files of /proc have a size of 0.
     if bytes.len() as u64 > max {
         return Err(Error::new(purpose.step, object(), purpose.too_large()));
     }
     Ok(TrustedFile { bytes, path: real, trail })
 }
 
-/// Where a file that another part reads lies, under the conditions of [`read`].
+/// The location of a file that another module reads. Fails under the same conditions as [`read`].
 pub fn inspect(purpose: Purpose, path: &Path) -> Result<Trail> {
     open(purpose, path, None).map(|(_, _, trail)| trail)
 }
@@ -67,7 +67,7 @@ impl Purpose {
     }
 }
 
-/// The file, its path without symlinks, and where it lies.
+/// Opens the file. Returns it with its real path and location.
 fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, PathBuf, Trail)> {
     let step = purpose.step;
     let object = Bytes::from(path).to_string();
@@ -77,12 +77,13 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, Pat
     let named = match base {
         Some(base) => base.join(path),
         None if path.is_absolute() => path.to_path_buf(),
-        None => return Err(refused("is relative, and the current directory is gone")),
+        None => return Err(refused("is a relative path, but the current directory was deleted")),
     };
-    // Symlinks are followed once, here; the name they lead to is opened without following anything.
+    // Symlinks are resolved once, here. The resolved name is opened without following symlinks.
     let place = walk::to_file(&named).map_err(|failed| match failed {
-        Errno::EPERM => refused("a symlink on the way to it could have been put there by another")
-            .hint("name the file without symlinks"),
+        Errno::EPERM => {
+            refused("another user could have made a symlink in its path").hint("name the file without symlinks")
+        }
         Errno::EINVAL => refused("is a directory, not a file"),
         failed => errno(failed),
     })?;
@@ -105,8 +106,8 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, Pat
     Ok((File::from(file), real, Trail::of_place(&place)))
 }
 
-/// Whether only root and the caller could have put this there. A group that may write is accepted if it is the caller's own,
-/// of the same number, as many systems give everybody one.
+/// Fails if a user other than root and the caller could have written or replaced the file. A group with write permission is
+/// accepted if its number is the caller's uid: many systems give each user a private group.
 fn others_cannot_write(file: &FileStat, directory: &FileStat) -> std::result::Result<(), String> {
     const GROUP: u32 = 0o020;
     const WORLD: u32 = 0o002;

@@ -1,4 +1,4 @@
-//! From names and files to one set of settings.
+//! Reads the named policies and merges them into one set of settings.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,10 +11,10 @@ use super::{builtin, default, diagnose, file};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
-/// How many files may stand on each other by `extends`.
+/// How many files may extend each other.
 const MAX_DEPTH: usize = 8;
 
-/// How many mounts, devices, paths or variables one policy may name. Each costs microseconds at every start.
+/// How many mounts, devices, paths or variables one policy may name. Each one delays every start by microseconds.
 pub const MAX_LIST: usize = 1_000;
 
 /// All layers merged, and the files they came from.
@@ -26,8 +26,8 @@ pub struct Loaded {
     pub files: Vec<Guarded>,
 }
 
-/// The settings of `default`, of each `-p` in order (after what it extends), and of the flags, each over the ones before.
-/// `cwd` is where relative paths of the command line start; `None` when it is gone.
+/// Merges `default`, each `-p` in order (after the policy it extends), and the flags; later ones override earlier ones.
+/// Relative paths of the command line start in `cwd`, which is `None` if the directory was deleted.
 pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Result<Loaded> {
     let mut loaded = Loaded { settings: default::settings(), files: Vec::new() };
     for profile in profiles {
@@ -39,7 +39,7 @@ pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Res
 }
 
 impl Loaded {
-    /// Puts one policy, and before it the one it extends, on top. `below` is the chain of policies that extend this one.
+    /// Merges one policy on top, after the one that it extends. `below` is the chain of policies that extend this one.
     fn add(&mut self, reference: &OsStr, base: Option<&Path>, below: &mut Vec<PathBuf>) -> Result<()> {
         let is_file = reference.as_bytes().contains(&b'/') || reference.as_bytes().ends_with(b".toml");
         if is_file {
@@ -64,7 +64,7 @@ impl Loaded {
         }
         let name = reference.to_str().unwrap_or_default();
         match builtin::text(name) {
-            // It is the base of everything already.
+            // Already the base of all policies.
             Some(_) if name == builtin::ALL[0].0 => Ok(()),
             Some(text) => {
                 let mut settings = parse(name, text)?;
@@ -84,12 +84,12 @@ impl Loaded {
     }
 }
 
-/// The settings of a policy's text.
+/// Parses the text of a policy.
 pub fn parse(name: &str, text: &str) -> Result<Settings> {
     toml::from_str(text).map_err(|error| diagnose::explain(name, text, &error))
 }
 
-/// Makes every host path absolute and checks what concerns more than one value. `name` is the file, empty for flags.
+/// Makes every host path absolute and checks conditions on more than one value. `name` is the file, empty for flags.
 fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) -> Result<()> {
     let object = |field: String| if name.is_empty() { format!("--{field}") } else { format!("{name}: {field}") };
     let fail = |field: &str| {
@@ -128,7 +128,7 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     }
     for (field, paths) in [("masked_paths", &settings.masked_paths), ("readonly_paths", &settings.readonly_paths)] {
         if paths.iter().any(|path| path.0 == "/".into()) {
-            return Err(fail(field)("\"/\" is everything".into()));
+            return Err(fail(field)("\"/\" would cover the whole sandbox".into()));
         }
     }
     let mut destinations = HashSet::new();
@@ -153,7 +153,7 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
 
 fn not_utf8(name: &str, bytes: &[u8], at: usize) -> Error {
     let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-    Error::new(Step::Policy, format!("{name}:{line}"), "is not UTF-8, as TOML has to be")
+    Error::new(Step::Policy, format!("{name}:{line}"), "is not UTF-8, which TOML requires")
 }
 
 fn unknown_name(reference: &OsStr) -> Error {
@@ -161,7 +161,7 @@ fn unknown_name(reference: &OsStr) -> Error {
     let names = builtin::ALL.map(|(name, _)| name);
     let near = diagnose::nearest(&name, names.into_iter()).map(|near| format!("did you mean `{near}`? "));
     Error::new(Step::Policy, &name, "is not a built-in policy").hint(format!(
-        "{}built in are {}; a file is named with a slash in it: ./{name}",
+        "{}built-in policies: {}; a file needs a slash in its path: ./{name}",
         near.unwrap_or_default(),
         names.join(", ")
     ))

@@ -1,8 +1,8 @@
-//! One policy over another.
+//! Merges one policy over another.
 //!
-//! What is said above replaces what is said below, setting by setting; tables merge key by key. What naturally adds, adds:
-//! mounts (one with the same destination replaces), environment, devices, masked and read-only paths, capabilities, limits
-//! by name, seccomp's groups, Landlock's lists, and what may be degraded. Nothing above can take a mask away.
+//! A setting of the upper policy replaces that of the lower one; tables merge key by key. Lists add: mounts (a mount with the
+//! same destination replaces), environment, devices, masked and read-only paths, capabilities, limits by name, seccomp
+//! groups, Landlock lists, and `allow_degraded`. An upper policy cannot remove a mask.
 
 use super::rules::LandlockMode;
 use super::settings::{
@@ -14,7 +14,7 @@ impl Settings {
     /// These settings with those of `over` on top.
     #[must_use]
     pub fn overlaid_with(self, over: Self) -> Self {
-        // Destructured, so that a new setting does not compile until somebody has decided how it merges.
+        // Destructured, so that a new setting does not compile until its merging is decided here.
         let Self {
             version,
             extends: _,
@@ -94,7 +94,7 @@ impl Settings {
 impl EnvSettings {
     fn overlaid_with(self, over: Self) -> Self {
         let Self { mut set, mut pass, keep } = self;
-        // Whoever speaks last about a variable decides whether it is set or passed on.
+        // The last policy that names a variable decides whether it is set or passed.
         for pattern in &over.pass {
             set.retain(|name, _| name.0 != pattern.0);
         }
@@ -119,7 +119,7 @@ impl UserSettings {
 
 impl CapabilitySettings {
     fn overlaid_with(self, over: Self) -> Self {
-        // Dropping comes first, so that `--cap-drop ALL --cap-add X` leaves X, as with docker.
+        // Dropped before adding, so that `--cap-drop ALL --cap-add X` keeps X, as docker does.
         let Self { mut add, drop: _ } = self;
         for name in &mut add {
             name.0.retain(|capability| over.drop.iter().all(|dropped| !dropped.0.contains(capability)));
@@ -138,7 +138,7 @@ impl SeccompSettings {
 
 impl LandlockSettings {
     fn overlaid_with(self, over: Self) -> Self {
-        // Who switches it off drops the rules below; rules above the switch are a contradiction that resolving reports.
+        // `off` drops the rules of the policies below. Rules above it are a contradiction, which `resolve` reports.
         let below = match over.mode {
             Some(LandlockMode::Off) => Self { minimum_abi: self.minimum_abi, ..Self::default() },
             _ => self,
@@ -187,7 +187,7 @@ impl StdioSettings {
     }
 }
 
-/// Both lists, where no list is not the same as an empty one.
+/// Joins both lists. `None` and an empty list differ: `None` allows everything, an empty list nothing.
 fn lists<T: PartialEq>(below: Option<Vec<T>>, above: Option<Vec<T>>) -> Option<Vec<T>> {
     match (below, above) {
         (Some(below), Some(above)) => Some(joined(below, above)),
@@ -195,7 +195,7 @@ fn lists<T: PartialEq>(below: Option<Vec<T>>, above: Option<Vec<T>>) -> Option<V
     }
 }
 
-/// Both lists, each item once, in order of first mention.
+/// Joins both lists without duplicates, in order of first appearance.
 pub(super) fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
     for item in above {
         if !below.contains(&item) {

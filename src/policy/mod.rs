@@ -1,9 +1,9 @@
-//! Policies: text becomes a plan, or an error.
+//! Policies: turns their text into a plan, or into an error.
 //!
-//! A policy is layers of partial [`Settings`]: the built-in `default`, each `-p NAME|FILE` after what it extends, and the
-//! flags. [`load`] reads and merges them, [`resolve`] makes the [`Plan`](crate::plan::Plan) of them without a system call,
-//! and [`trust::check`] makes sure that the workload cannot write what was read. Every value is parsed once, into a type
-//! that cannot hold a bad one; behind this door nobody checks again.
+//! A policy consists of layers of partial [`Settings`]: the built-in `default`, each `-p NAME|FILE` after the policy that it
+//! extends, and the flags. [`load`] reads and merges them. [`resolve`] turns them into a
+//! [`RunPlan`](crate::plan::RunPlan) without a system call. [`trust::check`] makes sure that the workload cannot write the
+//! files that were read. Every value is parsed once, into a type that cannot hold a bad value, and is not checked again.
 
 pub mod budget;
 pub mod builtin;

@@ -1,4 +1,4 @@
-//! What people ask to have mounted: tables in a policy, `-v`, `--mount`, `--tmpfs`, `--ro` and `--rw`.
+//! Requested mounts: tables in a policy, `-v`, `--mount`, `--tmpfs`, `--ro` and `--rw`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,40 +7,40 @@ use super::path::{HostPath, SandboxPath};
 use super::value::{Amount, Count, Mode, Value};
 use crate::plan::{Bytes, Mount, MountKind};
 
-/// Where a run's workspace is inside.
+/// The workspace's path in the sandbox.
 pub const WORKSPACE: &str = "/workspace";
 
-/// A tmpfs nobody bounded gets these; 0 would mean "unlimited" to the kernel.
+/// The default limits of a tmpfs. The kernel reads 0 as unlimited.
 const TMPFS_SIZE: Amount = Amount(64 << 20);
 const TMPFS_INODES: Count = Count(16_384);
 
-/// A mount that was asked for, checked.
+/// A requested mount, checked.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "MountTable")]
 #[schemars(with = "MountTable", rename = "Mount")]
 pub struct MountRequest {
-    /// Where, inside; `None` for a bind at its source's own path, until that path is absolute.
+    /// Path in the sandbox; `None` for a bind at its source's path, until that path is absolute.
     pub destination: Option<SandboxPath>,
-    /// What.
+    /// The kind of mount.
     pub kind: RequestKind,
-    /// Refuses writes.
+    /// Whether writes are refused.
     pub read_only: bool,
-    /// Refuses to execute files.
+    /// Whether executing files is refused.
     pub noexec: bool,
-    /// Left out when its source does not exist on the host.
+    /// Whether the mount is skipped if its source does not exist.
     pub optional: bool,
 }
 
-/// What can be asked for.
+/// The kinds of mount that can be requested.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestKind {
     /// A host file or directory.
     Bind(HostPath),
-    /// An own tmpfs.
+    /// A new tmpfs.
     Tmpfs {
-        /// Most that it can hold.
+        /// Its size limit.
         size: Amount,
-        /// Most files that it can hold.
+        /// Its limit on files.
         inodes: Count,
         /// Mode of its root.
         mode: Mode,
@@ -53,32 +53,32 @@ pub enum RequestKind {
 enum MountType {
     /// A host file or directory.
     Bind,
-    /// An own tmpfs.
+    /// A new tmpfs.
     Tmpfs,
 }
 
-/// A mount: a bind of a host path, or an own tmpfs.
+/// A mount: a bind of a host path, or a new tmpfs.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MountTable {
-    /// What it is; a bind when nothing is said.
+    /// The type; `bind` by default.
     #[serde(rename = "type")]
     kind: Option<MountType>,
     /// Host path of a bind.
     source: Option<HostPath>,
-    /// Path inside; for a bind its source's when left out.
+    /// Path in the sandbox; for a bind the source's path by default.
     destination: Option<SandboxPath>,
-    /// Whether writes are refused: for a bind yes unless this is false, for a tmpfs no.
+    /// Whether writes are refused; by default true for a bind and false for a tmpfs.
     read_only: Option<bool>,
-    /// Whether executing files is refused: for a bind no, for a tmpfs yes unless this is false.
+    /// Whether executing files is refused; by default false for a bind and true for a tmpfs.
     noexec: Option<bool>,
-    /// Whether it is left out when the source does not exist.
+    /// Whether the mount is skipped if the source does not exist.
     optional: Option<bool>,
-    /// Most that a tmpfs can hold; 64M when left out.
+    /// Size limit of a tmpfs; 64M by default.
     size: Option<Amount>,
-    /// Most files that a tmpfs can hold; 16384 when left out.
+    /// Limit on files of a tmpfs; 16384 by default.
     nr_inodes: Option<Count>,
-    /// Mode of a tmpfs' root; 1777 when left out.
+    /// Mode of a tmpfs' root; 1777 by default.
     mode: Option<Mode>,
 }
 
@@ -89,7 +89,7 @@ impl TryFrom<MountTable> for MountRequest {
         let request = match table.kind.unwrap_or(MountType::Bind) {
             MountType::Bind => {
                 if table.size.is_some() || table.nr_inodes.is_some() || table.mode.is_some() {
-                    return Err("size, nr_inodes and mode are for a tmpfs, and this is a bind".into());
+                    return Err("size, nr_inodes and mode need a tmpfs, and this is a bind".into());
                 }
                 Self {
                     kind: RequestKind::Bind(table.source.ok_or("a bind needs a source")?),
@@ -101,7 +101,7 @@ impl TryFrom<MountTable> for MountRequest {
             }
             MountType::Tmpfs => {
                 if table.source.is_some() || table.optional.is_some() {
-                    return Err("source and optional are for a bind, and this is a tmpfs".into());
+                    return Err("source and optional need a bind, and this is a tmpfs".into());
                 }
                 Self {
                     kind: RequestKind::Tmpfs {
@@ -123,29 +123,29 @@ impl TryFrom<MountTable> for MountRequest {
     }
 }
 
-/// Whether people may mount there. `/` is what `--rootfs` is for; /proc and /dev are always the sandbox's own.
+/// Refuses destinations that the sandbox provides itself, and `/`, for which there is `--rootfs`.
 pub(super) fn allowed(destination: &Bytes) -> Result<(), String> {
     let path = destination.as_bytes();
     match path {
-        b"/" => Err("nothing can be mounted over /: use rootfs".into()),
-        b"/dev" => Err("/dev is always the sandbox's own: use devices".into()),
-        b"/sys" => Err("/sys is the host's or nothing: use sysfs".into()),
+        b"/" => Err("/ cannot be a mount's destination: use rootfs".into()),
+        b"/dev" => Err("the sandbox provides /dev itself: use devices".into()),
+        b"/sys" => Err("/sys cannot be a mount's destination: use sysfs".into()),
         b"/dev/shm" | b"/dev/mqueue" => Ok(()),
-        _ if path == b"/proc" || path.starts_with(b"/proc/") => Err("/proc is always the sandbox's own".into()),
-        _ if path.starts_with(b"/dev/") => Err("/dev is always the sandbox's own: use devices".into()),
+        _ if path == b"/proc" || path.starts_with(b"/proc/") => Err("the sandbox provides /proc itself".into()),
+        _ if path.starts_with(b"/dev/") => Err("the sandbox provides /dev itself: use devices".into()),
         _ => Ok(()),
     }
 }
 
 impl MountRequest {
-    /// A bind whose destination is its source's own path: `--ro` and `--rw`.
+    /// `--ro` and `--rw`: a bind at its source's path.
     pub fn same_path(path: &[u8], read_only: bool) -> Result<Self, String> {
         let source = HostPath::parse(path)?;
         Ok(Self { destination: None, kind: RequestKind::Bind(source), read_only, noexec: false, optional: false })
     }
 
-    /// `-v SRC[:DST][:ro|rw,noexec,optional]`. A part is options when it does not start with a slash and all its words are
-    /// options; a path with a colon in it is for `--mount`.
+    /// `-v SRC[:DST][:ro|rw,noexec,optional]`. The last part is options if it does not start with a slash. Paths with a
+    /// colon need `--mount`.
     pub fn volume(text: &[u8]) -> Result<Self, String> {
         let mut parts: Vec<&[u8]> = text.split(|byte| *byte == b':').collect();
         let mut table = MountTable { read_only: Some(false), ..MountTable::default() };
@@ -176,7 +176,7 @@ impl MountRequest {
                 table.destination =
                     Some(SandboxPath::parse(destination).map_err(|reason| format!("the destination: {reason}"))?);
             }
-            _ => return Err("has too many colons: SRC[:DST][:OPTIONS]; --mount takes paths with colons".into()),
+            _ => return Err("has too many colons: use SRC[:DST][:OPTIONS], or --mount for paths with colons".into()),
         }
         Self::try_from(table)
     }
@@ -229,9 +229,9 @@ impl MountRequest {
                 _ => table.optional = Some(truth(value).map_err(in_field)?),
             }
         }
-        // As docker: a mount made by this flag is writable unless it says otherwise, and its type is said.
+        // As with docker, this flag requires a type, and its mounts are writable by default.
         if table.kind.is_none() {
-            return Err("lacks type=bind or type=tmpfs".into());
+            return Err("needs type=bind or type=tmpfs".into());
         }
         table.read_only.get_or_insert(false);
         Self::try_from(table)
@@ -268,7 +268,7 @@ impl MountRequest {
         Self::try_from(table)
     }
 
-    /// Makes the source absolute, and the destination of a bind at its own path known.
+    /// Makes the source absolute, and sets the destination of a bind at its source's path.
     pub fn anchor(&mut self, base: Option<&std::path::Path>) -> Result<(), String> {
         if let RequestKind::Bind(source) = &mut self.kind {
             source.anchor(base)?;
@@ -281,7 +281,7 @@ impl MountRequest {
         Ok(())
     }
 
-    /// The mount of the plan. Only for requests that are anchored.
+    /// The planned mount. `None` if [`Self::anchor`] was not called.
     pub fn into_mount(self) -> Option<Mount> {
         let kind = match self.kind {
             RequestKind::Bind(source) => MountKind::Bind { source: source.0 },
@@ -308,7 +308,7 @@ fn unknown_field(key: &[u8]) -> String {
     let known = ["type", "source", "destination", "readonly", "noexec", "optional", "size", "mode", "nr_inodes"];
     match super::diagnose::nearest(&key, known.into_iter()) {
         Some(near) => format!("\"{key}\" is not an option of a mount: did you mean {near}?"),
-        None => format!("\"{key}\" is not an option of a mount: known are {}", known.join(", ")),
+        None => format!("\"{key}\" is not an option of a mount; known: {}", known.join(", ")),
     }
 }
 
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn tmpfs_is_bounded_and_noexec_unless_said() {
+    fn tmpfs_is_bounded_and_noexec_by_default() {
         let request = MountRequest::tmpfs(b"/scratch:size=1M,mode=700,exec").unwrap();
         assert_eq!(request.kind, RequestKind::Tmpfs { size: Amount(1 << 20), inodes: TMPFS_INODES, mode: Mode(0o700) });
         assert!(!request.noexec && !request.read_only);

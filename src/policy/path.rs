@@ -1,4 +1,4 @@
-//! The paths of a policy: on the host, in the sandbox, of a device.
+//! The paths of a policy: host paths, sandbox paths and device nodes.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use super::value::{Value, written};
 use crate::plan::Bytes;
 
-/// Longest path the kernel takes, `PATH_MAX` without its NUL.
+/// The longest path that the kernel accepts, `PATH_MAX` without its NUL.
 const PATH_MAX: usize = 4095;
 
 /// Longest component of a path, `NAME_MAX`.
@@ -19,7 +19,7 @@ written! {
     DevicePath: "^/dev/.";
 }
 
-/// A path on the host. It is relative only between being read and [`HostPath::anchor`].
+/// A path on the host. It may be relative until [`HostPath::anchor`] makes it absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPath(pub(crate) Bytes);
 
@@ -28,22 +28,23 @@ impl Value for HostPath {
     const BINARY: bool = true;
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let path = path(bytes)?;
-        // A shell would have expanded these; taken literally they are nearly always a mistake with surprising results.
+        // A shell expands these. Taken literally they are almost always a mistake.
         match bytes {
-            [b'~'] | [b'~', b'/', ..] | [b'$', ..] => Err(format!("\"{path}\" is not expanded: write the path out")),
+            [b'~'] | [b'~', b'/', ..] | [b'$', ..] => Err(format!("\"{path}\" is not expanded: write the full path")),
             _ => Ok(Self(path)),
         }
     }
 }
 
 impl HostPath {
-    /// The absolute path: a relative one starts in `base`, which has no symlinks in it, so that its leading `..` are folded.
+    /// Makes the path absolute. A relative path starts in `base`. `base` contains no symlinks, so a leading `..` can be
+    /// resolved as text.
     pub fn anchor(&mut self, base: Option<&Path>) -> Result<(), String> {
         if self.0.as_bytes().starts_with(b"/") {
             return Ok(());
         }
         let base =
-            base.ok_or_else(|| format!("\"{}\" is relative, and there is no directory it could start in", self.0))?;
+            base.ok_or_else(|| format!("\"{}\" is a relative path, but there is no directory to start in", self.0))?;
         let mut absolute = PathBuf::from(base);
         let mut leading = true;
         for component in self.0.as_path().components() {
@@ -105,7 +106,7 @@ impl Value for DevicePath {
     }
 }
 
-/// The checks that every path has in common.
+/// The checks for every path.
 fn path(bytes: &[u8]) -> Result<Bytes, String> {
     let path = Bytes::from(bytes.to_vec());
     if bytes.is_empty() {
@@ -113,7 +114,7 @@ fn path(bytes: &[u8]) -> Result<Bytes, String> {
     } else if bytes.contains(&0) {
         Err(format!("\"{path}\" contains a NUL byte"))
     } else if bytes.len() > PATH_MAX {
-        Err(format!("is {} bytes long, more than the {PATH_MAX} that a path can have", bytes.len()))
+        Err(format!("is {} bytes long; a path has at most {PATH_MAX}", bytes.len()))
     } else if bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_MAX) {
         Err(format!("has a component longer than {NAME_MAX} bytes"))
     } else {

@@ -1,4 +1,4 @@
-//! From settings to a plan. Pure: what it needs to know of the caller is handed in.
+//! Turns settings into a plan. Makes no system call: the facts about the caller are parameters.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,43 +16,43 @@ use crate::plan::{
     Namespaces, Network, OutputLimit, Root, RunPlan, ScratchLimit, Stdio,
 };
 
-/// What is taken from the caller.
+/// The facts about the caller.
 #[derive(Debug)]
 pub struct Caller {
     /// The environment.
     pub env: Vec<(OsString, OsString)>,
-    /// SHA-256 of the file of the seccomp profile, where that is one, by [`super::trust::profile_sha256`].
+    /// SHA-256 of the seccomp profile's file, if it is a file, by [`super::trust::profile_sha256`].
     pub profile_sha256: Option<String>,
     /// The name of this run.
     pub id: String,
 }
 
-/// A plan, and what the person who asked for it should be told.
+/// A plan, and warnings for the caller.
 #[derive(Debug)]
 pub struct Resolved {
     /// The plan.
     pub plan: RunPlan,
-    /// Sentences for the terminal.
+    /// Warnings to print.
     pub warnings: Vec<String>,
 }
 
-/// Longest name of a sandbox.
+/// The longest name of a sandbox.
 const MAX_ID: usize = 64;
 
-/// The plan of running `command` under these settings, whose host paths are absolute.
+/// Plans a run of `command` under these settings, whose host paths are absolute.
 pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Result<Resolved> {
     valid_id(&caller.id)?;
     if settings.require_workspace == Some(true) && settings.workspace.is_none() {
-        return Err(Error::new(Step::Plan, "workspace", "this policy works in a workspace, and none was given")
+        return Err(Error::new(Step::Plan, "workspace", "this policy requires a workspace, and none was given")
             .hint("--workspace DIR makes DIR writable at /workspace"));
     }
     let mut warnings = Vec::new();
     if settings.env.keep == Some(true) {
-        warnings.push("the caller's environment is passed on: secrets in it can be read by the workload".into());
+        warnings.push("the caller's environment is passed to the workload, which can read secrets in it".into());
     }
     let network = settings.network.unwrap_or(Network::None);
     if network == Network::Host {
-        warnings.push("the network is the host's: nothing of it is isolated".into());
+        warnings.push("the workload uses the host's network, without isolation".into());
     }
 
     let identity = identity(&settings);
@@ -73,7 +73,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     let nested = confinement::nested_namespaces(seccomp.as_ref());
     if nested > 0 && landlock.is_some() {
         warnings.push(
-            "seccomp group nested: Landlock lets nobody mount anything; bubblewrap and its like need --landlock off too"
+            "seccomp group nested: Landlock denies every mount; bubblewrap and similar programs need --landlock off too"
                 .into(),
         );
     }
@@ -100,7 +100,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         oom_score_adj: settings.oom_score_adj.map(|adjustment| adjustment.get()),
     };
 
-    // What is not shown needs no cover.
+    // Masks below /sys and /proc are left out if those paths do not exist in the sandbox.
     let shown = |paths: &[SandboxPath]| -> Vec<Bytes> {
         let below = |path: &SandboxPath, directory: &[u8]| path.0.as_bytes().starts_with(directory);
         let hidden = |path: &SandboxPath| (!sysfs && below(path, b"/sys/")) || (pid_only && below(path, b"/proc/"));
@@ -163,43 +163,43 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     Ok(Resolved { plan, warnings })
 }
 
-/// Most of a stream's end that is kept in memory until the stream is over.
+/// The longest end of a stream that is kept in memory until the stream is over.
 const LONGEST_TAIL: u64 = 256 << 20;
 
 fn output_limit(settings: &Settings) -> Result<Option<OutputLimit>> {
     let keep = settings.stdio.output_keep.unwrap_or(Keep::Head);
     match settings.stdio.output_limit.and_then(Limit::bound).map(|size| size.get()) {
         Some(bytes) if keep == Keep::Tail && bytes > LONGEST_TAIL => {
-            let reason = format!("the end of a stream is kept in memory: {bytes} bytes are more than 256M");
-            Err(Error::new(Step::Plan, "output-limit", reason).hint("head passes on as much as comes"))
+            let reason = format!("`tail` keeps output in memory, at most 256M: {bytes} bytes are too many");
+            Err(Error::new(Step::Plan, "output-limit", reason).hint("use `head`, which needs no memory"))
         }
         bytes => Ok(bytes.map(|bytes| OutputLimit { bytes, keep })),
     }
 }
 
-/// What is said of binds that show more than most people mean.
+/// Warns of binds that expose more than most callers intend.
 fn wide_binds(root: &Root, mounts: &[Mount], warnings: &mut Vec<String>) {
     if matches!(root, Root::Directory(path) if path.as_path() == Path::new("/")) {
-        warnings.push("the root is the host's own: what its permissions let everybody read is readable inside".into());
+        warnings.push("the root is the host's root: the workload can read every world-readable file".into());
     }
-    const SOCKETS: &str = "the sockets of this host's services, to which a read-only mount still lets connect";
+    const SOCKETS: &str = "the sockets of this host's services; a read-only mount does not prevent connecting to them";
     const WIDE: [(&str, &str); 6] = [
         ("/", "the whole host"),
         ("/run", SOCKETS),
         ("/var/run", SOCKETS),
         ("/proc", "the host's processes"),
         ("/sys", "the host's devices and kernel"),
-        ("/dev", "the host's devices; --device /dev/NAME shows one"),
+        ("/dev", "the host's devices; --device /dev/NAME provides a single one"),
     ];
     for mount in mounts {
         let MountKind::Bind { source } = &mount.kind else { continue };
         if let Some((_, shows)) = WIDE.iter().find(|(path, _)| source.as_path() == Path::new(path)) {
-            warnings.push(format!("bind of {source}: it shows {shows}"));
+            warnings.push(format!("bind of {source} exposes {shows}"));
         }
     }
 }
 
-/// Whether this can name a sandbox: it becomes a file name, a cgroup's name and an argument.
+/// Checks a sandbox's name, which becomes a file name, a cgroup's name and an argument.
 fn valid_id(id: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'+' | b'-');
     let valid =
@@ -209,19 +209,19 @@ fn valid_id(id: &str) -> Result<()> {
     }
     let shown: String = id.chars().take(MAX_ID + 1).collect();
     let reason =
-        format!("{shown:?} cannot name a sandbox: 1 to {MAX_ID} of A-Z a-z 0-9 _ . + -, not beginning with a dash");
+        format!("{shown:?} is not a valid name: 1 to {MAX_ID} of A-Z a-z 0-9 _ . + -, not beginning with a dash");
     Err(Error::new(Step::Usage, "--name", reason))
 }
 
 fn argv(command: &[OsString]) -> Result<Vec<Bytes>> {
     let fail = |reason: String| Err(Error::new(Step::Usage, "COMMAND", reason));
     match command.first() {
-        None => return fail("no command was given".into()),
-        Some(word) if word.is_empty() => return fail("the command is an empty word".into()),
+        None => return fail("is missing".into()),
+        Some(word) if word.is_empty() => return fail("is an empty string".into()),
         Some(_) => {}
     }
     if let Some((at, word)) = command.iter().enumerate().find(|(_, word)| word.len() > MAX_STRING) {
-        return fail(format!("word {at} is {} bytes long, more than the {MAX_STRING} that execve takes", word.len()));
+        return fail(format!("argument {at} is {} bytes long; execve accepts at most {MAX_STRING}", word.len()));
     }
     Ok(command.iter().map(Bytes::from).collect())
 }
@@ -244,12 +244,12 @@ fn capabilities(settings: &Settings) -> Vec<Capability> {
     kept
 }
 
-/// The view without what the requests replace, and the requests, parents before children.
+/// The mounts of the view that no request replaces, and the requested mounts; parents before children.
 fn mounts(mut view: Vec<Mount>, settings: &Settings) -> Result<Vec<Mount>> {
     let mut requests = settings.mounts.clone();
     if let Some(workspace) = &settings.workspace {
         if requests.iter().any(|request| request.destination.as_ref().is_some_and(|path| path.0 == WORKSPACE.into())) {
-            let reason = format!("{WORKSPACE} is mounted by another setting too");
+            let reason = format!("another setting mounts {WORKSPACE} too");
             return Err(Error::new(Step::Plan, "workspace", reason));
         }
         requests.push(MountRequest {
@@ -261,13 +261,13 @@ fn mounts(mut view: Vec<Mount>, settings: &Settings) -> Result<Vec<Mount>> {
         });
     }
     let requested: Vec<Mount> = requests.into_iter().filter_map(MountRequest::into_mount).collect();
-    // Who mounts a directory means all of it: the view keeps out of it.
+    // A requested mount replaces the directory as a whole, so the view adds no mounts below it.
     view.retain(|part| requested.iter().all(|mount| !is_within(&part.destination, &mount.destination)));
     view.extend(requested);
     Ok(parents_first(view))
 }
 
-/// The home is scratch space: it must not cover what the view needs.
+/// Refuses a home that would cover other mounts of the view: it is a scratch directory.
 fn home_is_free(home: &Bytes, view: &[Mount]) -> Result<()> {
     let fail = |reason: String| Error::new(Step::Plan, "user.home", reason);
     mount::allowed(home).map_err(fail)?;
@@ -279,13 +279,13 @@ fn home_is_free(home: &Bytes, view: &[Mount]) -> Result<()> {
     }
 }
 
-/// Whether `path` is `directory` or below it; both are normalised, and neither is `/`.
+/// Whether `path` is `directory` or below it. Both are normalised, and neither is `/`.
 pub(super) fn is_within(path: &Bytes, directory: &Bytes) -> bool {
     let rest = path.as_bytes().strip_prefix(directory.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// In the given order, except that what lies below another mount comes after it.
+/// Keeps the given order, but puts each mount after those that it lies below.
 fn parents_first(mounts: Vec<Mount>) -> Vec<Mount> {
     let mut waiting: Vec<Option<Mount>> = mounts.into_iter().map(Some).collect();
     let mut sorted = Vec::with_capacity(waiting.len());

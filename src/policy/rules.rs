@@ -1,4 +1,4 @@
-//! What the `[seccomp]` and `[landlock]` tables, and the flags for them, are made of.
+//! The values of the `[seccomp]` and `[landlock]` tables and of their flags.
 
 use std::fmt;
 use std::path::Path;
@@ -13,12 +13,12 @@ use super::units;
 use super::value::{Value, text, written};
 use crate::plan::{Bytes, PathRule};
 
-/// Which profile filters the system calls, if any.
+/// The seccomp profile, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeccompChoice {
-    /// Nothing is filtered.
+    /// No profile.
     Unconfined,
-    /// One that comes with stockade.
+    /// A built-in profile.
     Builtin(Builtin),
     /// A file of JSON.
     File(HostPath),
@@ -26,7 +26,7 @@ pub enum SeccompChoice {
     Binary(HostPath),
 }
 
-/// The word for no profile, docker's.
+/// The name for no profile, as docker's.
 const UNCONFINED: &str = "unconfined";
 
 impl Value for SeccompChoice {
@@ -50,8 +50,8 @@ impl Value for SeccompChoice {
             let near = nearest(name, known()).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             let known = known().collect::<Vec<_>>().join(", ");
             format!(
-                "{name:?} is not a built-in profile: {near}known are {known}; \
-                 a file has a slash in its name or ends in .json"
+                "{name:?} is not a built-in profile: {near}known: {known}; \
+                 a file needs a slash in its path, or a name that ends in .json"
             )
         })
     }
@@ -80,20 +80,20 @@ impl Value for SeccompGroup {
             let known = || Group::ALL.iter().map(|group| group.name());
             let near = nearest(name, known()).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
             let known = known().collect::<Vec<_>>().join(", ");
-            format!("{name:?} is not a group of system calls: {near}known are {known}")
+            format!("{name:?} is not a group of system calls: {near}known: {known}")
         })
     }
 }
 
-/// What becomes of a run where the kernel has no Landlock, or too little of it.
+/// What happens to a run if the kernel has no Landlock, or an ABI that is too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LandlockMode {
-    /// It is refused.
+    /// The run is refused.
     Require,
-    /// It does with what the kernel has.
+    /// The run uses as much of Landlock as the kernel supports.
     Auto,
-    /// It never uses Landlock.
+    /// The run never uses Landlock.
     Off,
 }
 
@@ -128,7 +128,7 @@ impl Value for Port {
     }
 }
 
-/// A TCP port to bind; 0 is any that the kernel chooses.
+/// A TCP port to bind. 0 is a port that the kernel chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindPort(pub(crate) u16);
 
@@ -150,47 +150,49 @@ written! {
     BindPort: "^[0-9]+$";
 }
 
-/// A file or directory inside, for a Landlock rule: `PATH[:optional]`.
+/// A file or directory in the sandbox, for a Landlock rule: `PATH[:optional]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulePath {
-    /// Where it is.
+    /// Its path.
     pub path: SandboxPath,
-    /// Left out when it does not exist.
+    /// Whether the rule is skipped if the path does not exist.
     pub optional: bool,
 }
 
 impl RulePath {
-    /// As the plan has it.
+    /// The planned rule.
     pub fn rule(&self) -> PathRule {
         PathRule { path: self.path.0.clone(), optional: self.optional }
     }
 }
 
 impl Value for RulePath {
-    const WHAT: &'static str = "an absolute path inside the sandbox, with :optional after it if it may be missing";
+    const WHAT: &'static str = "an absolute path inside the sandbox, followed by :optional if it may be missing";
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        // As with volumes: what follows the last colon is an option unless there is a slash in it.
+        // As with volumes, the text after the last colon is an option unless it contains a slash.
         let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|at| !bytes[*at..].contains(&b'/'));
         let (path, optional) = match colon.map(|at| (&bytes[..at], &bytes[at + 1..])) {
             None => (bytes, false),
             Some((path, b"optional")) => (path, true),
             Some((_, word)) => {
                 let word = Bytes::from(word.to_vec());
-                return Err(format!("\"{word}\" is not optional; a path with a colon is for a policy's table"));
+                return Err(format!(
+                    "\"{word}\" is not the option `optional`; a path with a colon needs the table form of a policy"
+                ));
             }
         };
         Ok(Self { path: SandboxPath::parse(path)?, optional })
     }
 }
 
-/// The long form in a file.
+/// The table form in a policy file.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RuleTable {
-    /// Absolute path inside.
+    /// Absolute path in the sandbox.
     path: SandboxPath,
-    /// Whether the rule is left out when the path does not exist.
+    /// Whether the rule is skipped if the path does not exist.
     #[serde(default)]
     optional: bool,
 }

@@ -1,7 +1,7 @@
-//! A partial policy: what one file says, or what the flags say. Everything in it is optional.
+//! A partial policy: the settings of one file, or of the flags. Every setting is optional.
 //!
-//! This is the reference of the file format too: the JSON Schema in `profiles/` is generated from these types, and
-//! `docs/policy.md` follows their order.
+//! The types define the file format: the JSON Schema in `profiles/` is generated from them, and `docs/policy.md` follows
+//! their order.
 
 use std::collections::BTreeMap;
 
@@ -27,106 +27,106 @@ pub struct Settings {
     /// Always 1.
     #[schemars(with = "u8", range(min = 1, max = 1))]
     pub version: Version,
-    /// The policy this one adds to: the name of a built-in one, or a path relative to this file (with a slash in it, or
-    /// ending in `.toml`). Every policy adds to `default`, also without this line.
+    /// The policy that this one extends: the name of a built-in one, or a path relative to this file (with a slash in it, or
+    /// ending in `.toml`). Every policy extends `default`, even without this key.
     pub extends: Option<String>,
 
-    /// `/` is this host directory, read-only, instead of the view of the host.
+    /// Host directory that becomes `/`, read-only, instead of the view of the host.
     pub rootfs: Option<HostPath>,
-    /// Host directory the workload works in: read-write at `/workspace`, which is then the working directory.
+    /// Host directory that is mounted read-write at `/workspace`, which becomes the working directory.
     pub workspace: Option<HostPath>,
     /// Whether a run without a workspace is refused.
     pub require_workspace: Option<bool>,
-    /// What is mounted, beside the view and the workspace. Adds to the mounts of the policies below; replaces those with
-    /// the same destination.
+    /// Mounts in addition to the view and the workspace. Adds to the mounts of the policies below; replaces those with the
+    /// same destination.
     #[serde(default)]
     pub mounts: Vec<MountRequest>,
-    /// Whether symlinks in the host paths of mounts are followed also where others than root and the caller could have made
-    /// them.
+    /// Whether symlinks in the host paths of mounts are followed even if users other than root and the caller could have
+    /// made them.
     pub follow: Option<bool>,
     /// Whether `/sys` is the host's sysfs, read-only.
     pub sysfs: Option<bool>,
-    /// How much `/proc` shows: `full`, less what is masked, or `pids`: processes and nothing of the machine.
+    /// What `/proc` shows: `full` is everything that is not masked, `pids` is processes only.
     pub proc: Option<ProcView>,
-    /// Host device nodes to provide beside the harmless ones. Adds.
+    /// Device nodes of the host to provide in addition to the harmless ones. Adds.
     #[serde(default)]
     pub devices: Vec<DevicePath>,
-    /// Paths inside that are covered by an empty file or directory. Adds.
+    /// Paths in the sandbox that are covered by an empty file or directory. Adds.
     #[serde(default)]
     pub masked_paths: Vec<SandboxPath>,
-    /// Paths inside that are made read-only. Adds.
+    /// Paths in the sandbox that are made read-only. Adds.
     #[serde(default)]
     pub readonly_paths: Vec<SandboxPath>,
 
-    /// Working directory inside.
+    /// Working directory in the sandbox.
     pub cwd: Option<SandboxPath>,
     /// File mode creation mask.
     pub umask: Option<Umask>,
     /// The environment.
     #[serde(default)]
     pub env: EnvSettings,
-    /// Who the workload is.
+    /// The user of the workload.
     #[serde(default)]
     pub user: UserSettings,
     /// Capabilities inside the sandbox's user namespace.
     #[serde(default)]
     pub capabilities: CapabilitySettings,
 
-    /// Which system calls the workload may make.
+    /// The system calls that the workload may make.
     #[serde(default)]
     pub seccomp: SeccompSettings,
-    /// Which paths and ports it may use, of those that it sees.
+    /// The paths and ports that the workload may use, out of those that it can see.
     #[serde(default)]
     pub landlock: LandlockSettings,
 
-    /// Host name inside.
+    /// Host name in the sandbox.
     pub hostname: Option<Hostname>,
-    /// What can be reached.
+    /// Network access.
     pub network: Option<Network>,
     /// Whether the monotonic and boot clocks start at zero.
     pub time_namespace: Option<bool>,
-    /// Whether an init reaps zombies and forwards signals as pid 1; otherwise the workload is pid 1.
+    /// Whether pid 1 is an init that reaps zombies and forwards signals; otherwise the workload is pid 1.
     pub init: Option<bool>,
-    /// The kernel's preference to kill the workload when memory is short.
+    /// How strongly the kernel prefers to kill the workload when memory is short.
     pub oom_score_adj: Option<OomScoreAdj>,
 
     /// Resource limits for each process, by their `ulimit` names.
     #[serde(default)]
     pub ulimits: BTreeMap<RlimitResource, Ulimit>,
-    /// What the whole tree may use together.
+    /// Limits of the whole process tree.
     #[serde(default)]
     pub budget: BudgetSettings,
     /// The tmpfs that `/tmp`, the home directory and `/dev/shm` share.
     #[serde(default)]
     pub scratch: ScratchSettings,
-    /// When the run is ended.
+    /// Time limits, after which the run is ended.
     #[serde(default)]
     pub deadlines: DeadlineSettings,
-    /// Standard input, and what becomes of the output.
+    /// Standard input and output.
     #[serde(default)]
     pub stdio: StdioSettings,
-    /// Whether the report lists what the workload was refused.
+    /// Whether the report lists what the workload was denied.
     pub explain_denials: Option<bool>,
-    /// File to which a line about the run is appended, also when it is refused; made when it is not there.
+    /// File to which a line about the run is appended, also if the run is refused. Created if it does not exist.
     pub audit: Option<HostPath>,
-    /// Whether that line is on the disk before `stockade` exits.
+    /// Whether that line is synced to the disk before `stockade` exits.
     pub audit_sync: Option<bool>,
-    /// Protections that may be missing on this host without the run being refused. Adds.
+    /// Protections that this host may lack; otherwise the run is refused. Adds.
     #[serde(default)]
     pub allow_degraded: Vec<Facility>,
 }
 
-/// How much `/proc` shows.
+/// What `/proc` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcView {
     /// Everything that is not masked.
     Full,
-    /// Processes, and nothing of the machine.
+    /// Processes only.
     Pids,
 }
 
-/// The environment of the workload: nothing but this.
+/// The environment of the workload, which inherits no other variable.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnvSettings {
@@ -134,26 +134,26 @@ pub struct EnvSettings {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, EnvValue>")]
     pub set: BTreeMap<EnvName, EnvValue>,
-    /// Variables passed on from the caller when it has them; `LC_*` means all that begin so. Adds.
+    /// Variables passed from the caller, if it has them; `LC_*` matches all that begin with `LC_`. Adds.
     #[serde(default)]
     pub pass: Vec<EnvPattern>,
-    /// Whether the caller's whole environment is passed on, except what makes programs load code.
+    /// Whether the caller's whole environment is passed, except variables that make programs load code.
     pub keep: Option<bool>,
 }
 
-/// Who the workload is.
+/// The user of the workload.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserSettings {
-    /// Login name inside.
+    /// Login name in the sandbox.
     pub name: Option<UserName>,
-    /// User id inside.
+    /// User id in the sandbox.
     pub uid: Option<Id>,
-    /// Group id inside.
+    /// Group id in the sandbox.
     pub gid: Option<Id>,
-    /// Home directory inside, on scratch space.
+    /// Home directory in the sandbox, on scratch space.
     pub home: Option<SandboxPath>,
-    /// How ids inside relate to ids on the host.
+    /// How ids in the sandbox map to ids on the host.
     pub map: Option<UserMap>,
 }
 
@@ -161,42 +161,43 @@ pub struct UserSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CapabilitySettings {
-    /// Kept. Adds to what the policies below keep.
+    /// Capabilities to keep. Adds to those that the policies below keep.
     #[serde(default)]
     pub add: Vec<CapabilityName>,
-    /// Dropped from what the policies below keep, before anything is added here.
+    /// Capabilities of the policies below to drop, before `add` applies.
     #[serde(default)]
     pub drop: Vec<CapabilityName>,
 }
 
-/// Which system calls the workload may make.
+/// The system calls that the workload may make.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SeccompSettings {
     /// The profile: `default`, `strict`, `docker`, `unconfined`, or a path relative to this file (with a slash in it, or
-    /// ending in `.json`, or in `.bpf` when it is compiled).
+    /// ending in `.json`, or in `.bpf` for a compiled program).
     pub profile: Option<SeccompChoice>,
-    /// Groups of calls that are allowed on top of it. Adds.
+    /// Groups of calls that are allowed in addition to the profile. Adds.
     #[serde(default)]
     pub allow: Vec<SeccompGroup>,
-    /// Whether a profile with anything to warn about is refused.
+    /// Whether a profile that has warnings is refused.
     pub strict: Option<bool>,
 }
 
-/// Which paths and ports the workload may use, of those that it sees. A list that is not given allows everything; an
-/// empty one nothing.
+/// The paths and ports that the workload may use, out of those that it can see. Without a list everything is allowed; an
+/// empty list allows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LandlockSettings {
-    /// What becomes of a run where the kernel has too little of it. `off` also drops the lists of the policies below.
+    /// What happens to a run if the kernel's Landlock is too old or missing. `off` also drops the lists of the policies
+    /// below.
     pub mode: Option<LandlockMode>,
-    /// The least ABI that the kernel must have.
+    /// The oldest ABI that is accepted.
     pub minimum_abi: Option<LandlockAbi>,
-    /// What may be read. Adds.
+    /// Paths that may be read. Adds.
     pub read: Option<Vec<RulePath>>,
-    /// What may be written, below writable mounts. Adds.
+    /// Paths that may be written, on writable mounts. Adds.
     pub write: Option<Vec<RulePath>>,
-    /// What may be executed. Adds. With it, nothing on a writable mount may be.
+    /// Paths that may be executed. Adds. With this list, files on writable mounts cannot be executed.
     pub execute: Option<Vec<RulePath>>,
     /// TCP ports that may be connected to. Adds.
     pub connect: Option<Vec<Port>>,
@@ -208,13 +209,13 @@ pub struct LandlockSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScratchSettings {
-    /// Most that it can hold.
+    /// Its size limit.
     pub size: Option<Amount>,
-    /// Most files that it can hold.
+    /// Its limit on files.
     pub inodes: Option<Count>,
 }
 
-/// When the run is ended.
+/// Time limits, after which the run is ended.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeadlineSettings {
@@ -224,11 +225,11 @@ pub struct DeadlineSettings {
     pub cpu_time: Option<Limit<Deadline>>,
     /// Time without output.
     pub idle_timeout: Option<Limit<Deadline>>,
-    /// From the polite signal to SIGKILL.
+    /// Time between the first signal and SIGKILL.
     pub kill_after: Option<Duration>,
 }
 
-/// Standard input, and what becomes of the output.
+/// Standard input and output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StdioSettings {
@@ -236,8 +237,8 @@ pub struct StdioSettings {
     pub stdin: Option<bool>,
     /// Whether the workload gets a terminal of its own.
     pub tty: Option<bool>,
-    /// Most that is passed on of standard output, and of standard error.
+    /// Limit on standard output, and on standard error.
     pub output_limit: Option<Limit<Size>>,
-    /// What is kept of a longer output; `head` when nothing is said.
+    /// Which part of a longer output is kept; `head` by default.
     pub output_keep: Option<Keep>,
 }

@@ -1,4 +1,4 @@
-//! What the workload may write must not decide what the next run may do.
+//! Refuses runs whose workload could write the files that decide about it or the next run.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::layers::root::reach::{self, Reach};
 use crate::plan::{MountKind, RunPlan, SeccompProfile, hex};
 use crate::sys::walk::Trail;
 
-/// A file that a run is decided by or recorded in, which must lie out of its workload's reach.
+/// A file that decides about a run or records it, which its workload must not be able to write.
 #[derive(Clone, Debug)]
 pub struct Guarded {
     step: Step,
     what: &'static str,
-    /// Whether it must not even be seen: what can be opened can be locked.
-    unseen: bool,
-    way_out: &'static str,
+    /// Whether the workload must not see it either: a process that can open a file can lock it.
+    hidden: bool,
+    hint: &'static str,
     trail: Trail,
 }
 
@@ -36,28 +36,28 @@ impl Guarded {
     }
 
     fn decides(what: &'static str, trail: Trail) -> Self {
-        let way_out = "move that file elsewhere, or bind the directory read-only";
-        Self { step: Step::Policy, what, unseen: false, way_out, trail }
+        let hint = "move that file elsewhere, or bind the directory read-only";
+        Self { step: Step::Policy, what, hidden: false, hint, trail }
     }
 
     /// The audit log.
     pub fn audit(trail: Trail) -> Self {
-        let way_out = "name a log in a directory that is not bound";
-        Self { step: Step::Audit, what: "the audit log", unseen: true, way_out, trail }
+        let hint = "name a log in a directory that is not bound";
+        Self { step: Step::Audit, what: "the audit log", hidden: true, hint, trail }
     }
 
     /// The report.
     pub fn report(trail: Trail) -> Self {
-        let way_out = "name a file outside of what is bound writable, such as ../report.json";
-        Self { step: Step::Report, what: "the report", unseen: false, way_out, trail }
+        let hint = "name a file outside of writable binds, such as ../report.json";
+        Self { step: Step::Report, what: "the report", hidden: false, hint, trail }
     }
 }
 
-/// Refuses a plan that makes the host's root writable, or a place that one of `files` or its seccomp profile lies in; that
-/// shows the audit log; and a profile that others could have written.
+/// Refuses a plan that makes the host's root writable, that makes one of `files` or the seccomp profile writable, or that
+/// shows the audit log. Also refuses a seccomp profile that other users could have written.
 ///
-/// Places are compared by inode and mount, so that symlinks and bind mounts do not hide that they are the same. A source
-/// that does not exist is left to the mounting, which knows whether it may be missing.
+/// Locations are compared by inode and mount, so that symlinks and bind mounts cannot hide that two are the same. A source
+/// that does not exist is left to the mounting step, which handles optional mounts.
 pub fn check(plan: &RunPlan, files: impl IntoIterator<Item = Guarded>) -> Result<()> {
     let profile = match plan.confinement.seccomp.as_ref().map(|seccomp| &seccomp.profile) {
         Some(SeccompProfile::File(path) | SeccompProfile::Binary(path)) => {
@@ -68,17 +68,17 @@ pub fn check(plan: &RunPlan, files: impl IntoIterator<Item = Guarded>) -> Result
     };
     refuse_writable_root(plan)?;
     let files: Vec<Guarded> = files.into_iter().chain(profile).collect();
-    let unseen = files.iter().any(|file| file.unseen);
+    let any_hidden = files.iter().any(|file| file.hidden);
     if files.is_empty() {
         return Ok(());
     }
-    let failed = |errno| Error::errno(Step::Host, "what is mounted where", errno);
-    let reach = Reach::of(reach::of_run(plan), !unseen).map_err(failed)?;
+    let failed = |errno| Error::errno(Step::Host, "the mount table", errno);
+    let reach = Reach::of(reach::of_run(plan), !any_hidden).map_err(failed)?;
     for file in &files {
-        let Some(tree) = reach.find(&file.trail, !file.unseen) else { continue };
-        let how = if tree.writable { "writable" } else { "shown" };
-        let reason = format!("is {how} inside, and {} lies in it, or has a name in it", file.what);
-        return Err(Error::new(file.step, format!("bind of {}", tree.source), reason).hint(file.way_out));
+        let Some(tree) = reach.find(&file.trail, !file.hidden) else { continue };
+        let access = if tree.writable { "writable" } else { "visible" };
+        let reason = format!("is {access} in the sandbox and contains {}, or another name of it", file.what);
+        return Err(Error::new(file.step, format!("bind of {}", tree.source), reason).hint(file.hint));
     }
     Ok(())
 }
@@ -92,14 +92,14 @@ fn refuse_writable_root(plan: &RunPlan) -> Result<()> {
     match writable.find(|source| root.is_some() && inode(source.as_path()) == root) {
         None => Ok(()),
         Some(source) => {
-            let reason = "is the host's root, which is never writable inside";
-            Err(Error::new(Step::Policy, format!("bind of {source}"), reason).hint("bind what is needed"))
+            let reason = "is the host's root, which cannot be bound writable";
+            Err(Error::new(Step::Policy, format!("bind of {source}"), reason).hint("bind only the needed directories"))
         }
     }
 }
 
-/// SHA-256 of the file that the settings name as seccomp profile, in hexadecimal; `None` where they name none. Fails for a
-/// file that others could have written.
+/// SHA-256 of the seccomp profile's file, in hexadecimal; `None` if the settings name no file. Fails for a file that other
+/// users could have written.
 pub fn profile_sha256(settings: &Settings) -> Result<Option<String>> {
     let Some(SeccompChoice::File(path) | SeccompChoice::Binary(path)) = &settings.seccomp.profile else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Resource limits as people write them: `SOFT[:HARD]`.
+//! Parses resource limits: `SOFT[:HARD]`.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use super::units;
 use super::value::Value;
 use crate::plan::{Rlimit, RlimitResource};
 
-/// The core limit of a workload without core dumps, in bytes. At 0 the kernel writes no file but still starts a helper of
-/// `core_pattern`; at 1 it does neither, `coredump_pipe` in the kernel's `fs/coredump.c`.
+/// The core limit of a workload without core dumps, in bytes. With 0 the kernel writes no file, but still starts the helper
+/// of `core_pattern`. With 1 it does neither: `coredump_pipe` in the kernel's `fs/coredump.c`.
 pub const NO_CORE: u64 = 1;
 
 /// One resource limit without its name. `None` is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ulimit {
-    /// What is enforced.
+    /// The limit in force.
     pub soft: Option<u64>,
-    /// What the workload may raise it to.
+    /// The value that the workload may raise it to.
     pub hard: Option<u64>,
-    /// Lowered to the caller's own hard limit where that is smaller, instead of an error.
+    /// Whether it is lowered to the caller's hard limit if that is smaller; otherwise that is an error.
     pub clamp: bool,
 }
 
 impl Ulimit {
-    /// The limit of this resource, as the plan has it.
+    /// The planned limit of this resource.
     pub fn of(self, resource: RlimitResource) -> Rlimit {
         let effective =
             |bound| if resource == RlimitResource::Core && bound == Some(0) { Some(NO_CORE) } else { bound };
@@ -53,7 +53,7 @@ impl Value for Ulimit {
     }
 }
 
-/// One bound; docker writes -1 for none. RLIM_INFINITY itself is above what a size can be, so no number means it.
+/// Parses one bound. docker writes -1 for unlimited. RLIM_INFINITY is larger than any valid size, so no number means it.
 fn bound(text: &str) -> Result<Option<u64>, String> {
     match text {
         "unlimited" | "-1" => Ok(None),
@@ -63,15 +63,15 @@ fn bound(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// The long form in a file.
+/// The table form in a policy file.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct UlimitTable {
-    /// What is enforced.
+    /// The limit in force.
     soft: Bound,
-    /// What the workload may raise it to; the soft limit when left out.
+    /// The value that the workload may raise it to; the soft limit by default.
     hard: Option<Bound>,
-    /// Whether it is lowered to the caller's own hard limit where that is smaller, instead of the run being refused.
+    /// Whether it is lowered to the caller's hard limit if that is smaller; otherwise the run is refused.
     #[serde(default)]
     clamp: bool,
 }

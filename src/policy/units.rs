@@ -1,12 +1,12 @@
-//! The units people write: sizes, durations, CPUs, ids, modes.
+//! Parsers for sizes, durations, CPUs, ids and modes.
 //!
-//! Each parser takes the whole text or says why not, in words that name the text; nothing is rounded up, wrapped around or
-//! guessed. Numbers are decimal, without sign, fraction, exponent or leading zero, unless the unit says otherwise.
+//! Each parser accepts the whole text or returns an error that names it. No parser rounds up, wraps around or guesses.
+//! Numbers are decimal, without sign, fraction, exponent or leading zero, unless the function's comment says otherwise.
 
-/// What is 100 % of one CPU in [`crate::plan::Budget::cpu_quota_us`].
+/// One whole CPU in [`crate::plan::Budget::cpu_quota_us`].
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// `pid_t` bounds what `pids.max` can mean: PID_MAX_LIMIT of the kernel.
+/// The kernel's PID_MAX_LIMIT: a larger `pids.max` has no effect.
 pub const MAX_PIDS: u64 = 4_194_304;
 
 /// A whole decimal number.
@@ -23,7 +23,7 @@ pub fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is larger than {}", u64::MAX))
 }
 
-/// A size: bytes, or binary `K`, `M`, `G`, `T` (also written `KiB`, `MiB`, `GiB`, `TiB`; case does not matter).
+/// A size: bytes, or binary `K`, `M`, `G`, `T` (also `KiB`, `MiB`, `GiB`, `TiB`; case does not matter).
 pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let shift = match unit.to_ascii_lowercase().as_str() {
@@ -41,11 +41,11 @@ pub fn size(text: &str) -> Result<u64, String> {
     if number.is_empty() {
         return Err(match text {
             "" => "is empty".into(),
-            _ => format!("{text:?} is not a size: it lacks a number"),
+            _ => format!("{text:?} is not a size: the number is missing"),
         });
     }
     let bytes = whole(number)?.checked_mul(1 << shift).ok_or(format!("{text:?} is larger than any memory"))?;
-    // The kernel's own bound on a size is that of loff_t.
+    // The kernel stores sizes in a loff_t.
     if bytes > i64::MAX as u64 { Err(format!("{text:?} is larger than any memory")) } else { Ok(bytes) }
 }
 
@@ -62,7 +62,7 @@ pub fn duration(text: &str) -> Result<u64, String> {
     if number.is_empty() {
         return Err(match text {
             "" => "is empty".into(),
-            _ => format!("{text:?} is not a duration: it lacks a number"),
+            _ => format!("{text:?} is not a duration: the number is missing"),
         });
     }
     // Timers count nanoseconds in a signed 64-bit number.
@@ -73,7 +73,7 @@ pub fn duration(text: &str) -> Result<u64, String> {
 }
 
 /// A number of CPUs as microseconds of CPU time per 100 ms: decimals such as `2` or `0.5`, at least 0.01 (the kernel's
-/// smallest quota is 1 ms); digits after the fifth are dropped.
+/// smallest quota is 1 ms). Digits after the fifth are dropped.
 pub fn cpus(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a number of CPUs: a decimal such as 2 or 0.5");
     let (units, fraction) = match text.split_once('.') {
@@ -98,7 +98,7 @@ fn whole_padded(digits: &str) -> u64 {
     digits.bytes().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
-/// A user or group id: 0 to 4294967294. The last 32-bit number means "no id" to the kernel.
+/// A user or group id: 0 to 4294967294. The kernel reads 4294967295 as "no id".
 pub fn id(text: &str) -> Result<u32, String> {
     match whole(text)? {
         number if number < u64::from(u32::MAX) => Ok(number as u32),
@@ -106,7 +106,7 @@ pub fn id(text: &str) -> Result<u32, String> {
     }
 }
 
-/// `UID[:GID]`; the group is the user's number when it is left out.
+/// `UID[:GID]`. The group defaults to the user's number.
 pub fn id_pair(text: &str) -> Result<(u32, u32), String> {
     match text.split_once(':') {
         Some((uid, gid)) if uid.is_empty() || gid.is_empty() => Err(format!("{text:?} is not UID[:GID]")),

@@ -1,8 +1,8 @@
-//! The values of a policy, each a type that cannot hold a bad one.
+//! The values of a policy. Each type holds only valid values.
 //!
-//! Every value has one parser from bytes, used for flags and for files alike, so that both accept the same and refuse with
-//! the same words. In a file a value is a string, or where that is natural a number; paths and environment values that are
-//! not UTF-8 are written `{ hex = "…" }`.
+//! Every value has one parser from bytes, used for both flags and files, so that both accept the same text and return the
+//! same errors. In a file a value is a string, or for some types a number. Paths and environment values that are not UTF-8
+//! are written `{ hex = "…" }`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,20 +13,20 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::units;
 use crate::plan::{Bytes, Capability, IdMapping, unhex};
 
-/// A value with one written form.
+/// A value that is parsed from text.
 pub trait Value: Sized {
-    /// What it is, for messages: "a size".
+    /// A description for messages: "a size".
     const WHAT: &'static str;
     /// Whether a file may write it as a number.
     const NUMERIC: bool = false;
     /// Whether it may be any bytes, so that files may write it as `{ hex = "…" }`.
     const BINARY: bool = false;
 
-    /// The value of its written form; the error is the reason why it has none.
+    /// Parses the text. The error is the reason.
     fn parse(bytes: &[u8]) -> Result<Self, String>;
 }
 
-/// The text of a value that has to be text.
+/// The bytes as UTF-8 text.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|_| format!("\"{}\" is not UTF-8", Bytes::from(bytes.to_vec())))
 }
@@ -49,7 +49,7 @@ impl<'de, T: Value> Visitor<'de> for Written<T> {
         self.number(number.to_string())
     }
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
-        // With its point or exponent, so that 1.0 is not taken for the whole number 1.
+        // Debug keeps the point or exponent, so that 1.0 is not read as the whole number 1.
         self.number(format!("{number:?}"))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
@@ -57,7 +57,7 @@ impl<'de, T: Value> Visitor<'de> for Written<T> {
         match (T::BINARY, map.next_entry::<String, String>()?) {
             (true, Some((key, hex))) if key == "hex" => match (unhex(&hex), map.next_key::<String>()?) {
                 (Some(bytes), None) => T::parse(&bytes).map_err(de::Error::custom),
-                _ => Err(de::Error::custom("hex is an even number of hexadecimal digits, and alone")),
+                _ => Err(de::Error::custom("hex must be an even number of hexadecimal digits, and the only key")),
             },
             _ => Err(wrong()),
         }
@@ -68,7 +68,7 @@ impl<T: Value> Written<T> {
     fn number<E: de::Error>(self, number: String) -> Result<T, E> {
         match T::NUMERIC {
             true => T::parse(number.as_bytes()).map_err(E::custom),
-            false => Err(E::custom(format!("{number} is a number, where there has to be {}", T::WHAT))),
+            false => Err(E::custom(format!("{number} is a number; expected {}", T::WHAT))),
         }
     }
 }
@@ -132,7 +132,7 @@ written! {
     CapabilityName: "^([cC][aA][pP]_)?[A-Za-z_]+$";
 }
 
-/// A bound, or its absence: `"unlimited"`.
+/// A limit, or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit<T> {
     /// No bound.
@@ -188,7 +188,7 @@ impl Value for Version {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         match bytes {
             b"1" => Ok(Self),
-            _ => Err(format!("version {} is not known: this program reads version 1", Bytes::from(bytes.to_vec()))),
+            _ => Err(format!("version {} is unknown: this program reads version 1", Bytes::from(bytes.to_vec()))),
         }
     }
 }
@@ -220,12 +220,12 @@ values! {
     Size(u64) = "a size such as 512M: bytes, or K, M, G, T (powers of 1024)", true, units::size;
     /// Bytes, at least one: where 0 would mean "unlimited" to the kernel, or nothing at all.
     Amount(u64) = "a size such as 512M: bytes, or K, M, G, T (powers of 1024)", true, |text| match units::size(text)? {
-        0 => Err("0 leaves no room for anything".into()),
+        0 => Err("0 is not a valid size: use at least 1".into()),
         bytes => Ok(bytes),
     };
     /// Microseconds, at least one.
     Deadline(u64) = "a duration such as 30s: ms, s, m, h (plain: seconds)", true, |text| match units::duration(text)? {
-        0 => Err("0 leaves no time for anything; \"unlimited\" is the word for no deadline".into()),
+        0 => Err("0 is not a valid time limit; use \"unlimited\" for none".into()),
         us => Ok(us),
     };
     /// Microseconds.
@@ -239,11 +239,11 @@ values! {
     };
     /// Processes and threads: at least one, at most the kernel's PID_MAX_LIMIT.
     Pids(u64) = "a number of processes and threads", true, |text| match units::whole(text)? {
-        0 => Err("0 leaves room for no process; \"unlimited\" is the word for no limit".into()),
-        number if number > units::MAX_PIDS => Err(format!("{number} is more than Linux has: at most {}", units::MAX_PIDS)),
+        0 => Err("0 is not a valid limit on processes; use \"unlimited\" for none".into()),
+        number if number > units::MAX_PIDS => Err(format!("{number} is more than Linux supports: at most {}", units::MAX_PIDS)),
         number => Ok(number),
     };
-    /// A share of what several want at once; 100 is the usual one.
+    /// A share of a resource under contention. The kernel's default is 100.
     Weight(u64) = "a weight from 1 to 10000", true, |text| match units::whole(text)? {
         weight @ 1..=10_000 => Ok(weight),
         other => Err(format!("{other} is not a weight: 1 to 10000")),
@@ -292,7 +292,7 @@ impl Value for UserName {
     }
 }
 
-/// How inside ids relate to host ids: `single`, `subordinate` or `host:UID[:GID]`.
+/// How ids in the sandbox map to host ids: `single`, `subordinate` or `host:UID[:GID]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserMap(pub(crate) IdMapping);
 
@@ -311,11 +311,11 @@ impl Value for UserMap {
 }
 
 impl UserMap {
-    /// One host user and group, not root: a sandbox whose user is the host's root is not offered.
+    /// One host user and group. Root is refused.
     pub fn host(ids: &str) -> Result<Self, String> {
         match units::id_pair(ids)? {
             (0, _) => Err("host user 0 is root: choose an unprivileged host user".into()),
-            (_, 0) => Err("host group 0 is root's: choose an unprivileged host group".into()),
+            (_, 0) => Err("host group 0 is root's group: choose an unprivileged host group".into()),
             (uid, gid) => Ok(Self(IdMapping::HostUser { uid, gid })),
         }
     }
@@ -332,33 +332,33 @@ impl Value for EnvName {
         if bytes.is_empty() {
             Err("the name of the variable is empty".into())
         } else if bytes.iter().any(|byte| *byte == b'=' || byte.is_ascii_control() || *byte == b' ') {
-            Err(format!("\"{name}\" is not {}: it has a blank, a control character or \"=\" in it", Self::WHAT))
+            Err(format!("\"{name}\" is not {}: it contains a blank, a control character or \"=\"", Self::WHAT))
         } else {
             Ok(Self(name))
         }
     }
 }
 
-/// A variable to pass on: a name, or with a `*` at its end all names that begin so.
+/// A variable to pass: a name, or a prefix followed by `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvPattern(pub(crate) Bytes);
 
 impl Value for EnvPattern {
-    const WHAT: &'static str = "the name of an environment variable, or its beginning and *";
+    const WHAT: &'static str = "the name of an environment variable, or a prefix followed by *";
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let name = EnvName::parse(bytes)?.0;
         let star = bytes.iter().position(|byte| *byte == b'*');
         if bytes == b"*" {
-            Err("\"*\" would pass every variable: that is `keep = true`".into())
+            Err("\"*\" would pass every variable: use `keep = true`".into())
         } else if star.is_some_and(|at| at + 1 != bytes.len()) {
-            Err(format!("\"{name}\" has a \"*\" that is not at its end"))
+            Err(format!("\"{name}\" contains a \"*\" that is not at its end"))
         } else {
             Ok(Self(name))
         }
     }
 }
 
-/// The value of an environment variable: any bytes but NUL.
+/// The value of an environment variable: any bytes except NUL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvValue(pub(crate) Bytes);
 

@@ -1,16 +1,17 @@
-//! The view of the host: what is below `/` when no root was given, and what is put on top of one that was.
+//! The view of the host: the mounts below `/` without `--rootfs`, and the mounts on top of a root that `--rootfs` names.
 //!
-//! Each mount costs microseconds at every start, so a symlink is copied rather than bound, and of `/etc` only what
-//! programs cannot do without is there. Nothing of the caller's home, `/run`, `/var` or the network.
+//! Each mount delays every start by microseconds. So symlinks are copied instead of bound, and `/etc` has only the files
+//! that programs need. The view shows no part of the caller's home, `/run`, `/var` or the network.
 
 use crate::plan::{Bytes, IdMapping, Identity, Mount, MountKind, Network};
 
-/// Directories that are symlinks into /usr on most systems and real on some.
+/// Symlinks into /usr on most systems, directories on others.
 const TOP: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Parts of /etc that are the host's. Certificates are taken one directory at a time: private keys lie beside them.
+/// Parts of /etc that come from the host. Certificate directories are listed one by one, because private keys are next to
+/// them.
 const ETC: &[&str] = &[
-    // The loader finds libraries outside its default path only through this.
+    // The loader needs it to find libraries outside its default path.
     "/etc/ld.so.cache",
     "/etc/alternatives",
     "/etc/localtime",
@@ -20,13 +21,13 @@ const ETC: &[&str] = &[
     "/etc/ssl/cert.pem",
     "/etc/ssl/openssl.cnf",
     "/etc/ca-certificates/extracted",
-    // Fedora and its kin.
+    // Fedora and its derivatives.
     "/etc/pki/ca-trust",
     "/etc/pki/tls/certs",
     "/etc/pki/tls/cert.pem",
     "/etc/pki/tls/openssl.cnf",
     "/etc/crypto-policies",
-    // Java finds its virtual machines and security settings through symlinks to these, in Fedora and in Debian.
+    // On Fedora and Debian, Java finds its virtual machines and security settings through symlinks to these.
     "/etc/java",
     "/etc/java-8-openjdk",
     "/etc/java-11-openjdk",
@@ -35,35 +36,35 @@ const ETC: &[&str] = &[
     "/etc/java-25-openjdk",
 ];
 
-/// What the view depends on.
+/// The inputs of the view.
 pub struct Surroundings<'a> {
-    /// Who the workload is.
+    /// The workload's user.
     pub identity: &'a Identity,
     /// Its host name.
     pub hostname: &'a str,
-    /// What it can reach.
+    /// The network.
     pub network: Network,
     /// Whether /proc shows processes only.
     pub pid_only: bool,
     /// Whether there is a sysfs.
     pub sysfs: bool,
-    /// Device nodes asked for.
+    /// The requested device nodes.
     pub devices: &'a [Bytes],
 }
 
-/// The synthetic root, in the order in which it is mounted.
+/// The mounts of the synthetic root, in order.
 pub fn synthetic(around: &Surroundings<'_>) -> Vec<Mount> {
     let mut mounts = vec![Mount { kind: MountKind::Bind { source: "/usr".into() }, ..read_only("/usr") }];
     mounts.extend(TOP.iter().map(|path| as_host(path)));
     mounts.extend(ETC.iter().map(|path| as_host(path)));
     mounts.extend(generated(around));
     mounts.extend(common(around));
-    // Programs that want it get /tmp; a mount of its own would only cost time.
+    // /var/tmp is a symlink to /tmp, because a mount would delay the start.
     mounts.push(Mount { kind: MountKind::Symlink { target: "../tmp".into() }, ..read_only("/var/tmp") });
     mounts
 }
 
-/// What is put on top of a given root: its own /etc stays as it is.
+/// The mounts on top of a given root. Its /etc stays as it is.
 pub fn on_rootfs(around: &Surroundings<'_>) -> Vec<Mount> {
     common(around)
 }
@@ -89,14 +90,14 @@ fn common(around: &Surroundings<'_>) -> Vec<Mount> {
     if around.sysfs {
         mounts.push(Mount { kind: MountKind::Sysfs, noexec: true, ..read_only("/sys") });
     }
-    // A home that is one of these directories already needs no second mount.
+    // A home that is one of these directories, such as /tmp, is not mounted again.
     if mounts.iter().all(|mount| mount.destination != around.identity.home) {
         mounts.push(Mount { destination: around.identity.home.clone(), ..scratch("/", 0o700) });
     }
     mounts
 }
 
-/// The files of /etc that say who and where the workload is.
+/// The generated files of /etc: users, groups, host name and name resolution.
 fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
     let host = around.network == Network::Host;
     let (passwd, group) = accounts(around.identity);
@@ -112,7 +113,8 @@ fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
         file("/etc/nsswitch.conf", nsswitch),
     ];
     if host {
-        // The caller's network needs the caller's names. Both are often symlinks out of /etc, which a bind follows.
+        // The host's network needs the host's name resolution. These files are often symlinks out of /etc; a bind follows
+        // them.
         mounts.extend(["/etc/resolv.conf", "/etc/hosts", "/etc/services"].map(|path| Mount {
             kind: MountKind::Bind { source: path.into() },
             optional: true,
@@ -125,13 +127,13 @@ fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
     mounts
 }
 
-/// passwd(5) and group(5): root and nobody, because programs ask for them, and the workload's own.
+/// passwd(5) and group(5): the workload's user, and root and nobody, which programs look up.
 fn accounts(identity: &Identity) -> (String, String) {
     let Identity { uid, gid, user, home, mapping } = identity;
     let mut passwd = format!("{user}:x:{uid}:{gid}:{user}:{home}:/bin/sh\n");
     let mut group = format!("{user}:x:{gid}:\n");
     for (name, id) in [("root", 0), ("nobody", 65_534)] {
-        // Under subordinate ids these are users the workload can become; otherwise they are only names.
+        // With subordinate ids the workload can become these users; otherwise they are only names.
         let shell = if *mapping == IdMapping::Subordinate && id == 0 { "/bin/sh" } else { "/usr/sbin/nologin" };
         if *uid != id && user != name {
             passwd.push_str(&format!("{name}:x:{id}:{id}:{name}:/:{shell}\n"));

@@ -814,7 +814,7 @@ fn a_disk_filler_fills_its_scratch_space_alone() {
 fn a_plan_marks_every_writable_bind_that_nothing_caps() {
     let options = ["plan", "--rw", "/opt", "--ro", "/srv", "--tmpfs", "/cache", "-v", "/var:/data:rw", "--", "true"];
     let outcome = Run::new(Caller::Unprivileged).plain().opts(options).go().expect(0);
-    let marked: Vec<_> = outcome.lines().into_iter().filter(|line| line.contains("nothing caps")).collect();
+    let marked: Vec<_> = outcome.lines().into_iter().filter(|line| line.contains("is not limited")).collect();
     assert!(
         marked.len() == 2 && marked.iter().all(|line| line.contains("/opt") || line.contains("/data")),
         "{outcome}"

@@ -558,7 +558,7 @@ fn a_report_that_was_moved_away_is_an_error() {
             dir.file("d/r.json", "{\"status\":\"ok\"}");
         };
         let outcome = meanwhile(caller, &place.join("r.json"), forge).expect(125);
-        assert!(outcome.stderr.contains("moved away during the run"), "{outcome}");
+        assert!(outcome.stderr.contains("its directory was moved during the run"), "{outcome}");
     });
 }
 
@@ -570,7 +570,7 @@ fn a_report_whose_place_was_taken_is_an_error() {
         let target = dir.file("target", "untouched");
         let report = dir.join("r.json");
         let outcome = meanwhile(caller, &report, || symlink("target", &report).unwrap()).expect(125);
-        assert!(outcome.stderr.contains("put there during the run"), "{outcome}");
+        assert!(outcome.stderr.contains("was replaced during the run"), "{outcome}");
         assert_eq!(fs::read_to_string(target).unwrap(), "untouched");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "a temporary file was left");
     });

@@ -254,7 +254,7 @@ fn a_profile_that_the_workload_could_write_is_refused() {
         let file = workspace.file("profile.json", OCI);
         let outcome = mkdir(caller, &["--workspace", text(workspace.path()), "--seccomp", text(&file)]).expect(125);
         assert!(
-            outcome.stderr.contains("is writable inside, and the seccomp profile of this run lies in it"),
+            outcome.stderr.contains("is writable in the sandbox and contains the seccomp profile of this run"),
             "{outcome}"
         );
         let mount = format!("{}:/data:ro", text(workspace.path()));

@@ -405,7 +405,7 @@ fn what_was_changed_removed_or_put_in_is_found() {
     assert_eq!(verify(dir.path(), &[]).status.code(), Some(125));
     assert_eq!(verify(&log, &["--head", "abc"]).status.code(), Some(125));
     fs::write(&log, "").unwrap();
-    assert!(intact(&log).contains("no run yet"));
+    assert!(intact(&log).contains("no runs"));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn bad_flags_are_named_with_their_reason() {
         (&["-u", "4294967296"], &["--user", "4294967296"]),
         (&["-u", "1:"], &["--user", "UID[:GID]"]),
         (&["-u", "1:2:3"], &["--user", "\"2:3\""]),
-        (&["-u", "daemon"], &["--user", "daemon", "root and sandbox"]),
+        (&["-u", "daemon"], &["--user", "daemon", "root or sandbox"]),
         (&["--host-user", "0"], &["--host-user", "root"]),
         (&["--host-user", "1:0"], &["--host-user", "root"]),
         (&["--host-user", "1", "--subuid"], &["--host-user", "--subuid"]),
@@ -147,14 +147,14 @@ fn bad_flags_are_named_with_their_reason() {
         (&["-v", "/a:/b:rx"], &["--volume", "\"rx\"", "ro, rw, noexec or optional"]),
         (&["-v", "/a:b"], &["--volume", "\"b\"", "absolute path inside"]),
         (&["-v", "/a:/b:ro,rw"], &["--volume", "both ro and rw"]),
-        (&["-v", "/a:/"], &["--volume", "over /"]),
+        (&["-v", "/a:/"], &["--volume", "mount's destination"]),
         (&["-v", "/a:/proc/self"], &["--volume", "/proc"]),
         (&["-v", "/a:/dev"], &["--volume", "/dev"]),
         (&["-v", "~/a:/b"], &["--volume", "not expanded"]),
         (&["-v", "$HOME:/b"], &["--volume", "not expanded"]),
-        (&["-v", "/:/host"], &["bind of /", "never writable"]),
-        (&["-v", "/proc/self/root:/host"], &["bind of /proc/self/root", "never writable"]),
-        (&["--rw", "/"], &["--rw", "over /"]),
+        (&["-v", "/:/host"], &["bind of /", "cannot be bound writable"]),
+        (&["-v", "/proc/self/root:/host"], &["bind of /proc/self/root", "cannot be bound writable"]),
+        (&["--rw", "/"], &["--rw", "mount's destination"]),
         (&["--ro", "a/../b"], &["--ro", "a/../b", "\"..\""]),
         (&["--ro", "/proc"], &["--ro", "/proc"]),
         (&["--mount", "type=volume,dst=/a"], &["--mount", "\"volume\"", "bind or tmpfs"]),
@@ -203,17 +203,17 @@ fn bad_flags_are_named_with_their_reason() {
 #[test]
 fn a_command_is_needed_and_verbs_are_known() {
     let scratch = Scratch::new("verbs");
-    refused(&scratch.stockade::<&str>([]), &["nothing was asked for"]);
+    refused(&scratch.stockade::<&str>([]), &["a verb is missing"]);
     refused(&scratch.stockade(["rum"]), &["rum", "did you mean `stockade run`?"]);
     refused(&scratch.stockade(["--bogus"]), &["--bogus"]);
     refused(&scratch.stockade(["plan"]), &["COMMAND", "no command"]);
     refused(&scratch.stockade(["plan", "--"]), &["COMMAND", "no command"]);
-    refused(&scratch.stockade(["plan", ""]), &["COMMAND", "empty word"]);
+    refused(&scratch.stockade(["plan", ""]), &["COMMAND", "empty string"]);
     refused(&scratch.stockade(["run", "-m"]), &["--memory", "needs a value"]);
     refused(&scratch.stockade(["help", "rum"]), &["rum"]);
     refused(&scratch.stockade(["completions"]), &["SHELL", "bash"]);
     refused(&scratch.stockade(["completions", "csh"]), &["csh"]);
-    refused(&scratch.stockade(["man", ".", "."]), &["one word too many"]);
+    refused(&scratch.stockade(["man", ".", "."]), &["unexpected argument"]);
     refused(&scratch.stockade(["man", "./missing"]), &["missing", "ENOENT"]);
     for words in
         [&["help"][..], &["--help"], &["help", "run"], &["run", "--help"], &["run", "-h"], &["plan", "-it", "-h"]]
@@ -342,7 +342,7 @@ mod report {
             ("dangling", "symlink"),
             ("directory", "directory"),
             ("fifo", "FIFO"),
-            ("/dev/null", "neither a regular file"),
+            ("/dev/null", "not a regular file"),
             ("directory/", "does not name a file"),
             ("", "does not name a file"),
             ("..", "does not name a file"),

@@ -158,7 +158,7 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("masked_paths = ['/a', 'b']", &["masked_paths", "\"b\""]),
         ("masked_paths = ['//']", &["masked_paths", "everything"]),
         ("readonly_paths = ['/.']", &["readonly_paths", "everything"]),
-        ("user.home = '/'", &["user.home", "over /"]),
+        ("user.home = '/'", &["user.home", "mount's destination"]),
         ("user.home = '/usr'", &["user.home", "cover /usr"]),
         ("user.home = '/etc'", &["user.home", "cover /etc/"]),
         ("user.home = '/proc/1'", &["user.home", "/proc"]),
@@ -170,8 +170,8 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("[[mounts]]\ntype = 'tmpfs'\ndestination = '/a'\nsource = '/b'", &["mounts", "for a bind"]),
         ("[[mounts]]\nsource = '/a'\nsize = '1M'", &["mounts", "for a tmpfs"]),
         ("[[mounts]]\nsource = '/a'\ndestination = '/proc/x'", &["mounts", "/proc"]),
-        ("[[mounts]]\nsource = '/'", &["mounts[0]", "over /"]),
-        ("[[mounts]]\nsource = '/'\ndestination = '/h'\nread_only = false", &["bind of /", "never writable"]),
+        ("[[mounts]]\nsource = '/'", &["mounts[0]", "mount's destination"]),
+        ("[[mounts]]\nsource = '/'\ndestination = '/h'\nread_only = false", &["bind of /", "cannot be bound writable"]),
         ("[[mounts]]\nsource = '/a'\n[[mounts]]\nsource = '/b'\ndestination = '/a/'", &["mounts[1]", "mounted twice"]),
         // Environment and capabilities.
         ("env.set = { '' = 'x' }", &["env.set", "empty"]),
@@ -501,7 +501,7 @@ fn binds_that_show_more_than_most_people_mean_are_warned_about() {
         (["-v", "/proc:/x"], "processes"),
         (["-v", "/dev:/x"], "--device"),
         (["-v", "/:/host:ro"], "the whole host"),
-        (["--rootfs", "/"], "the root is the host's own"),
+        (["--rootfs", "/"], "the root is the host's root"),
     ] {
         let output = scratch.stockade(["plan", words[0], words[1], "true"]);
         let message = text(&output.stderr);

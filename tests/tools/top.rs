@@ -144,7 +144,7 @@ fn what_cannot_be_seen_is_said() {
     let output = output(unshare.args(["-m", "--propagation", "private", "sh", "-c", script, BINARY]));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("no sandbox with a cgroup") && said.contains("no cgroup file system is mounted"), "{said}");
+    assert!(said.contains("no sandboxes with a cgroup") && said.contains("no cgroup file system is mounted"), "{said}");
     let is_v1 = fs::read_to_string("/proc/self/cgroup").unwrap().lines().any(|line| line.contains(":memory:"));
     assert_eq!(frame()["unseen"].is_string(), is_v1);
     run.signal(nix::sys::signal::Signal::SIGTERM);
