@@ -1,33 +1,33 @@
-//! The one error type: which step failed, on what, why, and the way out.
+//! The error type: the failed step, its object, the cause, and a hint.
 //!
-//! A sentence is made of it once, at the door. The steps are shared by the parent, which names the object, and the child,
-//! which can only send numbers.
+//! The command line turns an error into a sentence, once. The parent and the child share the steps: the child can send only
+//! numbers, and the parent adds the object.
 
 use serde::{Deserialize, Serialize};
 
-/// What failed, on what, why on this host, and what to do about it.
+/// The failed step, its object, the cause on this host, and how to fix it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct Error {
-    /// The step of the start-up sequence (or of the intake before it).
+    /// The step of the start-up sequence, or of the parsing before it.
     pub step: Step,
-    /// The file, field, flag, path or limit it was about; may be empty.
+    /// The file, field, flag, path or limit that it failed on; may be empty.
     pub object: String,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The way out, when there is one to name.
+    /// How to fix it, if that is known.
     pub hint: Option<String>,
 }
 
-/// Why a step failed.
+/// The cause of an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
-    /// The kernel said no.
+    /// A system call failed.
     Errno(nix::errno::Errno),
-    /// The input or the host is not as it must be: a reason in words.
+    /// The input or the host does not meet a requirement: the reason as text.
     Reason(String),
 }
 
-/// Result of everything that can fail with an [`Error`].
+/// The result of a function that can fail with an [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 macro_rules! steps {
@@ -41,7 +41,7 @@ macro_rules! steps {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
             /// Its name in reports.
             pub const fn name(self) -> &'static str { match self { $(Self::$variant => $name,)+ } }
-            /// What was being done, for people.
+            /// A description of the step, for messages.
             pub const fn doing(self) -> &'static str { match self { $(Self::$variant => $text,)+ } }
             /// The step with this number, if there is one.
             pub fn from_number(number: u16) -> Option<Self> { Self::ALL.get(usize::from(number)).copied() }
@@ -53,10 +53,10 @@ steps! {
     Usage = "usage", "reading the command line";
     Policy = "policy", "reading the policy";
     Config = "config", "reading the configuration";
-    State = "state", "looking at the container's state";
+    State = "state", "reading the container's state";
     Plan = "plan", "planning the run";
     SeccompProfile = "seccomp_profile", "reading the seccomp profile";
-    Host = "host", "looking at this host";
+    Host = "host", "examining this host";
     Source = "source", "opening a mount source";
     Identity = "identity", "choosing the user ids";
     Cgroup = "cgroup", "setting up the cgroup";
@@ -89,10 +89,10 @@ steps! {
     Rlimit = "rlimit", "setting a resource limit";
     Keyring = "keyring", "joining a new session keyring";
     Groups = "groups", "dropping the supplementary groups";
-    Scheduling = "scheduling", "setting how the workload is scheduled";
+    Scheduling = "scheduling", "setting the workload's scheduling policy";
     Label = "label", "setting the security label";
     Hook = "hook", "running a hook";
-    Notify = "notify", "telling the service manager";
+    Notify = "notify", "notifying the service manager";
     Checkpoint = "checkpoint", "saving the container";
     Restore = "restore", "restoring the container";
     Capabilities = "capabilities", "dropping capabilities";
@@ -115,41 +115,41 @@ steps! {
 }
 
 impl Step {
-    /// Whether it is one of those that make one of a plan's mounts, in the child.
+    /// Whether it is one of the steps in which the child makes a mount of the plan.
     pub fn is_of_mount(self) -> bool {
         matches!(self, Self::Source | Self::MountPoint | Self::MountClone | Self::MountAttributes | Self::Mount)
     }
 }
 
-/// The kernel's reason, as the standard library passes it on; `EIO` where there is none.
+/// The error number in an error of the standard library; `EIO` if it has none.
 pub fn errno_of(error: &std::io::Error) -> nix::errno::Errno {
     nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 impl Error {
-    /// An error whose reason is in words.
+    /// An error with a reason as text.
     pub fn new(step: Step, object: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { step, object: object.into(), cause: Cause::Reason(reason.into()), hint: None }
     }
 
-    /// An error whose reason is the kernel's.
+    /// An error of a system call.
     pub fn errno(step: Step, object: impl Into<String>, errno: nix::errno::Errno) -> Self {
         Self { step, object: object.into(), cause: Cause::Errno(errno), hint: None }
     }
 
-    /// As [`Self::errno`], of what the standard library says of an input or output.
+    /// As [`Self::errno`], from an error of the standard library.
     pub fn io(step: Step, object: impl Into<String>, error: &std::io::Error) -> Self {
         Self::errno(step, object, errno_of(error))
     }
 
-    /// With a way out.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The exit code of a run that ended with this error: 127 not found, 126 found but not runnable, 125 everything else.
+    /// The exit code of a run that ended with this error: 127 not found, 126 found but not executable, 125 everything else.
     pub fn exit_code(&self) -> u8 {
         use nix::errno::Errno::{ENOENT, ENOTDIR};
         match (self.step, &self.cause) {
@@ -160,7 +160,7 @@ impl Error {
     }
 }
 
-/// `doing: object: reason`, without the hint, control characters escaped.
+/// `doing: object: reason`, without the hint. Control characters are escaped.
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.step.doing())?;
@@ -174,8 +174,8 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// Whether a character does something to the line it is shown in instead of being seen: control characters, line
-/// separators, and those that turn the direction of the text around or are invisible.
+/// Whether a character changes how a line is displayed instead of being visible: control characters, line separators,
+/// characters that reverse the text direction, and invisible ones.
 pub fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
@@ -183,7 +183,7 @@ pub fn is_deceptive(c: char) -> bool {
         || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text with deceptive characters escaped, so that it cannot drive the terminal it is shown on, or lie about itself.
+/// Escapes deceptive characters, so that the text cannot control the terminal or look like a different text.
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         if is_deceptive(c) && c != '\n' {
@@ -195,7 +195,7 @@ pub fn printable(text: &str) -> String {
     })
 }
 
-/// The same JSON, with deceptive characters in its strings as `\\u` escapes: a report may be read on a terminal too.
+/// Replaces deceptive characters in JSON by `\\u` escapes, because a report may be read on a terminal.
 pub fn printable_json(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len() + 1), |mut out, c| {
         if is_deceptive(c) && c != '\n' {

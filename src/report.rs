@@ -1,7 +1,7 @@
-//! What happened: the report of one run, `stockade/report/v1`.
+//! The report of one run, `stockade/report/v1`.
 //!
-//! Every name carries its unit, `null` means not measured, and `enforced` holds what was read back from the kernel, never
-//! what was asked for.
+//! Every name carries its unit. `null` means not measured. `enforced` holds only what was read back from the kernel, not what
+//! was requested.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ use crate::plan::{self, Bytes, ContainerPlan, RunPlan, hex};
 /// The value of [`Report::schema`].
 pub const SCHEMA: &str = "stockade/report/v1";
 
-/// The report of one run, written when its whole tree is dead, or when it could not start.
+/// The report of one run, written when all of its processes have ended, or when it could not start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Always [`SCHEMA`].
@@ -24,48 +24,48 @@ pub struct Report {
     pub id: String,
     /// Wall-clock time at which the run began, RFC 3339 in UTC.
     pub started_at: String,
-    /// Wall-clock time at which its tree was dead, RFC 3339 in UTC.
+    /// Wall-clock time at which all of its processes had ended, RFC 3339 in UTC.
     pub finished_at: String,
-    /// What was to be executed; `null` when the command line itself could not be read.
+    /// The command; `null` if the command line could not be parsed.
     pub command: Option<Command>,
     /// How it ended.
     pub status: Status,
-    /// The exit code that `stockade run` itself returns; 255 when it is not known.
+    /// The exit code of `stockade run`; 255 if it is unknown.
     pub exit_code: u8,
     /// Number of the signal that ended the workload.
     pub signal: Option<i32>,
-    /// Whether that left a core dump.
+    /// Whether the workload dumped core.
     pub core_dumped: bool,
-    /// What went wrong, when it could not start or could not be supervised.
+    /// The error, if the run could not start or could not be supervised.
     pub error: Option<ErrorRecord>,
-    /// Where the time went.
+    /// Duration of each phase.
     pub timings_us: Timings,
-    /// What was used.
+    /// Resource usage.
     pub usage: Usage,
-    /// What was printed; `null` when the streams were passed through uncounted.
+    /// Output of the workload; `null` if the streams were passed through uncounted.
     pub output: Option<Output>,
-    /// What the workload could reach.
+    /// Network access of the workload.
     pub network: Option<NetworkRecord>,
-    /// What the workload was refused; `null` when nobody was listening.
+    /// What the workload was denied; `null` if denials were not recorded.
     pub denials: Option<Vec<Denial>>,
-    /// The layers whose denials could not be listened to, though that was asked for; `null` when it was not.
+    /// The layers whose denials could not be recorded; `null` if denials were not requested.
     pub denials_unheard: Option<Vec<Unheard>>,
-    /// What was verified to confine it; `null` when it never ran.
+    /// The verified confinement; `null` if the workload never ran.
     pub enforced: Option<Enforced>,
-    /// SHA-256 of the resolved policy, hexadecimal; `null` when there was none.
+    /// SHA-256 of the resolved policy, hexadecimal; `null` if there was none.
     pub policy_sha256: Option<String>,
-    /// What ran it.
+    /// The program that ran it.
     pub runtime: Runtime,
 }
 
 impl Report {
-    /// The report of a run that never ran: `subject` is `None` when it did not even come to a plan.
+    /// The report of a run that did not start. `subject` is `None` if there was no plan yet.
     pub fn not_started(id: &str, subject: Option<Subject<'_>>, started: SystemTime, error: &Error) -> Self {
         let status = Status::SetupError;
         Self { status, exit_code: error.exit_code(), error: Some(error.into()), ..Self::blank(id, subject, started) }
     }
 
-    /// A report that says nothing yet but what was to be run, and when; it is finished now.
+    /// A report with only the command and the times; `finished_at` is now.
     pub fn blank(id: &str, subject: Option<Subject<'_>>, started: SystemTime) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -91,7 +91,7 @@ impl Report {
     }
 }
 
-/// What a report is about.
+/// The command and policy that a report is about.
 #[derive(Debug)]
 pub struct Subject<'a> {
     command: &'a plan::Command,
@@ -120,7 +120,7 @@ pub fn timestamp(time: SystemTime) -> String {
 }
 
 impl Command {
-    /// A planned command, before anything is known about its executable.
+    /// A planned command, without the hash of its executable.
     pub fn of(command: &plan::Command) -> Self {
         let argv = command.argv.clone();
         let argv_sha256 = argv_sha256(argv.iter().map(Bytes::as_bytes));
@@ -143,16 +143,16 @@ impl Runtime {
     }
 }
 
-/// What was executed.
+/// The executed command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
-    /// The words.
+    /// Its words.
     pub argv: Vec<Bytes>,
     /// SHA-256 over the words, each followed by a NUL byte, hexadecimal.
     pub argv_sha256: String,
-    /// Working directory inside.
+    /// Working directory in the sandbox.
     pub cwd: Bytes,
-    /// SHA-256 of the executed file, hexadecimal; `null` when not asked for.
+    /// SHA-256 of the executed file, hexadecimal; `null` if it was not requested.
     pub exe_sha256: Option<String>,
 }
 
@@ -162,46 +162,46 @@ pub struct Command {
 pub enum Status {
     /// Exit code 0.
     Ok,
-    /// Another exit code.
+    /// A nonzero exit code.
     Nonzero,
-    /// By a signal of its own or its tree's making.
+    /// A signal that the workload or another process of its tree sent.
     Signaled,
     /// The wall-clock deadline passed.
     TimeoutWall,
-    /// The CPU time was used up.
+    /// The CPU time limit was reached.
     TimeoutCpu,
-    /// No output for too long.
+    /// There was no output for longer than the limit.
     TimeoutIdle,
-    /// The kernel killed it for want of memory.
+    /// The kernel killed it because it was out of memory.
     Oom,
-    /// It failed at the limit on processes.
+    /// It failed because it reached the limit on processes.
     PidsLimit,
-    /// It printed more than it may.
+    /// It exceeded its output limit.
     OutputLimit,
     /// A seccomp filter killed it.
     SeccompKilled,
     /// It never ran.
     SetupError,
-    /// The person in front of it, or whoever signalled the supervisor, ended it.
+    /// The user ended it at the terminal or by a signal to the supervisor.
     KilledByUser,
-    /// The supervisor could not do its work.
+    /// The supervisor failed.
     InternalError,
-    /// Somebody else waited for it: a container whose engine knows.
+    /// Unknown: the engine waited for the container's process, not stockade.
     Unknown,
 }
 
 /// An [`Error`] as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorRecord {
-    /// Where in the sequence.
+    /// The step that failed.
     pub step: Step,
-    /// On what.
+    /// The file, setting or other object that it failed on.
     pub object: String,
-    /// The kernel's error number, when it said no.
+    /// The kernel's error number, if a system call failed.
     pub errno: Option<i32>,
-    /// Why, for people.
+    /// The reason, as text.
     pub reason: String,
-    /// The way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -225,20 +225,20 @@ impl From<&ErrorRecord> for Error {
     }
 }
 
-/// Where the time went, in microseconds.
+/// Duration of each phase, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Timings {
     /// From the start of the run to the new namespaces.
     pub setup: Option<u64>,
-    /// From there to the workload's execve.
+    /// From the new namespaces to the workload's execve.
     pub exec_wait: Option<u64>,
-    /// From there to the workload's end.
+    /// From the execve to the workload's end.
     pub run: Option<u64>,
-    /// From there to the death of its tree.
+    /// From the workload's end to the end of all its processes.
     pub teardown: Option<u64>,
 }
 
-/// What was used by the whole tree.
+/// Resource usage of the whole process tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Wall-clock time of the workload in microseconds.
@@ -251,7 +251,7 @@ pub struct Usage {
     pub pids: Pids,
     /// Block input and output, summed over devices.
     pub io: Io,
-    /// Time stalled for want of a resource, `psi(4)`.
+    /// Time stalled on a lack of resources, pressure stall information (PSI).
     pub psi: Psi,
     /// Counters of `getrusage(2)` for the workload and the children it waited for.
     pub rusage: Rusage,
@@ -266,43 +266,43 @@ pub struct Cpu {
     pub user_us: Option<u64>,
     /// In the kernel.
     pub system_us: Option<u64>,
-    /// Both.
+    /// User and system time together.
     pub total_us: Option<u64>,
-    /// Held back by `cpu.max`.
+    /// Time throttled by `cpu.max`.
     pub throttled_us: Option<u64>,
-    /// Periods in which it was held back.
+    /// Periods in which the tree was throttled.
     pub throttled_periods: Option<u64>,
-    /// Where the figures come from: `cgroup2`, `cgroup1` or `rusage`.
+    /// Origin of the figures: `cgroup2`, `cgroup1` or `rusage`.
     pub source: Option<String>,
 }
 
 /// Memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// In use when it was looked at: at the end, or by `--stats`.
+    /// Usage at the time of the sample: at the end, or of `--stats`.
     pub current_bytes: Option<u64>,
-    /// Most ever used at once.
+    /// Highest usage.
     pub peak_bytes: Option<u64>,
     /// The limit, as read back.
     pub limit_bytes: Option<u64>,
-    /// Most swap ever used at once.
+    /// Highest swap usage.
     pub swap_peak_bytes: Option<u64>,
-    /// Processes killed for want of memory.
+    /// Processes that the OOM killer killed.
     pub oom_kills: Option<u64>,
-    /// Times it was slowed down at `memory.high`.
+    /// Times that `memory.high` slowed the tree down.
     pub high_events: Option<u64>,
-    /// Times the limit was hit.
+    /// Times that the limit was reached.
     pub max_events: Option<u64>,
-    /// Where the figures come from.
+    /// Origin of the figures.
     pub source: Option<String>,
 }
 
 /// Processes and threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pids {
-    /// Alive when it was looked at: at the end, or by `--stats`.
+    /// Number at the time of the sample: at the end, or of `--stats`.
     pub current: Option<u64>,
-    /// Most ever alive at once.
+    /// Highest number.
     pub peak: Option<u64>,
     /// The limit, as read back.
     pub limit: Option<u64>,
@@ -320,7 +320,7 @@ pub struct Io {
     pub writes: Option<u64>,
 }
 
-/// Time in which some task waited for a resource, in microseconds.
+/// Time in which some task waited for a resource (PSI), in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Psi {
@@ -355,7 +355,7 @@ pub struct Disk {
 /// The value of [`Sample::schema`].
 pub const SAMPLE_SCHEMA: &str = "stockade/sample/v1";
 
-/// A look at a run while it lasts: one line of `--stats`.
+/// A sample of a run in progress: one line of `--stats`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Always [`SAMPLE_SCHEMA`].
@@ -364,11 +364,11 @@ pub struct Sample {
     pub id: String,
     /// Microseconds since the workload began.
     pub elapsed_us: u64,
-    /// What was used so far.
+    /// Resource usage so far.
     pub usage: Usage,
 }
 
-/// What was printed.
+/// Output of the workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Output {
@@ -379,85 +379,85 @@ pub struct Output {
 /// One output stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stream {
-    /// Bytes the workload wrote.
+    /// Bytes that the workload wrote.
     pub bytes: u64,
     /// Bytes that were passed on.
     pub kept: u64,
-    /// Whether some were not.
+    /// Whether fewer bytes were passed on than written.
     pub truncated: bool,
-    /// SHA-256 of what was passed on, hexadecimal.
+    /// SHA-256 of the bytes that were passed on, hexadecimal.
     pub sha256: String,
 }
 
-/// What the workload could reach.
+/// Network access of the workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkRecord {
     /// As planned and verified: `none`, `loopback` or `host`.
     pub mode: crate::plan::Network,
 }
 
-/// Something the workload was refused.
+/// An operation that the workload was denied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Denial {
-    /// Which layer refused: `seccomp` or `landlock`.
+    /// The layer that denied it: `seccomp` or `landlock`.
     pub layer: String,
-    /// What it tried: a syscall or an access right.
+    /// The operation: a system call or an access right.
     pub op: String,
-    /// On what.
+    /// The object of the operation.
     pub target: Option<String>,
     /// The rule that decided.
     pub rule: Option<String>,
-    /// The error number it got; `null` when it was killed for it, or that is not known.
+    /// The error number that it returned; `null` if the process was killed, or if it is unknown.
     pub errno: Option<i32>,
-    /// Process id on the host of who tried it first.
+    /// Host process id of the first process that tried it.
     pub pid: Option<u32>,
     /// That process's name, `comm` in `proc(5)`.
     pub comm: Option<Bytes>,
-    /// How often.
+    /// How often it was denied.
     pub count: u64,
-    /// When first, in microseconds since the workload began.
+    /// Time of the first denial, in microseconds since the workload began.
     pub first_us: Option<u64>,
-    /// What would allow it.
+    /// The setting that would allow it.
     pub hint: Option<String>,
-    /// How sure this is: `exact` or `inferred`.
+    /// Certainty: `exact` or `inferred`.
     pub confidence: String,
 }
 
-/// A layer that refuses things and does not tell.
+/// A layer whose denials could not be recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unheard {
-    /// Which.
+    /// The layer.
     pub layer: String,
-    /// Why not, on this host.
+    /// The reason, on this host.
     pub why: String,
 }
 
-/// What was read back from the kernel about the workload's confinement.
+/// The workload's confinement, as read back from the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Enforced {
     /// Namespaces that differ from the supervisor's.
     pub namespaces: Vec<String>,
-    /// The Landlock ABI in force; `null` when none is.
+    /// The Landlock ABI in force; `null` if Landlock is not used.
     pub landlock_abi: Option<u32>,
-    /// The access rights it denies wherever no rule allows them.
+    /// The access rights that Landlock denies unless a rule allows them.
     pub landlock_rights: Vec<String>,
-    /// The access rights that this program would handle, and this kernel cannot.
+    /// The access rights that this program supports and this kernel does not.
     pub landlock_missing: Vec<String>,
-    /// The seccomp filter in force; `null` when none is.
+    /// The seccomp filter in force; `null` if there is none.
     pub seccomp: Option<Seccomp>,
-    /// The cgroup that bounds it; `null` when there is none.
+    /// The cgroup with its limits; `null` if there is none.
     pub cgroup: Option<Cgroup>,
     /// Capabilities in any of its five sets.
     pub caps: Vec<String>,
-    /// Whether execve can grant privileges no more.
+    /// Whether execve can no longer grant privileges.
     pub no_new_privs: bool,
-    /// Host user id it runs as.
+    /// Its user id on the host.
     pub host_uid: Option<u32>,
-    /// Host group id it runs as.
+    /// Its group id on the host.
     pub host_gid: Option<u32>,
-    /// Supplementary groups, as host ids: a caller without privilege or a subordinate range cannot drop its own.
+    /// Supplementary groups, as host ids. A caller without privilege or a subordinate range cannot drop its own.
     pub supplementary_groups: Vec<u32>,
-    /// What was allowed to be missing, and is.
+    /// The protections that were allowed to be missing, and are missing.
     pub degraded: Vec<Degraded>,
 }
 
@@ -468,33 +468,33 @@ pub struct Seccomp {
     pub profile: String,
     /// SHA-256 of the compiled program, hexadecimal.
     pub sha256: String,
-    /// What is refused whatever the profile says, because it leads past another layer.
+    /// Sets of calls that are denied regardless of the profile, because they would bypass another layer.
     pub guards: Vec<String>,
 }
 
 /// A cgroup in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cgroup {
-    /// Its directory; on hosts with cgroup v1, that of the memory controller.
+    /// Its directory; with cgroup v1 that of the memory controller.
     pub path: String,
-    /// The controllers that bound it.
+    /// The controllers that enforce limits.
     pub controllers: Vec<String>,
 }
 
-/// A protection that was asked for, could not be had, and was allowed to be missing.
+/// A requested protection that this host cannot enforce, and that was allowed to be missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Degraded {
     /// Its name, as given to `--allow-degraded`.
     pub what: String,
-    /// What was asked for.
+    /// The requested protection.
     pub wanted: String,
-    /// What is in force instead.
+    /// The protection in force instead.
     pub got: String,
-    /// Why, on this host.
+    /// The reason, on this host.
     pub why: String,
 }
 
-/// What ran it.
+/// The program and kernel that ran it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Runtime {

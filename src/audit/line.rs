@@ -1,4 +1,4 @@
-//! What a line of the log says: of one run, in less than a kilobyte, and without a word that somebody else wrote.
+//! The content of a line: facts about one run in about a kilobyte, without text that the workload or another user chose.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use crate::report::{Report, Status};
 /// The value of [`Line::schema`].
 pub const SCHEMA: &str = "stockade/audit/v1";
 
-/// Most characters of a name that is no valid one.
+/// An invalid sandbox name is cut to this many characters.
 const MAX_ID: usize = 64;
 
-/// One line of the audit log. Every name carries its unit; `null` means not known.
+/// One line of the audit log. Every name carries its unit; `null` means unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "AuditLine")]
 pub struct Line {
@@ -24,16 +24,16 @@ pub struct Line {
     pub finished_at: String,
     /// Name of the sandbox.
     pub id: String,
-    /// User who asked for it: the real user id of the supervisor.
+    /// The caller: the real user id of the supervisor.
     pub uid: u32,
-    /// SHA-256 over the words of the command, each followed by a NUL byte, hexadecimal; `null` when there were none.
+    /// SHA-256 over the words of the command, each followed by a NUL byte, hexadecimal; `null` if there were none.
     pub argv_sha256: Option<String>,
-    /// SHA-256 of the executed file, hexadecimal (of a script, not its interpreter); `null` when nothing was executed, or it
-    /// could not be read, or has changed since.
+    /// SHA-256 of the executed file, hexadecimal (of a script, not its interpreter); `null` if no file was executed, or if it
+    /// could not be read or has changed since.
     pub exe_sha256: Option<String>,
-    /// SHA-256 of the resolved policy, hexadecimal; `null` when there was none.
+    /// SHA-256 of the resolved policy, hexadecimal; `null` if there was none.
     pub policy_sha256: Option<String>,
-    /// How it ended; `setup_error` when it was refused.
+    /// How it ended; `setup_error` if it was refused.
     pub status: Status,
     /// The exit code of `stockade run`.
     pub exit_code: u8,
@@ -41,33 +41,33 @@ pub struct Line {
     pub signal: Option<i32>,
     /// Whether a deadline ended it.
     pub timed_out: bool,
-    /// What went wrong, when it was refused or could not be supervised.
+    /// The error, if it was refused or could not be supervised.
     pub error: Option<ErrorCode>,
-    /// What was used.
+    /// Resource usage.
     pub usage: Totals,
-    /// What was printed; `null` when the streams were passed through uncounted.
+    /// Amount of output; `null` if the streams were passed through uncounted.
     pub output: Option<Printed>,
-    /// How often something was denied; `null` when nobody was listening.
+    /// Number of denials; `null` if denials were not recorded.
     pub denials: Option<u64>,
     /// Version of stockade.
     pub version: String,
-    /// Bytes between the last whole line and this one, newlines included: what is left of lines whose writers died.
+    /// Bytes between the last complete line and this one, newlines included: the rest of lines whose writers died.
     pub torn_bytes: u64,
-    /// SHA-256 of everything from the beginning of the last whole line up to this one, newlines included, hexadecimal;
+    /// SHA-256 of all bytes from the beginning of the last complete line up to this one, newlines included, hexadecimal;
     /// `null` at the beginning of the file.
     pub prev_sha256: Option<String>,
 }
 
-/// An error without its words, which may be anybody's.
+/// An error without its text, which may contain text that others chose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorCode {
-    /// Where in the sequence.
+    /// The step that failed.
     pub step: Step,
-    /// The kernel's error number, when it said no.
+    /// The kernel's error number, if a system call failed.
     pub errno: Option<i32>,
 }
 
-/// What was used by the whole tree.
+/// Resource usage of the whole process tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Totals {
@@ -80,7 +80,7 @@ pub struct Totals {
     pub io_write_bytes: Option<u64>,
 }
 
-/// What was printed.
+/// Amount of output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Printed {
@@ -89,7 +89,7 @@ pub struct Printed {
 }
 
 impl Line {
-    /// The line of a run, which does not follow any other yet.
+    /// The line of a run, not yet chained to the line before it.
     pub fn of(report: &Report) -> Self {
         let (usage, command) = (&report.usage, report.command.as_ref());
         Self {
@@ -129,7 +129,7 @@ impl Line {
         }
     }
 
-    /// Reads a line with its newline; `None` if it is not a whole one.
+    /// Parses a line with its newline; `None` if it is not a complete line.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let json = bytes.strip_suffix(b"\n")?;
         serde_json::from_slice(json).ok().filter(|line: &Self| line.schema == SCHEMA)

@@ -1,4 +1,4 @@
-//! Appending to the log: everything that can be found out before a run starts is, and the rest is done under a lock.
+//! Appends to the log. Everything that can be checked is checked before the run starts; appending happens under a lock.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,16 +21,16 @@ use crate::plan::{Bytes, hex};
 use crate::sys::walk::{self, Place, Trail};
 use crate::sys::{process, schedule};
 
-/// How much of the end is read, at most, to find the last whole line.
+/// At most this much of the end is read to find the last complete line.
 const TAIL: u64 = 4 * MAX_LINE as u64;
 
-/// Space that there has to be before a run starts.
-const ROOM: u64 = 4096;
+/// The free space that is required before a run starts.
+const RESERVED: u64 = 4096;
 
-/// How long another writer, or whoever else can open the file, may hold its lock.
+/// How long another process that can open the file may hold its lock.
 const LOCK_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A log that is known to be one, and to be writable.
+/// A log that was found valid and writable.
 #[derive(Debug)]
 pub struct Log {
     shown: String,
@@ -40,14 +40,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens a log, or begins one, and makes sure that a line can be appended. With `sync`, lines are on the disk before
-    /// [`Self::append`] returns.
+    /// Opens or creates a log and makes sure that a line can be appended. With `sync`, [`Self::append`] syncs each line to the
+    /// disk.
     pub fn open(path: &OsStr, sync: bool) -> Result<Self> {
         let shown = Bytes::from(path).to_string();
         let opened = open_file(path, sync).and_then(|(file, trail)| {
             check_owner(&fstat(&file).map_err(errno)?)?;
-            make_room(&file)?;
-            // A lock that is not given up is found now, and not when the run is over.
+            reserve(&file)?;
+            // A lock that another process keeps is detected now, not after the run.
             let locked = lock(&file, FlockArg::LockExclusiveNonblock)?;
             Tail::read(&file, size(&file)?)?;
             drop(locked);
@@ -57,17 +57,17 @@ impl Log {
         opened.map_err(refused).map(|(file, trail)| Self { shown, file, sync, trail })
     }
 
-    /// Where it lies.
+    /// Its location.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// Has lines on the disk before [`Self::append`] returns, or not.
+    /// Sets whether [`Self::append`] syncs each line to the disk.
     pub fn set_sync(&mut self, sync: bool) {
         self.sync = sync;
     }
 
-    /// Appends the line as the one that follows the last.
+    /// Appends the line, with the hash of the last one.
     pub fn append(&self, line: Line) -> Result<()> {
         self.append_locked(line).map_err(|error| Error { object: self.shown.clone(), ..error })
     }
@@ -75,7 +75,7 @@ impl Log {
     fn append_locked(&self, mut line: Line) -> Result<()> {
         let _lock = lock(&self.file, FlockArg::LockExclusiveNonblock)?;
         if fstat(&self.file).map_err(errno)?.st_nlink == 0 {
-            return Err(reason("it was removed while the run lasted"));
+            return Err(reason("it was removed during the run"));
         }
         let size = size(&self.file)?;
         let tail = Tail::read(&self.file, size)?;
@@ -84,7 +84,7 @@ impl Log {
         serde_json::to_writer(&mut bytes, &line).map_err(|error| reason(&error.to_string()))?;
         bytes.push(b'\n');
         if let Err(error) = (&self.file).write_all(&bytes) {
-            // A part of a line helps nobody; where it cannot be taken back (an append-only file), the next writer ends it.
+            // Removes the partial line. On an append-only file that fails, and the next writer terminates the line.
             let _ = self.file.set_len(size);
             return Err(errno(errno_of(&error)));
         }
@@ -104,20 +104,21 @@ fn size(file: &File) -> Result<u64> {
     file.metadata().map(|metadata| metadata.len()).map_err(|error| errno(errno_of(&error)))
 }
 
-/// Where the log of a path lies, without looking for it.
+/// The location that a log of this path would have. The file is not opened.
 pub fn locate(path: &OsStr) -> Result<Place> {
     if path.as_bytes().ends_with(b"/") {
         return Err(reason("it does not name a file"));
     }
     walk::to_place(Path::new(path)).map_err(|failed| match failed {
         Errno::EINVAL => reason("it does not name a file"),
-        Errno::EPERM => reason("a symlink on the way to it could have been put there by another")
-            .hint("name the directory without symlinks"),
+        Errno::EPERM => {
+            reason("another user could have made a symlink in its path").hint("name the directory without symlinks")
+        }
         failed => errno(failed),
     })
 }
 
-/// Opens it in its directory, without following a link and without waiting for anybody.
+/// Opens it in its directory, without following a symlink and without blocking.
 fn open_file(path: &OsStr, sync: bool) -> Result<(File, Trail)> {
     let place = locate(path)?;
     let (directory, name) = (&place.directory, place.name.as_os_str());
@@ -133,7 +134,7 @@ fn open_file(path: &OsStr, sync: bool) -> Result<(File, Trail)> {
     if sync && is_new {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = openat(directory, ".", flags, Mode::empty()).map_err(errno)?;
-        nix::unistd::fsync(&directory).map_err(errno)?; // or a power cut takes the whole file
+        nix::unistd::fsync(&directory).map_err(errno)?; // otherwise a power failure could remove the new file
     }
     Ok((File::from(file), Trail::of_place(&place)))
 }
@@ -147,11 +148,11 @@ fn check_kind(stat: &FileStat) -> Result<()> {
     }
 }
 
-/// Whoever can write it can write the whole chain anew.
+/// A user who can write the log could rewrite the whole chain.
 fn check_owner(stat: &FileStat) -> Result<()> {
     let caller = nix::unistd::geteuid().as_raw();
     if stat.st_mode & 0o022 != 0 {
-        return Err(reason("others than its owner can write it").hint("`chmod 600` it"));
+        return Err(reason("users other than its owner can write it").hint("`chmod 600` it"));
     }
     if stat.st_uid != caller && stat.st_uid != 0 {
         let reason = format!("it belongs to user {}, neither to you nor to root", stat.st_uid);
@@ -160,32 +161,31 @@ fn check_owner(stat: &FileStat) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that a line has room, by setting blocks aside for it where the file system can: full disks and quotas say so
-/// now, and not when the run is over.
-fn make_room(file: &File) -> Result<()> {
+/// Reserves blocks for a line if the file system supports that, so that a full disk or quota is detected before the run.
+fn reserve(file: &File) -> Result<()> {
     let size = size(file)?;
-    // Beyond this limit the kernel does not return an error but kills, with SIGXFSZ.
+    // Beyond this limit the kernel sends SIGXFSZ, which kills the process.
     let (limit, _) = process::rlimit(libc::RLIMIT_FSIZE as u32).map_err(errno)?;
-    if limit < size.saturating_add(ROOM) {
+    if limit < size.saturating_add(RESERVED) {
         return Err(
             errno(Errno::EFBIG).hint("the caller's limit on file sizes (`ulimit -f`) leaves no room for a line")
         );
     }
-    let full = || errno(Errno::ENOSPC).hint("nothing was run, as that could not be recorded");
+    let full = || errno(Errno::ENOSPC).hint("the command was not run, because the run could not be recorded");
     let offset = libc::off_t::try_from(size).map_err(|_| errno(Errno::EFBIG))?;
-    match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, ROOM as libc::off_t) {
+    match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, RESERVED as libc::off_t) {
         Ok(()) => Ok(()),
         Err(Errno::ENOSPC) => Err(full()),
         Err(Errno::EDQUOT) => Err(errno(Errno::EDQUOT)),
         Err(_) => match fstatvfs(file) {
-            Ok(space) if space.blocks_available() * space.fragment_size() < ROOM => Err(full()),
+            Ok(space) if space.blocks_available() * space.fragment_size() < RESERVED => Err(full()),
             Ok(_) => Ok(()),
             Err(error) => Err(errno(error)),
         },
     }
 }
 
-/// Takes the lock, which goes with what is returned.
+/// Takes the lock, which is released when the returned value is dropped.
 pub(super) fn lock(file: &File, how: FlockArg) -> Result<Flock<File>> {
     let deadline = Instant::now() + LOCK_DEADLINE;
     let mut pause = Duration::from_micros(50);
@@ -195,7 +195,7 @@ pub(super) fn lock(file: &File, how: FlockArg) -> Result<Flock<File>> {
             Ok(lock) => return Ok(lock),
             Err((file, Errno::EAGAIN | Errno::EINTR)) if Instant::now() < deadline => file,
             Err((_, Errno::EAGAIN)) => {
-                return Err(reason("somebody has held its lock for 10 s").hint("`lslocks` tells who"));
+                return Err(reason("another process has held its lock for 10 s").hint("`lslocks` shows which one"));
             }
             Err((_, error)) => return Err(errno(error)),
         };
@@ -204,39 +204,38 @@ pub(super) fn lock(file: &File, how: FlockArg) -> Result<Flock<File>> {
     }
 }
 
-/// What a new line follows.
+/// The end of the log, to which a new line is chained.
 #[derive(Debug, PartialEq)]
 struct Tail {
-    /// Of everything from the beginning of the last whole line on, with the newline that a torn one still needs.
+    /// Hash of all bytes from the beginning of the last complete line on, including the newline that terminates a torn one.
     sha256: Option<String>,
-    /// What of that is torn.
+    /// The number of torn bytes among them.
     torn_bytes: u64,
-    /// Whether a newline is needed first.
+    /// Whether the new line must be preceded by a newline.
     unfinished: bool,
 }
 
 impl Tail {
-    /// Reads the end of a file of this size, and no more of it than that.
+    /// Reads the end of a file of this size.
     fn read(file: &File, size: u64) -> Result<Self> {
         let start = size.saturating_sub(TAIL);
         let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(0)];
         file.read_exact_at(&mut bytes, start).map_err(|error| errno(errno_of(&error)))?;
-        Self::of(&bytes, start == 0).ok_or_else(|| {
-            reason("its end is not that of an audit log").hint("name a file of its own, or a new one, for the log")
-        })
+        Self::of(&bytes, start == 0)
+            .ok_or_else(|| reason("it does not end like an audit log").hint("use a separate or new file for the log"))
     }
 
-    /// `None` if that is not the end of a log. Without `all` of the file, the bytes may begin anywhere.
+    /// `None` if the bytes are not the end of a log. Unless `all` is set, they may begin in the middle of a line.
     fn of(bytes: &[u8], all: bool) -> Option<Self> {
         let unfinished = bytes.last().is_some_and(|byte| *byte != b'\n');
         let mut end = bytes.len();
         while end > 0 {
             let start = bytes[..end - 1].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             if start == 0 && !all {
-                return None; // where it really begins is not known
+                return None; // the beginning of the line is unknown
             }
             let piece = &bytes[start..end];
-            // A line that lacks nothing but its end is whole once it has that.
+            // A line that lacks only its newline becomes complete with it.
             let ended = if piece.ends_with(b"\n") { None } else { Line::parse(&[piece, b"\n"].concat()) };
             match (Line::parse(piece), ended) {
                 (Some(_), _) => return Some(Self::after(&bytes[start..], bytes.len() - end + usize::from(unfinished))),
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_follows_the_last_whole_one_and_what_is_torn_after_it() {
+    fn a_line_is_chained_to_the_last_complete_one_and_the_torn_ones_after_it() {
         let line = line();
         let of = |bytes: &[u8]| Tail::of(bytes, true).unwrap();
         assert_eq!(of(b""), Tail { sha256: None, torn_bytes: 0, unfinished: false });
@@ -289,12 +288,12 @@ mod tests {
         let twice = [&line[..], &line[..50], b"\n", &line[..7]].concat();
         let sum = sha256(&[&twice[..], b"\n"].concat());
         assert_eq!(of(&twice), Tail { sha256: sum, torn_bytes: 59, unfinished: true });
-        let whole_but_for_its_end = &line[..line.len() - 1];
-        assert_eq!(of(whole_but_for_its_end), Tail { sha256: sha256(&line), torn_bytes: 0, unfinished: true });
+        let without_newline = &line[..line.len() - 1];
+        assert_eq!(of(without_newline), Tail { sha256: sha256(&line), torn_bytes: 0, unfinished: true });
     }
 
     #[test]
-    fn what_is_not_a_log_is_not_appended_to() {
+    fn a_file_that_is_not_a_log_is_refused() {
         let line = line();
         for other in [&b"root:x:0:0\n"[..], b"{}\n", &[&line[..], b"x\n"].concat(), &[&line[..], b"x"].concat()] {
             assert_eq!(Tail::of(other, true), None);

@@ -1,13 +1,13 @@
-//! The audit log: one line a run, also a refused one, each with the hash of what is before it.
+//! The audit log: one line for each run, including refused ones. Each line has the hash of the line before it.
 //!
-//! [`Log`] appends, by any number of processes at once; [`verify`] follows the chain and names the first line that breaks it.
-//! What a line says is [`Line`].
+//! [`Log`] appends; any number of processes may append at once. [`verify`] checks the chain and names the first line that
+//! breaks it. [`Line`] is the content of a line.
 //!
-//! A line is *torn* when it is not whole: its writer or the machine died in the middle. Nothing is ever taken away from a log
-//! but what the same writer has just failed to append, so a torn line stays; the next writer ends it, says in its own line how
-//! many bytes it was (`torn_bytes`), and hashes it along with the last whole line. Hence:
+//! A line is *torn* if it is incomplete, because its writer or the machine died. A writer removes only bytes that it has just
+//! failed to append, so a torn line stays. The next writer terminates it, records its length (`torn_bytes`), and hashes it
+//! together with the last complete line. Hence:
 //!
-//! `prev_sha256` is the SHA-256 of everything from the beginning of the last whole line up to this one, newlines included;
+//! `prev_sha256` is the SHA-256 of all bytes from the beginning of the last complete line up to this one, newlines included;
 //! `null` at the beginning of the file.
 
 mod line;
@@ -18,14 +18,14 @@ pub use line::{ErrorCode, Line, Printed, SCHEMA, Totals};
 pub use log::{Log, locate};
 pub use verify::{Chain, verify};
 
-/// Longest line, with its newline. Ours are about 1 KiB; every field of theirs is bounded.
+/// The longest line, with its newline. Lines are about 1 KiB, because every field has a bounded length.
 const MAX_LINE: usize = 16 << 10;
 
-/// What every line begins with, as far as it goes.
+/// The beginning of every line.
 const PREFIX: &[u8] = br#"{"schema":"stockade/audit/v1","#;
 
-/// Whether bytes that are no line can be what is left of one. After a power cut some file systems show zeros for what was
-/// not written.
+/// Whether bytes that are not a line can be the rest of a torn one. After a power failure some file systems return zeros for
+/// unwritten blocks.
 fn is_torn(piece: &[u8]) -> bool {
     let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
     let end = piece.iter().position(|byte| *byte == 0).unwrap_or(piece.len());
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_beginning_of_a_line_can_be_left_of_one() {
+    fn only_the_beginning_of_a_line_counts_as_torn() {
         let whole = br#"{"schema":"stockade/audit/v1","started_at":"x"}"#;
         for length in 0..whole.len() {
             assert!(is_torn(&whole[..length]));

@@ -1,4 +1,4 @@
-//! Following the chain from the first line to the last.
+//! Verifies the chain from the first line to the last.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,27 +15,27 @@ use super::{MAX_LINE, is_torn};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, hex};
 
-/// A log that is intact.
+/// Summary of an intact log.
 #[derive(Debug, Default, PartialEq)]
 pub struct Chain {
-    /// Runs, one a line.
+    /// Number of runs.
     pub runs: u64,
-    /// Numbers of the lines that were torn, and that the next line accounts for.
+    /// Numbers of the torn lines that a later line records.
     pub torn: Vec<u64>,
-    /// When the first run was over.
+    /// End time of the first run.
     pub first: Option<String>,
-    /// When the last run was over.
+    /// End time of the last run.
     pub last: Option<String>,
-    /// Hash of the last line, which the next one will have.
+    /// Hash of the last line, which the next line will contain.
     pub head: Option<String>,
 }
 
-/// Follows the chain of a log as it is now. `head` is that of an earlier time, which must be in it. An error of the step
-/// [`Step::AuditChain`] says where it breaks, and why.
+/// Verifies the chain of a log. `head` is an earlier head, which must be in the chain. An error of the step
+/// [`Step::AuditChain`] names the line that breaks it, and the reason.
 pub fn verify(path: &OsStr, head: Option<&str>) -> Result<Chain> {
     let shown = Bytes::from(path).to_string();
     let opened = open_to_read(path).and_then(|file| {
-        // Under the lock, so that no line is seen half; what comes later is for the next time.
+        // The size is read under the lock, so that no line is incomplete. Later lines are not verified.
         let locked = lock(&file, FlockArg::LockSharedNonblock)?;
         let size = file.metadata().map_err(|error| failed(&error))?.len();
         drop(locked);
@@ -46,7 +46,7 @@ pub fn verify(path: &OsStr, head: Option<&str>) -> Result<Chain> {
         Broken::At(line, reason) => Error::new(Step::AuditChain, format!("{shown}: line {line}"), reason),
         Broken::Read(error) => Error { object: shown.clone(), ..failed(&error) },
         Broken::Head => {
-            let reason = "no line has the hash that --head names: what was there then was cut off or written anew";
+            let reason = "no line has the hash that --head names: the log was truncated or rewritten since";
             Error::new(Step::AuditChain, shown.clone(), reason)
         }
     };
@@ -73,20 +73,20 @@ fn open_to_read(path: &OsStr) -> Result<File> {
 enum Broken {
     /// At this line, for this reason.
     At(u64, String),
-    /// It could not be read.
+    /// The log could not be read.
     Read(std::io::Error),
-    /// The head of an earlier time is not in it.
+    /// The earlier head is not in the chain.
     Head,
 }
 
-/// What a line has to follow.
+/// The bytes before a line, since the last complete line.
 #[derive(Debug, Default)]
 struct Before {
-    /// Over everything since the last whole line, with it; `None` at the beginning.
+    /// Hash of the last complete line and all bytes after it; `None` at the beginning.
     hash: Option<Sha256>,
-    /// Bytes since the last whole line.
+    /// Number of bytes after the last complete line.
     torn_bytes: u64,
-    /// Numbers of the torn lines since.
+    /// Numbers of the torn lines among them.
     torn: Vec<u64>,
 }
 
@@ -101,13 +101,13 @@ fn follow(mut log: impl BufRead, head: Option<&str>) -> std::result::Result<Chai
             break;
         }
         if bytes.len() > MAX_LINE {
-            return at("is longer than a line of an audit log can be");
+            return at("is too long for a line of an audit log");
         }
         let Some(line) = Line::parse(&bytes) else {
             if bytes.last() != Some(&b'\n') && (is_torn(&bytes) || Line::parse(&[&bytes[..], b"\n"].concat()).is_some())
             {
                 return at(
-                    "is torn: its writer or the machine died, or the disk was full; the next run will account for it",
+                    "is torn: its writer or the machine died, or the disk was full; the next run will record it",
                 );
             }
             if !is_torn(&bytes) {
@@ -118,7 +118,7 @@ fn follow(mut log: impl BufRead, head: Option<&str>) -> std::result::Result<Chai
             before.torn.push(number);
             continue;
         };
-        before.admits(&line, number)?;
+        before.check(&line, number)?;
         chain.torn.append(&mut before.torn);
         chain.runs += 1;
         chain.first.get_or_insert_with(|| line.finished_at.clone());
@@ -130,33 +130,27 @@ fn follow(mut log: impl BufRead, head: Option<&str>) -> std::result::Result<Chai
         before = Before { hash: Some(hash), ..Before::default() };
     }
     match before.torn.first() {
-        Some(number) => Err(Broken::At(*number, "is torn, and no line after it accounts for it".to_owned())),
+        Some(number) => Err(Broken::At(*number, "is torn, and no later line records it".to_owned())),
         None if !seen => Err(Broken::Head),
         None => Ok(chain),
     }
 }
 
 impl Before {
-    fn admits(&self, line: &Line, number: u64) -> std::result::Result<(), Broken> {
+    fn check(&self, line: &Line, number: u64) -> std::result::Result<(), Broken> {
         let at = |number: u64, reason: String| Err(Broken::At(number, reason));
         let expected = self.hash.clone().map(|hash| hex(&hash.finalize()));
         if line.torn_bytes != self.torn_bytes {
             return match self.torn.first() {
-                Some(torn) => at(*torn, format!("is not whole, and line {number} does not account for it")),
-                None => at(number, format!("accounts for {} bytes of a torn line that is missing", line.torn_bytes)),
+                Some(torn) => at(*torn, format!("is torn, and line {number} does not record it")),
+                None => at(number, format!("records {} bytes of a torn line that is missing", line.torn_bytes)),
             };
         }
         match (&line.prev_sha256, expected) {
             (found, expected) if *found == expected => Ok(()),
-            (Some(_), None) => at(number, "follows a line that is missing: the beginning was cut off".to_owned()),
-            (None, Some(_)) => at(number, "begins a chain of its own in the middle of the file".to_owned()),
-            _ => at(
-                number,
-                format!(
-                    "does not follow from line {}: that was changed, or lines were removed or put in between",
-                    number - 1
-                ),
-            ),
+            (Some(_), None) => at(number, "follows a missing line: the beginning of the log was removed".to_owned()),
+            (None, Some(_)) => at(number, "begins a new chain in the middle of the file".to_owned()),
+            _ => at(number, format!("does not match line {}: a line was changed, removed or inserted", number - 1)),
         }
     }
 }

@@ -46,7 +46,7 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
     let devices = resources.devices.as_ref().is_some_and(|rules| !rules.is_empty());
     let planned = &mut plan.cgroup;
     let before = planned.resources.clone();
-    planned.resources.take(&resources);
+    planned.resources.merge(&resources);
     // Before any file: systemd would set it back when it reads its units again.
     let told = unit::update(groups.places(), &planned.resources);
     let changed = told.and_then(|()| groups.limit(&resources)).and_then(|()| match devices {

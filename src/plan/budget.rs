@@ -1,22 +1,22 @@
-//! What the whole tree may use together.
+//! The limits of the whole process tree.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Bytes, Facility};
 
-/// What the whole tree may use together, by the files of cgroup v2 that say so; what is left out is unlimited.
+/// The limits of the whole process tree, by the files of cgroup v2. A limit that is left out is unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Budget {
     /// `memory.max`, with `memory.oom.group` set: the tree dies as a whole.
     pub memory_bytes: Option<u64>,
-    /// `memory.high`: from here on it is slowed down.
+    /// `memory.high`: above it the tree is slowed down.
     pub memory_high_bytes: Option<u64>,
     /// `memory.swap.max`.
     pub swap_bytes: Option<u64>,
     /// `cpu.max`, in microseconds of CPU time per 100 ms of wall time (100,000 is one whole CPU).
     pub cpu_quota_us: Option<u64>,
-    /// `cpu.weight`, 1 to 10,000; a cgroup that says nothing has 100.
+    /// `cpu.weight`, 1 to 10,000; the kernel's default is 100.
     pub cpu_weight: Option<u64>,
     /// `cpuset.cpus`, a list such as `0-3,7`.
     pub cpuset_cpus: Option<String>,
@@ -26,18 +26,18 @@ pub struct Budget {
     pub pids: Option<u64>,
     /// `io.max`, for each device.
     pub io_max: Vec<IoMax>,
-    /// `io.weight`, 1 to 10,000; a cgroup that says nothing has 100.
+    /// `io.weight`, 1 to 10,000; the kernel's default is 100.
     pub io_weight: Option<u64>,
     /// `hugetlb.SIZE.max`.
     pub hugetlb: Vec<HugetlbMax>,
     /// Other files of a controller, as `CONTROLLER.FILE`.
     pub files: Vec<CgroupFile>,
-    /// Controllers whose limits apply where they can be had cheaply, and are reported as degraded where they cannot: the
-    /// limits of a default, which nobody asked for.
+    /// Controllers whose limits are only defaults: they apply if the host can enforce them at low cost, and are reported as
+    /// degraded otherwise.
     pub if_possible: Vec<Facility>,
 }
 
-/// Bounds on the traffic with one block device; what is left out is unlimited.
+/// Limits on the traffic with one block device. A limit that is left out is unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IoMax {
     /// A whole block device: its host path, or `MAJOR:MINOR`.
@@ -52,26 +52,26 @@ pub struct IoMax {
     pub wiops: Option<u64>,
 }
 
-/// A bound on huge pages of one size.
+/// A limit on huge pages of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugetlbMax {
-    /// The size as in the name of the kernel's file: `2MB`, `1GB`.
+    /// The size as in the kernel's file name: `2MB`, `1GB`.
     pub page_size: String,
-    /// Bytes in such pages.
+    /// The limit in bytes.
     pub max_bytes: u64,
 }
 
-/// A file of a cgroup, and what is written to it.
+/// A file of a cgroup, and its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupFile {
-    /// Its name, which begins with that of its controller.
+    /// Its name, which begins with the name of its controller.
     pub name: String,
-    /// What it has to hold.
+    /// The content to write.
     pub value: String,
 }
 
 impl CgroupFile {
-    /// The controller it belongs to; `None` if it is none that a budget can be made of.
+    /// The controller that it belongs to; `None` if a budget cannot use that controller.
     pub fn controller(&self) -> Option<Facility> {
         let facility = self.name.split_once('.')?.0.parse().ok()?;
         Facility::CONTROLLERS.contains(&facility).then_some(facility)
@@ -79,12 +79,12 @@ impl CgroupFile {
 }
 
 impl Budget {
-    /// Whether nothing is limited, so that no cgroup is needed.
+    /// Whether there is no limit, so that no cgroup is needed.
     pub fn is_empty(&self) -> bool {
         self.controllers().is_empty()
     }
 
-    /// The limits that need a controller, for people.
+    /// The limits that need a controller, as text.
     pub fn describe(&self, controller: Facility) -> String {
         let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
         let list = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));

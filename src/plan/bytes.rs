@@ -1,4 +1,4 @@
-//! Words that are not necessarily text, and hexadecimal.
+//! Byte strings that may not be UTF-8, and hexadecimal.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use crate::error::is_deceptive;
 
 /// Bytes that came from argv, the environment or a path: any byte but NUL, not necessarily UTF-8.
 ///
-/// In JSON it is a plain string when it is UTF-8, and `{"hex": "…"}` when it is not, so that no two values look alike.
+/// In JSON it is a string if it is UTF-8, otherwise `{"hex": "…"}`, so that different values never look alike.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Bytes(Vec<u8>);
 
@@ -39,7 +39,7 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-/// Printable on a terminal whatever the bytes are: control characters and non-UTF-8 are escaped.
+/// Escapes control characters and invalid UTF-8, so that any bytes can be printed on a terminal.
 impl std::fmt::Display for Bytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for chunk in self.0.utf8_chunks() {
@@ -107,7 +107,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of hexadecimal text; `None` if it is not that.
+/// Decodes hexadecimal text; `None` if it is not valid.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
     digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())

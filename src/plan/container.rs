@@ -1,4 +1,4 @@
-//! The plan of a container: what its configuration says.
+//! The plan of a container, made from its configuration.
 
 use std::path::PathBuf;
 
@@ -8,36 +8,36 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Bytes, Capability, Command, Confinement, hex};
 
-/// The version of the runtime specification that is spoken.
+/// The supported version of the runtime specification.
 pub const OCI_VERSION: &str = "1.3.0";
 
-/// Everything a container is and does.
+/// The complete plan of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerPlan {
-    /// What confines it.
+    /// Its confinement.
     pub confinement: Confinement,
     /// Its first process, or the one that `exec` adds.
     pub process: Process,
-    /// Which namespaces are made anew.
+    /// The namespaces that are created.
     pub new: Vec<NamespaceKind>,
-    /// Which namespaces are entered instead, by path.
+    /// The namespaces that are entered instead, by path.
     pub joined: Vec<Joined>,
     /// User ids of a new user namespace.
     pub uid_map: Vec<IdRange>,
     /// Group ids of a new user namespace.
     pub gid_map: Vec<IdRange>,
-    /// Offsets of the clocks of a new time namespace, as `/proc/PID/timens_offsets` takes them.
+    /// Clock offsets of a new time namespace, for `/proc/PID/timens_offsets`.
     pub time_offsets: Vec<ClockOffset>,
-    /// The host directory that becomes `/`, as it is: mount points that it lacks are created in it. `None` leaves the root of
-    /// the mount namespace that is entered.
+    /// The host directory that becomes `/`. Missing mount points are created in it. `None` keeps the root of the mount
+    /// namespace that is entered.
     pub root: Option<Bytes>,
-    /// How mount events cross between the root and the host, `MS_*`; 0 for the default.
+    /// Mount propagation between the root and the host, `MS_*`; 0 for the default.
     pub root_propagation: u64,
     /// Whether `/` refuses writes.
     pub read_only: bool,
-    /// Whether the old root stays below the new one, as on a root that cannot be pivoted from.
+    /// Whether the old root stays mounted below the new one, for a root on which pivot_root(2) fails.
     pub no_pivot: bool,
-    /// What is mounted below the root, in this order.
+    /// The mounts below the root, in order.
     pub mounts: Vec<ContainerMount>,
     /// Device nodes in `/dev`.
     pub devices: Vec<Device>,
@@ -55,16 +55,17 @@ pub struct ContainerPlan {
     pub net_devices: Vec<NetDevice>,
     /// Its share of caches and memory bandwidth.
     pub intel_rdt: Option<IntelRdt>,
-    /// Whether it gets a session keyring of its own.
+    /// Whether it gets a new session keyring.
     pub new_keyring: bool,
-    /// Where its cgroups are, and what is in force there.
+    /// Its cgroups and their limits.
     pub cgroup: ContainerCgroup,
-    /// Programs that run at the stages of its life.
+    /// Programs that run at the stages of its lifecycle.
     pub hooks: Hooks,
 }
 
 impl ContainerPlan {
-    /// SHA-256 of the plan's JSON without id and argv, hexadecimal: equal for equal configurations, whatever they run.
+    /// SHA-256 of the plan's JSON without id and argv, hexadecimal. It is equal for configurations that differ only in the
+    /// program.
     pub fn policy_hash(&self) -> String {
         let mut policy = self.clone();
         policy.confinement.id.clear();
@@ -72,7 +73,7 @@ impl ContainerPlan {
         hex(&Sha256::digest(serde_json::to_vec(&policy).unwrap_or_default()))
     }
 
-    /// Whether it has a new namespace of this kind.
+    /// Whether it creates a namespace of this kind.
     pub fn makes(&self, kind: NamespaceKind) -> bool {
         self.new.contains(&kind)
     }
@@ -82,12 +83,12 @@ impl ContainerPlan {
         self.joined.iter().any(|join| join.kind == kind)
     }
 
-    /// Whether it is in another namespace of this kind than the runtime: a new one, or one that it enters.
+    /// Whether its namespace of this kind differs from the runtime's: a new one, or one that it enters.
     pub fn has_own(&self, kind: NamespaceKind) -> bool {
         self.makes(kind) || self.joins(kind)
     }
 
-    /// The kinds of all of these.
+    /// The kinds of all namespaces that it creates or enters.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceKind> + '_ {
         self.new.iter().copied().chain(self.joined.iter().map(|join| join.kind))
     }
@@ -96,27 +97,27 @@ impl ContainerPlan {
 /// A process of a container, as `config.json` and `exec --process` describe it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// What it executes.
+    /// The program that it executes.
     pub command: Command,
     /// User id inside.
     pub uid: u32,
     /// Group id inside.
     pub gid: u32,
-    /// Supplementary groups, exactly.
+    /// All of its supplementary groups.
     pub groups: Vec<u32>,
     /// The five sets of capabilities.
     pub capabilities: CapabilitySets,
     /// Whether execve can no longer grant privileges.
     pub no_new_privs: bool,
-    /// AppArmor profile on execve.
+    /// AppArmor profile from execve on.
     pub apparmor_profile: Option<String>,
-    /// SELinux label on execve.
+    /// SELinux label from execve on.
     pub selinux_label: Option<String>,
     /// `sched_setattr(2)`.
     pub scheduler: Option<Scheduler>,
     /// `ioprio_set(2)`: class and level.
     pub io_priority: Option<(u32, u32)>,
-    /// The CPUs that what `exec` executes may run on, `sched_setaffinity(2)`; not for the container's first process.
+    /// The CPUs that a program of `exec` may run on, `sched_setaffinity(2)`; not for the container's first process.
     pub cpu_affinity: Option<Vec<u32>>,
     /// The CPUs that `exec` itself runs on until it is in the container's cgroups.
     pub initial_cpu_affinity: Option<Vec<u32>>,
@@ -156,7 +157,7 @@ pub struct IdRange {
     pub inside: u32,
     /// First id on the host.
     pub outside: u32,
-    /// How many.
+    /// Number of ids.
     pub count: u32,
 }
 
@@ -167,7 +168,7 @@ pub struct ClockOffset {
     pub clock: String,
     /// Whole seconds.
     pub secs: i64,
-    /// Nanoseconds beside them.
+    /// Nanoseconds to add.
     pub nanosecs: u32,
 }
 
@@ -178,9 +179,9 @@ pub struct Device {
     pub path: Bytes,
     /// `S_IFCHR`, `S_IFBLK` or `S_IFIFO`.
     pub kind: u32,
-    /// Its numbers; 0 for a FIFO.
+    /// Major number; 0 for a FIFO.
     pub major: u32,
-    /// See `major`.
+    /// Minor number; 0 for a FIFO.
     pub minor: u32,
     /// Permission bits.
     pub mode: u32,
@@ -206,7 +207,7 @@ pub struct CapabilitySets {
 pub struct Sysctl {
     /// With slashes: `net/ipv4/ip_forward`.
     pub path: String,
-    /// What is written.
+    /// Its value.
     pub value: String,
 }
 
@@ -235,36 +236,36 @@ pub struct NetDevice {
 /// A group of `resctrl`, `Documentation/filesystems/resctrl.rst`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IntelRdt {
-    /// The group's name, `/` for the one that all processes are in; `None` for one of the container's own.
+    /// The group's name, `/` for the default group; `None` for a new group of the container.
     pub clos_id: Option<String>,
-    /// Lines for its `schemata` that an existing group must have already, and a new one gets.
+    /// Lines of `schemata` that are written to a new group; an existing group must already have them.
     pub schemas: Vec<String>,
-    /// Lines for its `schemata` that are written in any case.
+    /// Lines of `schemata` that are written to any group.
     pub schemata: Vec<String>,
-    /// Whether the container gets a monitoring group of its own in it.
+    /// Whether a monitoring group is created for the container in this group.
     pub monitored: bool,
 }
 
-/// A mount exactly as the configuration describes it: nothing is implied.
+/// A mount exactly as the configuration describes it, without defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerMount {
     /// Absolute path inside, without `.`, `..` or empty components.
     pub destination: Bytes,
-    /// What is mounted.
+    /// The source.
     pub source: MountSource,
-    /// Attributes that are switched on, `MOUNT_ATTR_*`.
+    /// Attributes to set, `MOUNT_ATTR_*`.
     pub set: u64,
-    /// Attributes that are switched off.
+    /// Attributes to clear.
     pub clear: u64,
     /// As `set`, for all mounts below too.
     pub set_below: u64,
     /// As `clear`, for all mounts below too.
     pub clear_below: u64,
-    /// Changes of propagation, one after the other: `MS_*`, and `MS_REC` for all mounts below too.
+    /// Changes of propagation, in order: `MS_*`, and `MS_REC` for all mounts below too.
     pub propagation: Vec<u64>,
-    /// Whether a tmpfs begins with a copy of what it covers.
+    /// Whether a tmpfs begins with a copy of the directory that it covers.
     pub copy_up: bool,
-    /// Ids of an idmapped mount; empty for none, unless `idmap` says that it takes those of the container.
+    /// Ids of an idmapped mount. If they are empty and `idmap` is set, the ids of the container apply.
     pub uid_map: Vec<IdRange>,
     /// See `uid_map`.
     pub gid_map: Vec<IdRange>,
@@ -274,7 +275,7 @@ pub struct ContainerMount {
     pub idmap_below: bool,
 }
 
-/// What a [`ContainerMount`] mounts.
+/// The source of a [`ContainerMount`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MountSource {
@@ -282,7 +283,7 @@ pub enum MountSource {
     Bind {
         /// Absolute host path.
         source: Bytes,
-        /// With all that is mounted below it.
+        /// Whether the mounts below it are bound too.
         recursive: bool,
     },
     /// A new instance of a file system.
@@ -294,9 +295,9 @@ pub enum MountSource {
         /// Its other options: `name` or `name=value`.
         options: Vec<Bytes>,
     },
-    /// What is mounted there already gets other attributes.
+    /// Changes the attributes of an existing mount.
     Remount {
-        /// Options of the file system itself that change too: `name` or `name=value`.
+        /// Options of the file system to change as well: `name` or `name=value`.
         options: Vec<Bytes>,
     },
     /// The container's own cgroups.
@@ -307,30 +308,30 @@ pub enum MountSource {
 /// The cgroups of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerCgroup {
-    /// `cgroupsPath` as it is written.
+    /// `cgroupsPath` of the configuration.
     pub path: String,
-    /// Whether systemd makes it.
+    /// Whether systemd creates it.
     pub systemd: bool,
-    /// Properties for systemd, from annotations: name and value in its own notation.
+    /// Properties for systemd, from annotations: name and value in systemd's notation.
     pub systemd_properties: Vec<(String, String)>,
-    /// Whether there are none at all.
+    /// Whether the container has no cgroups.
     pub disabled: bool,
-    /// What is in force.
+    /// The limits.
     pub resources: Resources,
 }
 
 /// The container's cgroups as a mount shows them.
 #[derive(Clone, Debug, Default)]
 pub struct CgroupView {
-    /// The directories: with an empty name the one of cgroup v2, otherwise one for each hierarchy of v1 under its name.
+    /// The directories: that of cgroup v2 with an empty name, or one for each hierarchy of v1 under its name.
     pub directories: Vec<(String, PathBuf)>,
-    /// Other names of hierarchies that have several controllers.
+    /// Symlinks for hierarchies with several controllers: further names.
     pub links: Vec<(String, String)>,
     /// Whether the container has a cgroup namespace of its own.
     pub own_namespace: bool,
 }
 
-/// What a cgroup enforces, in the words of the runtime specification; both versions of cgroups are made from these.
+/// Resource limits in the terms of the runtime specification, from which both versions of cgroups are configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -358,7 +359,7 @@ pub struct Resources {
     pub block_weights: Vec<(String, Option<u16>, Option<u16>)>,
     /// Which of read or write, bytes or operations (`rbps`, `wbps`, `riops`, `wiops`), `MAJOR:MINOR`, and the rate.
     pub block_throttles: Vec<(String, String, u64)>,
-    /// Page size as in the kernel's file names, and bytes.
+    /// Page size as in the kernel's file names, and limit in bytes.
     pub hugepages: Vec<(String, u64)>,
     pub network_class: Option<u32>,
     /// Interface and priority.
@@ -367,13 +368,13 @@ pub struct Resources {
     pub rdma: Vec<(String, Option<u32>, Option<u32>)>,
     /// Files of cgroup v2, and their contents.
     pub unified: Vec<(String, String)>,
-    /// Rules about device nodes, in order: the last that matches decides. `None` leaves devices as they are.
+    /// Rules about device nodes, in order: the last that matches decides. `None` does not change device access.
     pub devices: Option<Vec<DeviceRule>>,
 }
 
 impl Resources {
-    /// Takes over what another says; the rest stays.
-    pub fn take(&mut self, other: &Self) {
+    /// Applies the values that `other` sets, and keeps the rest.
+    pub fn merge(&mut self, other: &Self) {
         macro_rules! options {
             ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field.clone(); })* };
         }
@@ -399,19 +400,19 @@ impl Resources {
 /// A rule about device nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceRule {
-    /// Whether it allows.
+    /// Whether it allows access.
     pub allow: bool,
-    /// `a`, `b` or `c`.
+    /// `a` (all), `b` (block) or `c` (character).
     pub kind: char,
     /// `None` for all.
     pub major: Option<u32>,
     /// `None` for all.
     pub minor: Option<u32>,
-    /// Of `r`, `w` and `m`.
+    /// Any of `r`, `w` and `m`.
     pub access: String,
 }
 
-/// Programs that run at the stages of a container's life.
+/// Programs that run at the stages of a container's lifecycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Hooks {
@@ -423,12 +424,12 @@ pub struct Hooks {
     pub poststop: Vec<Hook>,
 }
 
-/// One such program.
+/// A program that runs at a stage of a container's lifecycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hook {
     /// Absolute path.
     pub path: Bytes,
-    /// Its arguments, the first of which is its name; empty for the path alone.
+    /// Its arguments, beginning with its name; if empty, the path is the only argument.
     pub args: Vec<Bytes>,
     /// Its whole environment.
     pub env: Vec<Bytes>,

@@ -1,8 +1,8 @@
-//! The plan: everything a run or a container will do, as plain data.
+//! The plan: a complete description of a run or a container, as plain data.
 //!
-//! Each door makes its own plan, [`RunPlan`] or [`ContainerPlan`], around the [`Confinement`] that both share, and execution
-//! reads nothing else. A plan is complete (nothing is looked up again from flags or files), serialisable, and made without a
-//! system call. [`crate::sandbox`] carries it out.
+//! Each command line makes its own plan, [`RunPlan`] or [`ContainerPlan`]; both contain a [`Confinement`]. Execution reads
+//! only the plan. A plan is complete (flags and files are not read again), serialisable, and made without a system call.
+//! [`crate::sandbox`] executes it.
 
 mod budget;
 mod bytes;
@@ -25,33 +25,33 @@ pub use self::run::{
     ScratchLimit, Stdio,
 };
 
-/// What confines a sandbox, whichever door it was made by and whatever runs in it.
+/// The confinement of a sandbox or container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
     /// Name of the sandbox: `[A-Za-z0-9_.+-]{1,64}`, no leading `-`, not `.` or `..`; a container's may be longer.
     pub id: String,
-    /// Paths below `/` that are covered by an empty read-only file or directory where they exist.
+    /// Paths below `/` that are covered by an empty read-only file or directory if they exist.
     pub masked_paths: Vec<Bytes>,
-    /// Paths below `/` that are made read-only where they exist.
+    /// Paths below `/` that are made read-only if they exist.
     pub readonly_paths: Vec<Bytes>,
     /// `sethostname(2)` in the new UTS namespace; at most 64 bytes.
     pub hostname: Option<Bytes>,
-    /// Path and port rules on top of what the mounts allow; `None` leaves Landlock out.
+    /// Path and port rules in addition to the mounts; `None` does not use Landlock.
     pub landlock: Option<Landlock>,
-    /// Which system calls may be made; `None` filters none but what `guards` refuse.
+    /// The system call filter; with `None` only `guards` filter system calls.
     pub seccomp: Option<Seccomp>,
-    /// Names of sets of calls that are refused whatever the profile says, because they lead past another layer.
+    /// Names of sets of calls that are denied regardless of the profile, because they would bypass another layer.
     pub guards: Vec<String>,
-    /// Facilities that may be missing on this host without the start being refused.
+    /// Facilities that this host may lack; otherwise the start is refused.
     pub allow_degraded: Vec<Facility>,
 }
 
-/// One process tree in a sandbox: its program and surroundings.
+/// The program to execute, and its environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
-    /// At least one word; the first is looked up in the sandbox's PATH unless it contains a slash.
+    /// At least one word. The first is looked up in the sandbox's PATH unless it contains a slash.
     pub argv: Vec<Bytes>,
-    /// `NAME=value` strings, complete: nothing is inherited beside them.
+    /// `NAME=value` strings. No other variable is inherited.
     pub env: Vec<Bytes>,
     /// Absolute path inside the sandbox.
     pub cwd: Bytes,
@@ -59,49 +59,49 @@ pub struct Command {
     pub umask: u32,
     /// Resource limits of `setrlimit(2)`.
     pub rlimits: Vec<Rlimit>,
-    /// `/proc/PID/oom_score_adj`, -1000 to 1000; `None` leaves the caller's.
+    /// `/proc/PID/oom_score_adj`, -1000 to 1000; `None` keeps the caller's.
     pub oom_score_adj: Option<i16>,
 }
 
-/// Where the seccomp filter comes from, and what is added to it.
+/// The seccomp filter: a profile and additions to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Seccomp {
     /// The profile.
     pub profile: SeccompProfile,
-    /// SHA-256 of what that is, hexadecimal: of the file, which must still be the same when the plan is carried out; or of
-    /// everything that comes with stockade.
+    /// SHA-256, hexadecimal: of the profile's file, which must be unchanged when the plan is executed, or of all built-in
+    /// profiles.
     pub sha256: String,
-    /// Names of groups of calls that are allowed on top of it.
+    /// Names of groups of calls that are allowed in addition to the profile.
     pub allow: Vec<String>,
-    /// Whether a profile with anything to warn about is refused.
+    /// Whether a profile that has warnings is refused.
     pub strict: bool,
 }
 
-/// A seccomp profile, by where it is.
+/// A seccomp profile, by its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SeccompProfile {
-    /// One that comes with stockade, by name.
+    /// A built-in profile, by name.
     Builtin(String),
-    /// A file in OCI's or seccompiler's JSON, by host path.
+    /// A file in OCI or seccompiler JSON, by host path.
     File(Bytes),
     /// A file of compiled BPF, by host path.
     Binary(Bytes),
-    /// The profile itself, in OCI's JSON.
+    /// The profile itself, in OCI JSON.
     Inline(String),
 }
 
-/// What `landlock(7)` allows. Everything the kernel's ABI can deny is denied unless a rule here, or one derived from the
-/// plan's mounts, allows it.
+/// Landlock rules, `landlock(7)`. Everything that the kernel's ABI can deny is denied unless a rule here, or one derived from
+/// the plan's mounts, allows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Landlock {
-    /// The run is refused where the kernel's ABI is lower, unless `landlock` may be degraded.
+    /// The run is refused if the kernel's ABI is older, unless `landlock` may be degraded.
     pub minimum_abi: u32,
-    /// What may be read; `None` is everything in the sandbox. /proc and /dev always may.
+    /// Paths that may be read; `None` is everything in the sandbox. /proc and /dev may always be read.
     pub read: Option<Vec<PathRule>>,
-    /// What may be written; `None` is every writable mount.
+    /// Paths that may be written; `None` is every writable mount.
     pub write: Option<Vec<PathRule>>,
-    /// What may be executed; `None` is everything on a mount that allows it.
+    /// Paths that may be executed; `None` is everything on mounts that are not noexec.
     pub execute: Option<Vec<PathRule>>,
     /// TCP ports that may be connected to; `None` is any, unless the network is `none`.
     pub connect_tcp: Option<Vec<u16>>,
@@ -109,24 +109,25 @@ pub struct Landlock {
     pub bind_tcp: Option<Vec<u16>>,
 }
 
-/// A file, or a directory with all below it.
+/// A file, or a directory and everything below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PathRule {
     /// Absolute path inside the sandbox.
     pub path: Bytes,
-    /// Left out when it does not exist; otherwise that is an error.
+    /// Whether the rule is skipped if the path does not exist; otherwise that is an error.
     pub optional: bool,
 }
 
 /// A resource limit, `setrlimit(2)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rlimit {
-    /// Which one.
+    /// The resource.
     pub resource: RlimitResource,
-    /// What is enforced; `None` is unlimited.
+    /// The limit in force; `None` is unlimited.
     pub soft: Option<u64>,
-    /// What the workload may raise it to; `None` is unlimited.
+    /// The value that the workload may raise it to; `None` is unlimited.
     pub hard: Option<u64>,
-    /// Lowered to the caller's own hard limit where that is smaller (defaults), instead of an error (what was asked for).
+    /// Whether it is lowered to the caller's hard limit if that is smaller, as for defaults; otherwise that is an error, as
+    /// for requested limits.
     pub clamp: bool,
 }

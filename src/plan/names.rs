@@ -11,7 +11,7 @@ macro_rules! kernel_names {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
             /// The kernel's number.
             pub const fn number(self) -> u32 { match self { $(Self::$variant => $number as u32,)+ } }
-            /// The name people write.
+            /// The name in flags and files.
             pub const fn name(self) -> &'static str { match self { $(Self::$variant => $text,)+ } }
         }
         impl std::str::FromStr for $name {
@@ -65,7 +65,7 @@ kernel_names! {
 }
 
 impl Facility {
-    /// Those that are controllers of cgroup v2, by the kernel's names.
+    /// The facilities that are controllers of cgroup v2, by the kernel's names.
     pub const CONTROLLERS: [Self; 9] = [
         Self::Cpu,
         Self::Memory,

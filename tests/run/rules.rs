@@ -208,7 +208,7 @@ fn bad_words_are_refused_by_flag_and_reason() {
         (&["--security-opt", "seccomp:unconfined"], &["--security-opt", "seccomp=FILE"]),
         (&["--security-opt", "apparmor=unconfined"], &["\"apparmor=unconfined\" is unknown", "no-new-privileges"]),
         (&["--security-opt", "label=disable"], &["\"label=disable\" is unknown"]),
-        (&["--security-opt", "no-new-privileges=false"], &["--security-opt", "switched off"]),
+        (&["--security-opt", "no-new-privileges=false"], &["--security-opt", "turned off"]),
         (&["--landlock", "on"], &["--landlock", "\"on\"", "require, auto or off"]),
         (&["--landlock-abi", "0"], &["--landlock-abi", "1 to 999"]),
         (&["--landlock-abi", "v3"], &["--landlock-abi", "\"v3\""]),

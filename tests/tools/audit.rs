@@ -191,10 +191,10 @@ fn what_cannot_be_recorded_does_not_run() {
             ("directory/", "does not name a file"),
             ("fifo", "not a regular file"),
             ("/dev/null", "not a regular file"),
-            ("open-to-all", "others than its owner can write it"),
-            ("something", "not that of an audit log"),
-            ("other-json", "not that of an audit log"),
-            ("long", "not that of an audit log"),
+            ("open-to-all", "users other than its owner can write it"),
+            ("something", "does not end like an audit log"),
+            ("other-json", "does not end like an audit log"),
+            ("long", "does not end like an audit log"),
             ("missing/log", "ENOENT"),
             ("good/log", "ENOTDIR"),
             ("", "does not name a file"),
@@ -303,7 +303,7 @@ fn a_log_that_is_removed_during_the_run_fails_it() {
         run.wait_for("ready");
         fs::remove_file(&log).unwrap();
         let outcome = run.finish().expect(125);
-        assert!(outcome.stderr.contains("removed while the run lasted"), "{outcome}");
+        assert!(outcome.stderr.contains("removed during the run"), "{outcome}");
         assert_eq!(outcome.report()["error"]["step"], "audit");
         assert_eq!(outcome.report()["exit_code"], 125);
         assert!(!log.exists());
@@ -368,21 +368,21 @@ fn what_was_changed_removed_or_put_in_is_found() {
         let mut all = lines.clone();
         all[at] = &changed;
         put(&all);
-        broken(&log, at + 2, "does not follow");
+        broken(&log, at + 2, "does not match line");
     }
     for (all, line, why) in [
-        (vec![0, 1, 3, 4], 3, "does not follow"),
-        (vec![0, 2, 1, 3, 4], 2, "does not follow"),
-        (vec![0, 1, 1, 2, 3, 4], 3, "does not follow"),
-        (vec![1, 2, 3, 4], 1, "beginning was cut off"),
-        (vec![1, 0, 2], 1, "beginning was cut off"),
-        (vec![0, 1, 0, 1], 3, "begins a chain of its own"),
+        (vec![0, 1, 3, 4], 3, "does not match line"),
+        (vec![0, 2, 1, 3, 4], 2, "does not match line"),
+        (vec![0, 1, 1, 2, 3, 4], 3, "does not match line"),
+        (vec![1, 2, 3, 4], 1, "beginning of the log was removed"),
+        (vec![1, 0, 2], 1, "beginning of the log was removed"),
+        (vec![0, 1, 0, 1], 3, "begins a new chain"),
     ] {
         put(&all.iter().map(|at| lines[*at]).collect::<Vec<_>>());
         broken(&log, line, why);
     }
     for (text, why) in
-        [("x\n", "not a line"), ("{}\n", "not a line"), ("\n", "not whole"), (&lines[2][..40], "is torn")]
+        [("x\n", "not a line"), ("{}\n", "not a line"), ("\n", "does not record it"), (&lines[2][..40], "is torn")]
     {
         put(&[lines[0], lines[1], text, lines[2]]);
         broken(&log, 3, why);
