@@ -1,5 +1,5 @@
-//! The command line as engines write it: options before or after the id, as `--flag=value`, `--flag value` and with a single
-//! dash for the long ones.
+//! The command line in the forms that engines use: options before or after the id, as `--flag=value` or `--flag value`, and
+//! long options with a single dash.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,7 +18,7 @@ const fn switch(name: &'static str) -> Flag {
     (name, "", false)
 }
 
-/// Options that may stand before the command.
+/// Options that are also allowed before the command.
 const GLOBAL: &[Flag] = &[
     value("root"),
     value("log"),
@@ -33,15 +33,17 @@ const GLOBAL: &[Flag] = &[
     ("help", "h", false),
 ];
 
-/// A command: its name, its options, whether it takes an id, and whether all words after that are a program's.
+/// A command.
 #[derive(Debug)]
 pub struct Verb {
-    /// What people write.
+    /// Its name.
     pub name: &'static str,
     flags: &'static [Flag],
+    /// Whether it takes a container id.
     id: bool,
+    /// Whether the words after the id are a program and its arguments.
     program: bool,
-    /// One line about it.
+    /// Its description in one line.
     pub about: &'static str,
 }
 
@@ -142,47 +144,47 @@ const fn verb(name: &'static str, flags: &'static [Flag], id: bool, about: &'sta
 
 /// Every command.
 pub const VERBS: &[Verb] = &[
-    verb("create", CREATE, true, "make a container, up to its program"),
-    verb("start", &[], true, "execute the program of a container that was created"),
-    verb("run", RUN, true, "create and start"),
-    verb("state", &[], true, "say what a container is doing, in JSON"),
+    verb("create", CREATE, true, "create a container without executing its program"),
+    verb("start", &[], true, "execute the program of a created container"),
+    verb("run", RUN, true, "create and start a container"),
+    verb("state", &[], true, "print the state of a container as JSON"),
     verb("kill", &[("all", "a", false)], true, "send a signal to a container"),
-    verb("delete", &[("force", "f", false)], true, "remove a container"),
+    verb("delete", &[("force", "f", false)], true, "delete a container"),
     Verb { name: "exec", flags: EXEC, id: true, program: true, about: "run another program in a container" },
     verb("ps", &[("format", "f", true)], true, "list the processes of a container"),
     verb("list", &[("format", "f", true), ("quiet", "q", false)], false, "list containers"),
-    verb("pause", &[], true, "stop all processes of a container"),
-    verb("resume", &[], true, "let them go on"),
+    verb("pause", &[], true, "suspend all processes of a container"),
+    verb("resume", &[], true, "resume all processes of a container"),
     verb("update", UPDATE, true, "change the limits of a container"),
-    verb("events", &[value("interval"), switch("stats")], true, "say what a container uses, and when memory ran out"),
-    verb("features", &[], false, "say what this runtime can do, in JSON"),
-    verb("spec", &[("bundle", "b", true), switch("rootless")], false, "write a config.json to begin with"),
+    verb("events", &[value("interval"), switch("stats")], true, "print resource usage and OOM events of a container"),
+    verb("features", &[], false, "print the features of this runtime as JSON"),
+    verb("spec", &[("bundle", "b", true), switch("rootless")], false, "write a new config.json"),
     verb(
         "check",
         &[("format", "f", true), ("bundle", "b", true)],
         false,
-        "say what a bundle asks for, and what is in its way here",
+        "print what a bundle configures, and what prevents it on this host",
     ),
-    verb("checkpoint", CHECKPOINT, true, "save a container in files, by way of criu"),
-    verb("restore", CHECKPOINT, true, "go on with a saved container"),
+    verb("checkpoint", CHECKPOINT, true, "save a container to files with criu"),
+    verb("restore", CHECKPOINT, true, "restore a saved container"),
 ];
 
-/// What was written.
+/// The parsed command line.
 #[derive(Debug, Default)]
 pub struct Args {
     flags: Vec<(&'static str, OsString)>,
     /// The command.
     pub verb: Option<&'static Verb>,
-    /// Whether help was asked for.
+    /// Whether `--help` was given.
     pub help: bool,
-    /// Whether the version was asked for.
+    /// Whether `--version` was given.
     pub version: bool,
-    /// The words that are no options: the id, then what belongs to the command.
+    /// The words that are not options: the id, then the command's arguments.
     pub words: Vec<OsString>,
 }
 
 impl Args {
-    /// Reads the words after the program's name. What was understood before an error is there with it.
+    /// Parses the words after the program's name. On an error, the result has the options before it, such as `--log`.
     pub fn read(words: &[OsString]) -> (Self, Result<()>) {
         let mut args = Self::default();
         let result = args.take(words);
@@ -242,7 +244,7 @@ impl Args {
         self.flags.iter().any(|(known, _)| *known == name)
     }
 
-    /// The value of an option; the last counts.
+    /// The last value of an option.
     pub fn value(&self, name: &str) -> Option<&OsStr> {
         self.flags.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| value.as_os_str())
     }
@@ -264,15 +266,15 @@ impl Args {
     /// As a number.
     pub fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| usage(format!("invalid value {text:?} for flag -{name}: is no number")))
+        text.parse().map(Some).map_err(|_| usage(format!("invalid value {text:?} for flag -{name}: not a number")))
     }
 
-    /// Every value of an option that may be repeated.
+    /// Every value of a repeatable option.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &OsStr> {
         self.flags.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// The id of the container that the command is about.
+    /// The container id.
     pub fn id(&self) -> Result<&str> {
         let verb = self.verb.map_or("", |verb| verb.name);
         if !self.verb.is_some_and(|verb| verb.id) {
@@ -282,7 +284,7 @@ impl Args {
         id.to_str().ok_or_else(|| usage("the container id is not UTF-8".to_owned()))
     }
 
-    /// That there are no more words than these after the command.
+    /// Fails if there are more words after the command.
     pub fn at_most(&self, words: usize) -> Result<()> {
         match self.words.get(words) {
             Some(word) => Err(usage(format!("unexpected argument {:?}", word.to_string_lossy()))),
@@ -293,14 +295,14 @@ impl Args {
 
 fn find(word: &OsString) -> Result<&'static Verb> {
     let found = VERBS.iter().find(|verb| word == verb.name);
-    found.ok_or_else(|| usage(format!("no command {:?}", word.to_string_lossy())))
+    found.ok_or_else(|| usage(format!("unknown command {:?}", word.to_string_lossy())))
 }
 
 fn usage(reason: String) -> Error {
     Error::new(Step::Usage, "", reason).hint("see stockade-oci --help")
 }
 
-/// Text of `--help`, of the program or of a command.
+/// The text of `--help`, for the program or for a command.
 pub fn help(verb: Option<&Verb>) -> String {
     let options = |flags: &[Flag]| {
         let line = |(long, short, value): &Flag| {
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn options_stand_anywhere_and_in_every_spelling() {
+    fn options_are_accepted_anywhere_and_in_every_form() {
         for line in [
             "--root /r --log=/l create --bundle /b --pid-file=/p id",
             "-root /r -log /l create id -bundle=/b -pid-file /p",
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_probe_for_is_said_in_their_words() {
+    fn errors_have_the_words_that_engines_look_for() {
         let error = read("restore --lsm-mount-context").1.unwrap_err();
         assert!(error.to_string().contains("flag needs an argument"), "{error}");
         assert!(read("create --nonsense x").1.unwrap_err().to_string().contains("not defined"));

@@ -1,4 +1,4 @@
-//! `check`: what a bundle's configuration asks for, and what on this host is in its way. Nothing is started.
+//! `check`: prints what a bundle configures, and what prevents it on this host. Starts no container.
 
 use serde::Serialize;
 
@@ -10,12 +10,12 @@ use crate::plan::container::{Hook, MountSource, NamespaceKind};
 use crate::plan::{ContainerPlan, SeccompProfile};
 use crate::sandbox::container::preflight;
 
-/// What was found out.
+/// The output of `check`.
 #[derive(Debug, Serialize)]
 struct Findings {
     schema: &'static str,
     bundle: String,
-    /// Whether `create` would get as far as executing the program, as far as can be told.
+    /// Whether `create` is expected to succeed.
     can_be_made: bool,
     asks: Vec<Ask>,
     problems: Vec<Problem>,
@@ -30,19 +30,19 @@ struct Ask {
 #[derive(Debug, Serialize)]
 struct Problem {
     field: String,
-    /// `error` keeps it from being made, `warning` does not.
+    /// `error` prevents the container, `warning` does not.
     severity: &'static str,
     what: String,
     hint: Option<String>,
 }
 
-/// Says it: exit code 0 if the container could be made, 1 if not.
+/// Prints the findings. Returns 0 if the container could be created, 1 if not.
 pub fn check(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let json = match runtime.args.text("format")? {
         None | Some("text") => false,
         Some("json") => true,
-        Some(_) => return Err(Error::new(Step::Usage, "--format", "is neither text nor json")),
+        Some(_) => return Err(Error::new(Step::Usage, "--format", "must be text or json")),
     };
     let bundle = match runtime.args.words.first() {
         Some(word) => super::absolute(std::path::Path::new(word))?,
@@ -101,7 +101,7 @@ impl Findings {
             Ok(None) => {}
         }
         let hooks = &plan.hooks;
-        // Those of the container are looked for in its root, which is not there yet.
+        // startContainer hooks are executed in the container's root, which does not exist yet.
         let outside = [
             ("prestart", &hooks.prestart),
             ("createRuntime", &hooks.create_runtime),
@@ -140,7 +140,7 @@ impl Findings {
             self.ask("linux.namespaces", format!("{} of {}", join.kind.name(), join.path));
         }
         if !plan.has_own(NamespaceKind::User) {
-            self.ask("linux.namespaces", "no user namespace: its root is the host's, less capabilities");
+            self.ask("linux.namespaces", "no user namespace: root in it is the host's root, with fewer capabilities");
         }
         let set = &plan.process.capabilities.bounding;
         let kept: Vec<_> = set.iter().map(ToString::to_string).collect();
@@ -149,7 +149,7 @@ impl Findings {
             self.ask("process.noNewPrivileges", "set-user-id programs work");
         }
         match &plan.confinement.seccomp {
-            None => self.ask("linux.seccomp", "nothing is filtered"),
+            None => self.ask("linux.seccomp", "no filter"),
             Some(seccomp) => {
                 let named = matches!(seccomp.profile, SeccompProfile::Inline(_));
                 self.ask("linux.seccomp", if named { "a filter of its own" } else { "a filter" });
@@ -177,7 +177,7 @@ impl Findings {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{} asks for\n", printable(&self.bundle));
+        let mut text = format!("{} configures\n", printable(&self.bundle));
         for Ask { field, what } in &self.asks {
             text.push_str(&format!("  {field:<34} {}\n", printable(what)));
         }
@@ -187,7 +187,11 @@ impl Findings {
                 text.push_str(&format!("    {}\n", printable(hint)));
             }
         }
-        text.push_str(if self.can_be_made { "It can be made here.\n" } else { "It can NOT be made here.\n" });
+        text.push_str(if self.can_be_made {
+            "This container can be created here.\n"
+        } else {
+            "This container can NOT be created here.\n"
+        });
         text
     }
 }

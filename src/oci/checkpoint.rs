@@ -1,4 +1,4 @@
-//! `checkpoint`: a container's processes go into files, by way of criu.
+//! `checkpoint`: saves a container's processes to files with criu.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -18,14 +18,14 @@ use crate::plan::container::{MountSource, NamespaceKind};
 use crate::sandbox::container::gate;
 use crate::sys::process;
 
-/// Which files the standard streams were, under the name that other runtimes give it.
+/// The file with the targets of the standard streams. Other runtimes use the same name.
 pub const DESCRIPTORS: &str = "descriptors.json";
 
-/// What criu calls namespaces that it leaves to us.
+/// The names for namespaces that criu does not save.
 const OUTSIDE: [(NamespaceKind, &str, &str); 2] =
     [(NamespaceKind::Network, "net", "extRootNetNS"), (NamespaceKind::Pid, "pid", "extRootPidNS")];
 
-/// Flags that go to criu as they are: their name, and their field in its protocol.
+/// Flags that are passed to criu unchanged: their name, and their field in its protocol.
 const SWITCHES: [(&str, u32); 8] = [
     ("ext-unix-sk", 4),
     ("tcp-established", 5),
@@ -37,7 +37,7 @@ const SWITCHES: [(&str, u32); 8] = [
     ("tcp-close", 52),
 ];
 
-/// Saves a container; unless it is to go on, it is gone then.
+/// Saves a container. Deletes it afterwards, unless it is left running.
 pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     refuse(runtime)?;
@@ -51,7 +51,7 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
         }
         Status::Running | Status::Paused => {}
         status => {
-            let reason = format!("a container that is {} cannot be saved: its program must run", status.name());
+            let reason = format!("a container that is {} cannot be saved: its program must be running", status.name());
             return Err(Error::new(Step::Checkpoint, id, reason));
         }
     }
@@ -75,7 +75,7 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
         let inode = inode.map_err(|error| Error::new(Step::State, path, error.to_string()))?;
         options.bytes(37, format!("{short}[{inode}]:{cookie}").as_bytes());
     }
-    // It is stopped by its cgroup, so that it makes no process meanwhile.
+    // criu freezes its cgroup, so that it cannot create processes meanwhile.
     let freezer = held.record.groups().and_then(|groups| groups.freezer());
     if let Some(freezer) = freezer {
         options.bytes(44, freezer.as_os_str().as_encoded_bytes());
@@ -93,7 +93,7 @@ pub fn checkpoint(runtime: &Runtime) -> Result<u8> {
     Ok(0)
 }
 
-/// What only criu's own servers could serve.
+/// Refuses the options that need a server of criu.
 pub fn refuse(runtime: &Runtime) -> Result<()> {
     for name in ["lazy-pages", "page-server", "status-fd"] {
         if runtime.args.is_on(name) {
@@ -108,16 +108,16 @@ pub fn refuse(runtime: &Runtime) -> Result<()> {
     Ok(())
 }
 
-/// That nothing of a container would be lost.
+/// Refuses a container that criu cannot save completely.
 pub fn savable(plan: &ContainerPlan) -> Result<()> {
     let wrong = |object: &str, reason: &str| Error::new(Step::Checkpoint, object, reason);
     if plan.confinement.landlock.is_some() {
-        return Err(wrong("Landlock", "criu cannot save its rules, and the container would go on without them"));
+        return Err(wrong("Landlock", "criu cannot save its rules, so the restored container would not have them"));
     }
     for join in &plan.joined {
         if !OUTSIDE.iter().any(|(kind, ..)| *kind == join.kind) {
             let object = format!("{} namespace {}", join.kind.name(), join.path);
-            return Err(wrong(&object, "criu cannot save a container that shares it with somebody else"));
+            return Err(wrong(&object, "criu cannot save a container that shares it with other processes"));
         }
     }
     for mount in &plan.mounts {
@@ -133,40 +133,41 @@ pub fn joined(plan: &ContainerPlan) -> impl Iterator<Item = (NamespaceKind, &'st
     OUTSIDE.into_iter().filter(|(kind, ..)| plan.joined.iter().any(|join| join.kind == *kind))
 }
 
-/// Mounts whose content is none of the container's own: what is bound from the host, and what covers masked paths.
+/// Mounts whose content criu does not save: binds from the host, and the covers of masked paths.
 fn outside(plan: &ContainerPlan) -> Vec<String> {
     let bound = plan.mounts.iter().filter(|mount| matches!(mount.source, MountSource::Bind { .. }));
     let bound = bound.map(|mount| mount.destination.to_string());
     let masked = plan.confinement.masked_paths.iter().map(ToString::to_string);
-    // Without the power to make nodes they are the host's, bound.
+    // In a user namespace device nodes cannot be created, so they are binds of the host's nodes.
     let nodes = plan.devices.iter().filter(|_| !plan.uid_map.is_empty()).map(|device| device.path.to_string());
     bound.chain(masked).chain(nodes).collect()
 }
 
-/// An earlier image is named relative to this one, and is there.
+/// Checks the path of an earlier image, which is relative to this one.
 fn check_parent(images: &Path, parent: &Path) -> Result<()> {
     let wrong = |reason: &str| Err(Error::new(Step::Usage, format!("--parent-path {}", parent.display()), reason));
     if parent.is_absolute() {
         return wrong("must be relative to --image-path");
     }
-    if images.join(parent).is_dir() { Ok(()) } else { wrong("is no directory there") }
+    if images.join(parent).is_dir() { Ok(()) } else { wrong("is not a directory below --image-path") }
 }
 
-/// The directories that criu is given.
+/// The directories for criu.
 #[derive(Debug)]
 pub struct Images {
     /// Where the images are.
     pub path: PathBuf,
     /// The same, open.
     pub dir: File,
-    /// Where criu works, and writes its log.
+    /// The work directory of criu, with its log.
     pub work_path: PathBuf,
     /// The same, open.
     pub work: File,
 }
 
 impl Images {
-    /// Makes those that are not there, for nobody else to read: they hold a container's memory.
+    /// Opens the directories, and creates missing ones. Only the caller can read them, because they hold a container's
+    /// memory.
     pub fn make(runtime: &Runtime) -> Result<Self> {
         let path = runtime.args.path("image-path").unwrap_or_else(|| "checkpoint".into());
         let work_path = runtime.args.path("work-path").unwrap_or_else(|| path.clone());
@@ -178,7 +179,7 @@ impl Images {
         Self::open(path, work_path)
     }
 
-    /// Those that are there already; the one to work in is made.
+    /// Opens an existing image directory; the work directory may be created.
     pub fn find(runtime: &Runtime) -> Result<Self> {
         let path = runtime.args.path("image-path").unwrap_or_else(|| "checkpoint".into());
         if !path.is_dir() {
@@ -192,7 +193,7 @@ impl Images {
         Ok(Self { dir: open(&path)?, work: open(&work_path)?, path, work_path })
     }
 
-    /// Child half: the same directories in the mount namespace that we are in now, where criu makes mounts in them.
+    /// Child half: reopens the directories in the current mount namespace, because criu mounts in them.
     pub fn enter(&self) -> std::result::Result<(), Errno> {
         for (path, old) in [(&self.path, &self.dir), (&self.work_path, &self.work)] {
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -201,12 +202,12 @@ impl Images {
         Ok(())
     }
 
-    /// A log of criu's.
+    /// The path of a log of criu.
     pub fn log(&self, name: &str) -> PathBuf {
         self.work_path.join(name)
     }
 
-    /// What saving and restoring have in common.
+    /// The options that saving and restoring share.
     pub fn options(&self, runtime: &Runtime, log: &str) -> Result<Message> {
         let args = &runtime.args;
         let mut options = Message::default();
@@ -222,7 +223,7 @@ impl Images {
             Some("ignore") => 0,
             Some(other) => {
                 let object = format!("--manage-cgroups-mode {other}");
-                return Err(Error::new(Step::Usage, object, "is none of soft, full, strict and ignore"));
+                return Err(Error::new(Step::Usage, object, "must be soft, full, strict or ignore"));
             }
         };
         options.flag(24, true).number(34, mode);
@@ -232,7 +233,7 @@ impl Images {
         for kind in args.all("empty-ns") {
             if kind != "network" {
                 let object = format!("--empty-ns {}", kind.to_string_lossy());
-                return Err(Error::new(Step::Usage, object, "only network can be left empty"));
+                return Err(Error::new(Step::Usage, object, "must be network"));
             }
             empty |= u64::from(NamespaceKind::Network.number());
         }
@@ -252,7 +253,7 @@ impl Images {
         std::fs::write(&path, serde_json::to_vec(&names).unwrap_or_default()).map_err(|error| io(&path, &error))
     }
 
-    /// What the standard streams were.
+    /// The targets of the standard streams.
     pub fn descriptors(&self) -> Vec<String> {
         let text = std::fs::read(self.path.join(DESCRIPTORS)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()

@@ -22,7 +22,7 @@ use crate::sandbox::container::{Launched, Request, filters_of, hooks, launch, se
 use crate::sandbox::executed;
 use crate::sys::process::{self, borrow_standard};
 
-/// Makes a container, up to its program.
+/// Creates a container, without executing its program.
 pub fn create(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
     image::protect(preserved, None)?;
@@ -31,7 +31,7 @@ pub fn create(runtime: &Runtime) -> Result<u8> {
     Ok(0)
 }
 
-/// Makes a container and starts it; without `--detach` waits for its end and takes it away again.
+/// Creates and starts a container. Without `--detach` waits for its end and deletes it.
 pub fn run(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
     image::protect(preserved, None)?;
@@ -56,7 +56,7 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
     let waited = started.and_then(|listener| {
         if let Some(listener) = listener {
             let pidfd = launched.pidfd.try_clone().map_err(|_| Error::errno(Step::Notify, "pidfd", Errno::EMFILE))?;
-            // Nothing of ours is cloned any more; and it is we whom the manager knows.
+            // A thread is safe now, because no process is cloned any more. The service manager watches this process.
             std::thread::spawn(move || listener.follow(pidfd.as_fd(), std::process::id()));
         }
         foreground.wait(launched)
@@ -70,14 +70,14 @@ pub fn run(runtime: &Runtime) -> Result<u8> {
                 };
                 delete::destroy(runtime, held)?;
             }
-            Err(error) if super::store::is_missing(&error) => {} // somebody else was faster
+            Err(error) if super::store::is_missing(&error) => {} // another command deleted it first
             Err(error) => return Err(error),
         }
     }
     waited
 }
 
-/// Executes the program of a container that was created.
+/// Executes the program of a created container.
 pub fn start(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let held = runtime.store.hold(runtime.args.id()?)?;
@@ -88,8 +88,8 @@ pub fn start(runtime: &Runtime) -> Result<u8> {
     Ok(0)
 }
 
-/// Starts it; who listens to what it has to say to a service manager, if there is one. Others have business with it
-/// meanwhile: hooks may take long, and it may never be ready.
+/// Starts it, and returns the listener for its messages to a service manager, if there is one. Releases the lock before
+/// waiting: hooks may take long, and other commands must work meanwhile.
 fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let id = held.record.id.clone();
     match held.status() {
@@ -101,7 +101,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     }
     let listener = Listener::open(&held.directory)?;
     let underway = match open_gate(&held.directory) {
-        // Nobody waits there, or, when it was written to, nobody does any more.
+        // No process waits at the gate, or it died when the gate was opened.
         Err(Errno::ENXIO | Errno::ENOENT | Errno::EPIPE) => {
             return Err(Error::new(Step::State, id, "cannot start a container that has stopped"));
         }
@@ -129,7 +129,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let held = match runtime.store.hold(&id) {
         Ok(held) if (held.record.pid, held.record.started) == (record.pid, record.started) => held,
         Err(error) if !super::store::is_missing(&error) => return Err(error),
-        _ => return Ok(listener), // it ran, and somebody has deleted it
+        _ => return Ok(listener), // it ran, and another command has deleted it
     };
     let plan = held.plan()?;
     if !plan.hooks.poststart.is_empty() {
@@ -138,7 +138,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     Ok(listener)
 }
 
-/// Ends a container that executes a file of the host.
+/// Kills a container that executes a file of the host.
 fn verify_executed(record: &Record) -> Result<()> {
     let Some(process) = record.process() else { return Ok(()) };
     executed::verify(record.pid, None).inspect_err(|_| {
@@ -146,7 +146,7 @@ fn verify_executed(record: &Record) -> Result<()> {
     })
 }
 
-/// A container's first process as the kernel shows it, and how many filters it must have.
+/// The `/proc/PID` directory of a container's first process, and how many filters it must have.
 fn look_at(record: &Record) -> Result<(OwnedFd, u64)> {
     let proc_pid = open_proc_pid(nix::unistd::Pid::from_raw(record.pid))?;
     if !record.is_alive() {
@@ -155,7 +155,7 @@ fn look_at(record: &Record) -> Result<(OwnedFd, u64)> {
     Ok((proc_pid, record.filters.unwrap_or(1)))
 }
 
-/// Everything from the configuration to a container that waits at its gate. What was made is taken away again on failure.
+/// Creates a container that waits at its gate. On failure removes everything that it made.
 fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launched)> {
     runtime.args.at_most(1)?;
     let id = runtime.args.id()?;
@@ -186,13 +186,13 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     }
 }
 
-/// Where the cgroups will be, if there are to be any.
+/// The paths of the cgroups; `None` if they are disabled.
 pub fn places(plan: &ContainerPlan, id: &str) -> Result<Option<Places>> {
     if plan.cgroup.disabled { Ok(None) } else { find(&plan.cgroup, id).map(Some) }
 }
 
-/// Makes the cgroups where they are to be, with what is in force there. Whoever keeps a scope of systemd's must live until
-/// the container is in it.
+/// Creates the cgroups and sets their limits. The placeholder process keeps a scope of systemd alive until the container
+/// is in it.
 pub fn make_places(
     runtime: &Runtime,
     held: &mut Held,
@@ -200,8 +200,8 @@ pub fn make_places(
 ) -> Result<(Option<Groups>, Option<unit::Placeholder>)> {
     let mut placeholder = None;
     if let Some(places) = held.record.places.as_mut().filter(|_| plan.cgroup.systemd) {
-        let (real, somebody) = unit::start(&plan.cgroup, &held.record.id, places)?;
-        (*places, placeholder) = (real, Some(somebody));
+        let (real, process) = unit::start(&plan.cgroup, &held.record.id, places)?;
+        (*places, placeholder) = (real, Some(process));
     }
     let groups = match &held.record.places {
         Some(places) => make_groups(runtime, places, plan)?,
@@ -230,10 +230,11 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         hooks::run("prestart", &plan.hooks.prestart, &text)?;
         hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
     };
-    // While it builds its root; a record with a process in it says that it is ready, so nobody sees it yet.
+    // Written while the child builds its root. A record with a pid means that the container is ready, so this one is not
+    // visible yet.
     let mut cloned = |pid: nix::unistd::Pid, enforced: &Enforced| {
         let started = crate::cgroup::started(pid.as_raw().unsigned_abs());
-        let Ok(Some(started)) = started else { return Ok(()) }; // it is dead, and will be asked why
+        let Ok(Some(started)) = started else { return Ok(()) }; // it died; its error is read later
         held.record.pid = pid.as_raw();
         held.record.started = started;
         held.record.filters = filters_of(enforced);
@@ -266,7 +267,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     Ok(launched)
 }
 
-/// `None` where an unprivileged caller has no place for cgroups, and nothing was to be limited in one.
+/// `None` if an unprivileged caller cannot create cgroups, and no limits were configured.
 fn make_groups(runtime: &Runtime, places: &Places, plan: &ContainerPlan) -> Result<Option<Groups>> {
     let resources = &plan.cgroup.resources;
     let root = process::is_hosts_root();
@@ -280,17 +281,17 @@ fn make_groups(runtime: &Runtime, places: &Places, plan: &ContainerPlan) -> Resu
     };
     if groups.is_populated() && !plan.cgroup.systemd {
         let path = groups.places().main().map(|path| path.display().to_string()).unwrap_or_default();
-        return Err(Error::new(Step::Cgroup, path, "has processes already")
+        return Err(Error::new(Step::Cgroup, path, "already contains processes")
             .hint("another container may have the same cgroupsPath"));
     }
     groups.limit(resources)?;
     if root {
-        groups.allow_devices(resources)?; // without root no node can be made, and those of the host have their owners
+        groups.allow_devices(resources)?; // without root, no device node can be created and the host's have owners
     }
     Ok(Some(groups))
 }
 
-/// The state as the specification has it: for hooks, and for `state`.
+/// The state in the specification's format, for hooks.
 pub fn state_text(record: &Record, pid: i32, status: &str) -> String {
     state_of(record, pid, status).to_string()
 }

@@ -1,7 +1,7 @@
-//! Speaking to criu, which saves and restores processes: one `criu swrk`, asked in its protocol over a socket.
+//! Runs criu, which saves and restores processes: one `criu swrk`, with its protocol over a socket.
 //!
-//! The protocol is that of `criu/rpc.proto`, in the encoding of protocol buffers; what of it is needed here is spelled out
-//! by hand. criu asks back at each stage, and goes no further until it is answered.
+//! The protocol is that of `criu/rpc.proto`, encoded as protocol buffers; the needed part is encoded by hand. criu notifies
+//! at each stage, and waits for a reply before it continues.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,13 +17,13 @@ use crate::error::{Error, Result, Step};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::{helper, process, socket};
 
-/// How long it may take to end.
-const PATIENCE_MS: u16 = 5_000;
+/// How long criu may take to exit.
+const EXIT_TIMEOUT_MS: u16 = 5_000;
 
-/// Longest message that is read.
+/// The longest message that is read.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// A message, or a part of one, as it is sent.
+/// An encoded message, or a part of one.
 #[derive(Clone, Debug, Default)]
 pub struct Message(Vec<u8>);
 
@@ -36,19 +36,19 @@ impl Message {
         self.0.push(number as u8);
     }
 
-    /// A field that is a number, or a flag.
+    /// Appends a number or a flag.
     pub fn number(&mut self, field: u32, number: u64) -> &mut Self {
         self.varint(u64::from(field) << 3);
         self.varint(number);
         self
     }
 
-    /// A flag, which is left out where it is off.
+    /// Appends a flag if it is on.
     pub fn flag(&mut self, field: u32, on: bool) -> &mut Self {
         if on { self.number(field, 1) } else { self }
     }
 
-    /// A field that is text, or a message.
+    /// Appends text or an encoded message.
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
@@ -56,19 +56,19 @@ impl Message {
         self
     }
 
-    /// A message within this one.
+    /// Appends a nested message.
     pub fn message(&mut self, field: u32, message: &Self) -> &mut Self {
         self.bytes(field, &message.0)
     }
 }
 
-/// A field of a message that came.
+/// A field of a received message.
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message; `None` if it is none.
+/// Decodes the fields of a message; `None` if it is invalid.
 fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     fn varint(bytes: &mut &[u8]) -> Option<u64> {
         let mut number = 0u64;
@@ -105,7 +105,7 @@ fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     Some(found)
 }
 
-/// What criu can be asked for.
+/// The requests to criu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Request {
@@ -116,7 +116,7 @@ pub enum Request {
 
 const NOTIFY: u64 = 6;
 
-/// What came from criu.
+/// A received message.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     kind: u64,
@@ -160,24 +160,24 @@ impl Answer {
     }
 }
 
-/// The last stage before a restored container runs. Who refuses it has to kill what was restored.
+/// The last stage before a restored container runs. An error at this stage requires killing the container.
 pub const PRE_RESUME: &str = "pre-resume";
 
-/// A stage that criu has come to: its name, the first process as far as it is there, and what came with it.
+/// A stage that criu has reached.
 pub struct Stage<'a> {
     /// `pre-dump`, `setup-namespaces`, `post-restore` and so on.
     pub name: &'a str,
-    /// The container's first process.
+    /// The container's first process; 0 if it does not exist yet.
     pub pid: i32,
-    /// The other side of its terminal.
+    /// The master side of its terminal.
     pub fd: Option<OwnedFd>,
 }
 
-/// Where criu is; an error that says so where it is not.
+/// The path of criu.
 pub fn find() -> Result<PathBuf> {
     helper::find("criu").ok_or_else(|| {
         Error::new(Step::Host, "criu", "is not installed: it saves and restores containers")
-            .hint("install criu 3.0 or newer, and let PATH lead to it, by directories that only root can write")
+            .hint("install criu 3.0 or newer in a directory of PATH that only root can write")
     })
 }
 
@@ -185,30 +185,30 @@ fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
 }
 
-/// A criu that waits to be asked.
+/// A running criu.
 #[derive(Debug)]
 pub struct Criu {
     pid: Pid,
     pidfd: OwnedFd,
     socket: OwnedFd,
-    /// What the child could not do, in words.
-    said: OwnedFd,
+    /// The child's error text.
+    error_pipe: OwnedFd,
 }
 
 impl Drop for Criu {
     fn drop(&mut self) {
-        // It tidies up when nobody talks to it any more; but we do not wait for ever.
+        // criu cleans up and exits when its socket closes. After the timeout it is killed.
         let _ = nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         let gone = PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN);
-        while let Err(Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(PATIENCE_MS)) {}
+        while let Err(Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(EXIT_TIMEOUT_MS)) {}
         let _ = process::pidfd_send_signal(self.pidfd.as_fd(), libc::SIGKILL);
         let _ = process::wait4(self.pid);
     }
 }
 
 impl Criu {
-    /// Starts it. `flags` (`CLONE_NEW*`) and `cgroup` are where it is born; `before` is done there before it is executed.
-    /// `inherited` stay open in it under their own numbers.
+    /// Starts criu in the namespaces of `flags` (`CLONE_NEW*`) and in `cgroup`. `before` runs in the child before execve.
+    /// The descriptors `inherited` stay open under their own numbers.
     pub fn start(
         flags: u64,
         cgroup: Option<BorrowedFd<'_>>,
@@ -218,7 +218,7 @@ impl Criu {
         let program = find()?;
         let failed = |errno| Error::errno(Step::Host, "criu", errno);
         let (socket, theirs) = pair().map_err(failed)?;
-        let (said, says) =
+        let (error_pipe, error_writer) =
             nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK).map_err(failed)?;
         let c_string = |bytes: &[u8]| CString::new(bytes).map_err(|_| failed(Errno::EINVAL));
         let path = c_string(program.as_os_str().as_bytes())?;
@@ -226,41 +226,43 @@ impl Criu {
         let env = env.collect::<Result<Vec<_>>>()?.into();
         let runtime = nix::unistd::getpid();
         match clone3(flags, cgroup).map_err(failed)? {
-            Cloned::Parent { pid, pidfd } => Ok(Self { pid, pidfd, socket, said }),
+            Cloned::Parent { pid, pidfd } => Ok(Self { pid, pidfd, socket, error_pipe }),
             Cloned::Child => {
                 let (what, errno) = (|| {
                     process::set_parent_death_signal(libc::SIGKILL).map_err(|errno| (String::new(), errno))?;
-                    // Whoever asks first: nothing is done before the runtime has put us where we belong.
+                    // The child waits until the runtime has moved it to its cgroup.
                     if nix::unistd::getppid() != runtime
                         || !matches!(socket::receive(&theirs, &mut [0; 1], true), Ok((1, _)))
                     {
                         process::exit(1);
                     }
                     before()?;
-                    let nowhere = |errno| (String::new(), errno);
-                    // It looks for the directories it is given in whoever made the socket: that must be in the same namespace.
-                    let (own, runtimes) = pair().map_err(nowhere)?;
-                    socket::send(&theirs, b"s", Some(runtimes.as_fd())).map_err(nowhere)?;
+                    let no_object = |errno| (String::new(), errno);
+                    // criu opens its directories through the process that created the socket, so that process must be in
+                    // the same mount namespace.
+                    let (own, runtimes) = pair().map_err(no_object)?;
+                    socket::send(&theirs, b"s", Some(runtimes.as_fd())).map_err(no_object)?;
                     for fd in inherited.iter().copied().chain([own.as_fd()]) {
-                        process::dup_onto(fd, fd.as_raw_fd()).map_err(nowhere)?;
+                        process::dup_onto(fd, fd.as_raw_fd()).map_err(no_object)?;
                     }
                     let number = CString::new(own.as_raw_fd().to_string()).unwrap_or_default();
                     let argv = vec![path.clone(), c"swrk".to_owned(), number].into();
                     Err((program.display().to_string(), process::execve(&path, &argv, &env)))
                 })()
                 .map_or_else(|failure| failure, |()| (String::new(), Errno::EINVAL));
-                let _ = nix::unistd::write(&says, format!("{what}: {}", errno.desc()).as_bytes());
+                let _ = nix::unistd::write(&error_writer, format!("{what}: {}", errno.desc()).as_bytes());
                 process::exit(1)
             }
         }
     }
 
-    /// Its process, which no one has waited for.
+    /// Its process, which has not been waited for.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Asks, and answers at each stage; the first process of what was restored. `log` is where criu writes what it does.
+    /// Sends a request, and calls `stage` at each stage. Returns the first process of a restored container. `log` is criu's
+    /// log, for errors.
     pub fn ask(
         &self,
         request: Request,
@@ -291,24 +293,25 @@ impl Criu {
                 }
                 return Err(refused.unwrap_or_else(|| failure(request, &answer, log)));
             }
-            let told = stage(Stage { name: &answer.stage, pid: answer.pid, fd });
+            let handled = stage(Stage { name: &answer.stage, pid: answer.pid, fd });
             if answer.stage == PRE_RESUME
-                && let Err(error) = told
+                && let Err(error) = handled
             {
-                // It goes on all the same, and for ever: what was killed cannot be reaped while criu traces its children.
+                // criu would ignore the error and hang: the killed container cannot be reaped while criu traces its
+                // children.
                 let _ = process::pidfd_send_signal(self.pidfd.as_fd(), libc::SIGKILL);
                 return Err(error);
             }
             let mut reply = Message::default();
-            reply.number(1, NOTIFY).number(3, u64::from(told.is_ok()));
-            refused = refused.or(told.err());
+            reply.number(1, NOTIFY).number(3, u64::from(handled.is_ok()));
+            refused = refused.or(handled.err());
             socket::send(&talk, &reply.0, None).map_err(io)?;
         }
     }
 
     fn died(&self, request: Request, log: &std::path::Path) -> Error {
         let mut text = [0; 512];
-        let length = nix::unistd::read(&self.said, &mut text).unwrap_or(0);
+        let length = nix::unistd::read(&self.error_pipe, &mut text).unwrap_or(0);
         match length {
             0 => failure(request, &Answer::default(), log),
             length => Error::new(Step::Host, "criu", String::from_utf8_lossy(&text[..length])),
@@ -316,7 +319,7 @@ impl Criu {
     }
 }
 
-/// What criu said, and the last error in its log.
+/// The error that criu returned, or else the first error in its log.
 fn failure(request: Request, answer: &Answer, log: &std::path::Path) -> Error {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -331,7 +334,7 @@ fn failure(request: Request, answer: &Answer, log: &std::path::Path) -> Error {
     Error::new(step, "criu", why).hint(format!("see {}", log.display()))
 }
 
-/// A descriptor's number as the protocol wants it.
+/// A descriptor's number, as the protocol encodes it.
 pub fn fd_number(fd: &impl AsRawFd) -> u64 {
     let fd: RawFd = fd.as_raw_fd();
     fd as u64
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_whole_or_none() {
+    fn truncated_answers_are_survived() {
         let mut notify = Message::default();
         notify.bytes(1, b"post-restore").number(2, 77);
         let mut message = Message::default();

@@ -1,4 +1,4 @@
-//! `delete`: whatever there is of a container goes, also what another command left half-made or half-deleted.
+//! `delete`: removes everything of a container, including the remains of an interrupted command.
 
 use std::os::fd::AsFd as _;
 
@@ -13,8 +13,8 @@ use crate::layers::rdt;
 use crate::sandbox::container::hooks;
 use crate::sys::process;
 
-/// How long a killed process may take to be gone.
-const PATIENCE_MS: u16 = 10_000;
+/// How long a killed process may take to exit.
+const EXIT_TIMEOUT_MS: u16 = 10_000;
 
 /// Removes a container.
 pub fn delete(runtime: &Runtime) -> Result<u8> {
@@ -36,13 +36,13 @@ pub fn delete(runtime: &Runtime) -> Result<u8> {
     }
 }
 
-/// Kills what lives, takes away what was made, tells the hooks.
+/// Kills the container's processes, removes its cgroups and files, and runs its poststop hooks.
 pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     let first = held.record.process();
     if let Some(process) = &first {
         let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
     }
-    // What is stopped does not die, nor does what `exec` was just about to put there when the first process died.
+    // Frozen processes do not die, nor does a process that `exec` adds just when the first process dies.
     if let Some(groups) = held.record.groups()
         && groups.has_frozen()
     {
@@ -50,12 +50,12 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     }
     if let Some(process) = &first {
         let gone = PollFd::new(process.as_fd(), PollFlags::POLLIN);
-        while let Err(nix::errno::Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(PATIENCE_MS)) {}
+        while let Err(nix::errno::Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(EXIT_TIMEOUT_MS)) {}
         if held.record.is_alive() {
-            return Err(Error::new(Step::State, held.record.id.clone(), "was killed, and does not die"));
+            return Err(Error::new(Step::State, held.record.id.clone(), "was killed but has not exited"));
         }
     }
-    // What was counted goes with the cgroups.
+    // Read first: the counters are removed with the cgroups.
     let usage = held.record.groups().map(|groups| groups.usage()).unwrap_or_default();
     let reported = report::write(&held, usage);
     if let Some(places) = held.record.places.as_ref().filter(|_| held.record.is_of_this_boot()) {
@@ -67,10 +67,10 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     let state = state_text(&held.record, 0, Status::Stopped.name());
     held.remove()?;
     if let Err(error) = reported {
-        runtime.log.warn(&log::sentence(&error)); // the container is gone all the same
+        runtime.log.warn(&log::sentence(&error)); // only a warning: the container is already removed
     }
     for hook in hooks.iter().flatten() {
-        // The container is gone whatever they say.
+        // Only a warning: the container is already removed.
         if let Err(error) = hooks::run("poststop", std::slice::from_ref(hook), &state) {
             runtime.log.warn(&log::sentence(&error));
         }

@@ -1,4 +1,4 @@
-//! `events`: what a container uses, now and then or once, and when the kernel killed for want of memory.
+//! `events`: prints resource usage, periodically or once, and OOM kills.
 
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use super::{Runtime, print};
 use crate::cgroup::container::OomWatch;
 use crate::error::{Error, Result, Step};
 
-/// Between two looks, unless `--interval` says otherwise.
+/// The default of `--interval`.
 const USUAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One JSON object a line, until the container ends.
 pub fn events(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let id = runtime.args.id()?;
-    let (_, record) = runtime.store.look(id)?;
+    let (_, record) = runtime.store.read(id)?;
     if !record.runs() {
         return Err(Error::new(Step::State, id, "container not running"));
     }
-    let no_cgroup = || Error::new(Step::Cgroup, id, "the container has no cgroup that counts");
+    let no_cgroup = || Error::new(Step::Cgroup, id, "the container has no cgroup, so its usage is unknown");
     let groups = record.groups().ok_or_else(no_cgroup)?;
     let stats = || print(&format!("{}\n", json!({ "type": "stats", "id": id, "data": groups.stats() })));
     if runtime.args.is_on("stats") {
@@ -33,7 +33,7 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
         Some(text) => humantime::parse_duration(text)
             .ok()
             .filter(|interval| !interval.is_zero())
-            .ok_or_else(|| Error::new(Step::Usage, format!("--interval {text}"), "is no duration"))?,
+            .ok_or_else(|| Error::new(Step::Usage, format!("--interval {text}"), "is not a duration"))?,
     };
     let Some(process) = record.process() else { return Ok(0) };
     let mut watch = groups.watch_oom();
@@ -51,7 +51,7 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
             polled => polled.map_err(|errno| Error::errno(Step::State, id, errno))?,
         };
         let ended = polled[0].any().unwrap_or(true);
-        // What ended it is told before it is over.
+        // An OOM kill that ended the container is printed before returning.
         if watch.as_mut().is_some_and(|watch| watch.happened(&groups)) {
             print(&format!("{}\n", json!({ "type": "oom", "id": id })))?;
         }

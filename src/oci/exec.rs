@@ -1,4 +1,4 @@
-//! `exec`: another process in a container that is there, the same way as its first.
+//! `exec`: runs another process in a running container, with the confinement of its first process.
 
 use std::os::fd::AsFd as _;
 
@@ -13,7 +13,7 @@ use crate::plan::{Bytes, Capability, Command, Confinement, ContainerPlan};
 use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
-/// The variables that this command reads itself, and that it needs to find the user's service manager.
+/// The variables that this command needs, for itself and to find the user's service manager.
 const ENVIRONMENT: &[&str] = &[
     "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS",
@@ -47,12 +47,12 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     let groups = held.record.needed_groups()?;
     let groups = match (groups, runtime.args.text("cgroup")?) {
         (Some(groups), Some(path)) => Some(groups.below(path.rsplit_once(':').map_or(path, |(_, path)| path))?),
-        // Where the container has made cgroups of its own, none of its processes may be in the one above them.
+        // If the container has created cgroups of its own, no process may be in the parent cgroup.
         (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
     };
     let namespaces = namespaces(&held.plan()?);
     let record = held.record.clone();
-    drop(held); // it may take long, and others have business with the container
+    drop(held); // exec may take long, and other commands must work meanwhile
     let foreground = runtime.foreground()?;
     let state = |pid: i32, status: &str| state_text(&record, pid, status);
     let request = Request {
@@ -81,7 +81,7 @@ fn namespaces(plan: &ContainerPlan) -> i32 {
     plan.namespaces().fold(0, |flags, kind| flags | kind.number() as i32)
 }
 
-/// The container's plan without what it made, with another process.
+/// The container's plan with another process, and without its mounts, namespaces and other created objects.
 fn plan(runtime: &Runtime, held: &Held) -> Result<ContainerPlan> {
     let plan = held.plan()?;
     let process = match runtime.args.path("process") {
@@ -107,7 +107,7 @@ fn plan(runtime: &Runtime, held: &Held) -> Result<ContainerPlan> {
     })
 }
 
-/// A process as the container's own is, but for what the flags say.
+/// A copy of the container's process, changed by the flags.
 fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     let args = &runtime.args;
     let argv: Vec<Bytes> = args.words.iter().skip(1).map(Bytes::from).collect();
@@ -126,7 +126,7 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
         console_size: None,
         ..first
     };
-    // Those of the first process were for it alone.
+    // These variables were meant for the first process only.
     let own = [&b"NOTIFY_SOCKET="[..], b"LISTEN_FDS=", b"LISTEN_PID=", b"LISTEN_FDNAMES="];
     process.command.env.retain(|variable| !own.iter().any(|name| variable.as_bytes().starts_with(name)));
     for variable in args.all("env") {
@@ -138,7 +138,7 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     let id = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|id| digits && *id != u32::MAX);
-        number.ok_or_else(|| Error::new(Step::Usage, text.to_owned(), "is no user or group id"))
+        number.ok_or_else(|| Error::new(Step::Usage, text.to_owned(), "is not a user or group id"))
     };
     if let Some(user) = args.text("user")? {
         let (uid, gid) = user.split_once(':').map_or((user, None), |(uid, gid)| (uid, Some(gid)));

@@ -1,4 +1,4 @@
-//! `features`: what this runtime can do, as engines read it.
+//! `features`: prints the features of this runtime, for engines.
 
 use oci_spec::OciSpecError;
 use oci_spec::runtime::{
@@ -13,7 +13,7 @@ use crate::plan::Capability;
 use crate::plan::container::{NamespaceKind, OCI_VERSION};
 use stockade_seccomp::{Arch, Flags};
 
-/// Prints it.
+/// Prints the features as JSON.
 pub fn features(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(0)?;
     let features = known().map_err(|error| Error::new(Step::Config, "features", error.to_string()))?;

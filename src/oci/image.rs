@@ -1,8 +1,8 @@
-//! The program of this process, out of reach of any container.
+//! Protects the runtime's own executable from containers.
 //!
-//! A container's process that is still ours has our program as `/proc/PID/exe`, and could, as the host's root, open that for
-//! writing once nobody executes it any more. So we run from a read-only mount of our own that is attached nowhere; where
-//! none can be made, from a sealed copy in memory.
+//! As long as a container's process runs this program, `/proc/PID/exe` leads to it. As the host's root the container could
+//! open that file for writing once no process executes it (CVE-2019-5736). So the runtime executes itself from a detached
+//! read-only mount, or, if that cannot be created, from a sealed copy in memory.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -20,27 +20,27 @@ use crate::sys::image;
 use crate::sys::mount::{self, Attributes, RDONLY};
 use crate::sys::process;
 
-/// Says that we have done it: if the program can be written to all the same, it never will be otherwise.
+/// Marks the second execution: if the program is still writable then, executing it again would not help.
 const MARK: &str = "_STOCKADE_OCI_PROTECTED";
 
-/// Makes sure that this process runs from a program that nobody can change, and has nothing open but the standard streams and
-/// so many descriptors more: executes it once more if that is not known.
+/// Makes sure that this process runs from an executable that cannot be changed, and has no open descriptors except the
+/// standard streams and the `preserved` ones after them. Executes the program again if necessary.
 ///
-/// With `environment`, only variables of these names are taken along: a process that joins a container is a copy of this one,
-/// and a tracer inside could read the rest of the caller's from it.
+/// With `environment`, only variables of these names are kept: a process that joins a container is a copy of this one, and a
+/// tracer inside could read the caller's other variables from it.
 pub fn protect(preserved: u32, environment: Option<&[&str]>) -> Result<()> {
     let failed = |errno| Error::errno(Step::Host, "/proc/self/exe", errno);
     let own = File::open("/proc/self/exe").map_err(|error| failed(errno_of(&error)))?;
     let (protected, marked) = (is_protected(&own), std::env::var_os(MARK).is_some());
     if protected && marked {
-        // Whoever had it in mind to lie to us gains nothing: this was looked at, not believed.
+        // A forged mark gains nothing, because the protection itself was checked.
         return Ok(());
     }
     if marked {
         return Err(Error::new(Step::Host, "/proc/self/exe", "could be changed from inside a container"));
     }
     let safe = if protected { own.into() } else { detached(&own).or_else(|_| sealed(&own)).map_err(failed)? };
-    // What our caller left open by mistake, a container that may trace us could take from us.
+    // A container that may trace this process could use descriptors that the caller left open by mistake.
     process::cloexec_from(3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3)).map_err(failed)?;
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| failed(Errno::EINVAL));
     let argv = entry::words().iter().map(|word| c_string(word.as_bytes().to_vec())).collect::<Result<Vec<_>>>()?;
@@ -60,7 +60,7 @@ fn is_protected(own: &File) -> bool {
     read_only || seals & SEALS == SEALS || without(Layer::ReadOnly)
 }
 
-/// A mount of the program's own file alone, read-only, that is attached nowhere.
+/// A detached, read-only mount of the program's file.
 fn detached(own: &File) -> std::result::Result<OwnedFd, Errno> {
     let path = CString::new(format!("/proc/self/fd/{}", own.as_raw_fd())).map_err(|_| Errno::EINVAL)?;
     let file = nix::fcntl::open(

@@ -1,4 +1,4 @@
-//! Where errors and warnings go: the file that `--log` names, where engines look for the last record, and standard error.
+//! Writes errors and warnings to standard error and to the file of `--log`, whose last record engines read.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ pub struct Log {
 }
 
 impl Log {
-    /// To this file, or to standard error alone.
+    /// Logs to this file, or only to standard error.
     pub fn new(path: Option<PathBuf>, json: bool) -> Self {
         Self { path, json }
     }
 
-    /// The one thing that went wrong.
+    /// Logs the error that ends the command.
     pub fn error(&self, error: &Error) {
         let text = sentence(error);
         self.write("error", &text);
         let _ = std::io::stderr().write_all(format!("{}\n", printable(&text)).as_bytes());
     }
 
-    /// Something that should not go unnoticed.
+    /// Logs a warning.
     pub fn warn(&self, text: &str) {
         if self.path.is_none() {
             let _ = std::io::stderr().write_all(format!("stockade-oci: warning: {}\n", printable(text)).as_bytes());
@@ -45,7 +45,7 @@ impl Log {
     }
 }
 
-/// An error on one line, with its way out.
+/// An error on one line, with its hint.
 pub fn sentence(error: &Error) -> String {
     let text = match &error.hint {
         Some(hint) => format!("{error} ({hint})"),

@@ -1,7 +1,7 @@
-//! The OCI runtime: the command line that engines call, and what it does with a bundle.
+//! The OCI runtime: the command line for container engines.
 //!
-//! `config` turns `config.json` into a plan, which [`crate::sandbox::container`] carries out as `stockade run` does its own;
-//! `record` is what is remembered of a container between commands, `store` where. Nothing stays running.
+//! `config` turns `config.json` into a plan, which [`crate::sandbox::container`] executes. `record` is the state of a
+//! container that is kept between commands, and `store` is the directory with all records. There is no daemon.
 
 mod args;
 mod check;
@@ -15,8 +15,9 @@ mod events;
 mod exec;
 mod features;
 mod image;
+mod inspect;
 mod log;
-mod look;
+
 mod notify;
 pub(crate) mod record;
 mod report;
@@ -38,7 +39,7 @@ use crate::error::{Error, Result, Step};
 use crate::sandbox::container::foreground::Foreground;
 use crate::sys::process;
 
-/// What every command has.
+/// The context of every command.
 #[derive(Debug)]
 struct Runtime {
     args: Args,
@@ -46,7 +47,7 @@ struct Runtime {
     log: Log,
 }
 
-/// The program `stockade-oci`: does what its arguments say, and returns its exit code.
+/// The program `stockade-oci`: runs the command that its arguments name, and returns the exit code.
 pub fn main(words: &[OsString]) -> u8 {
     let (args, read) = Args::read(words);
     if read.is_ok() && args.version {
@@ -61,7 +62,7 @@ pub fn main(words: &[OsString]) -> u8 {
         Ok(code) => code,
         Err(error) => {
             runtime.log.error(&error);
-            // Engines tell a failed exec from a program's own exit code by this.
+            // Engines distinguish a failed exec from a program's exit code by 255.
             let is_exec = runtime.args.verb.is_some_and(|verb| verb.name == "exec");
             if is_exec { 255 } else { 1 }
         }
@@ -69,16 +70,16 @@ pub fn main(words: &[OsString]) -> u8 {
 }
 
 impl Runtime {
-    /// One line a command.
+    /// Calls the command's function.
     fn dispatch(&self) -> Result<u8> {
         match self.args.verb.map_or("", |verb| verb.name) {
             "create" => create::create(self),
             "start" => create::start(self),
             "run" => create::run(self),
             "exec" => exec::exec(self),
-            "state" => look::state(self),
-            "list" => look::list(self),
-            "ps" => look::ps(self),
+            "state" => inspect::state(self),
+            "list" => inspect::list(self),
+            "ps" => inspect::ps(self),
             "kill" => signal::kill(self),
             "pause" => signal::freeze(self, true),
             "resume" => signal::freeze(self, false),
@@ -90,11 +91,11 @@ impl Runtime {
             "spec" => spec::spec(self),
             "checkpoint" => checkpoint::checkpoint(self),
             "restore" => restore::restore(self),
-            verb => Err(Error::new(Step::Usage, verb, "is no command")),
+            verb => Err(Error::new(Step::Usage, verb, "unknown command")),
         }
     }
 
-    /// What of the command line concerns the configuration.
+    /// The options that affect the configuration.
     fn flags(&self) -> Flags {
         Flags {
             systemd_cgroup: self.args.is_on("systemd-cgroup"),
@@ -103,12 +104,12 @@ impl Runtime {
         }
     }
 
-    /// The bundle, by its absolute path.
+    /// The absolute path of the bundle.
     fn bundle(&self) -> Result<PathBuf> {
         absolute(&self.args.path("bundle").unwrap_or_else(|| ".".into()))
     }
 
-    /// What follows a process until it ends; `None` with `--detach`.
+    /// Supervises a process in the foreground; `None` with `--detach`.
     fn foreground(&self) -> Result<Option<Foreground>> {
         if self.args.is_on("detach") {
             return Ok(None);
@@ -119,12 +120,12 @@ impl Runtime {
         Foreground::prepare().map(Some)
     }
 
-    /// Writes the pid file, all or nothing: a bare number, as engines read it.
+    /// Writes the pid file atomically: a number without a newline, as engines expect it.
     fn write_pid_file(&self, pid: i32) -> Result<()> {
         let Some(path) = self.args.path("pid-file") else { return Ok(()) };
         let mut new = path.clone().into_os_string();
         new.push(".new");
-        let _ = std::fs::remove_file(&new); // what lies there is not written through
+        let _ = std::fs::remove_file(&new); // an existing file or symlink is not written to
         let written = std::fs::File::create_new(&new)
             .and_then(|mut file| std::io::Write::write_all(&mut file, pid.to_string().as_bytes()))
             .and_then(|()| std::fs::rename(&new, &path));
@@ -132,12 +133,12 @@ impl Runtime {
     }
 }
 
-/// A bundle's path as it really is.
+/// A bundle's path, absolute and without symlinks.
 fn absolute(given: &std::path::Path) -> Result<PathBuf> {
     std::fs::canonicalize(given).map_err(|error| Error::io(Step::Config, format!("bundle {}", given.display()), &error))
 }
 
-/// A line with "version" in it, what is before that being the name, and a commit: engines want both.
+/// The version text. Engines expect the name before the word "version" in the first line, and a commit.
 fn version() -> String {
     format!(
         "stockade-oci version {}\ncommit: {}\nspec: {}\n",
@@ -147,7 +148,7 @@ fn version() -> String {
     )
 }
 
-/// Prints what was asked for. A reader that has seen enough is no error.
+/// Prints text and returns the exit code.
 fn say(text: &str) -> u8 {
     match print(text) {
         Ok(()) => 0,

@@ -1,7 +1,7 @@
-//! `NOTIFY_SOCKET`: a container tells the service manager above us that it is ready, `sd_notify(3)`.
+//! `NOTIFY_SOCKET`: passes a container's messages to the service manager, `sd_notify(3)`.
 //!
-//! It gets a socket of its own, bound from its state directory, and never the manager's: from it comes what a service says of
-//! itself, and nothing that would speak for other processes (`MAINPID=`) or leave descriptors with the manager.
+//! The container gets a socket of its own, bound from its state directory, and never the manager's. Only messages about the
+//! service itself are passed on: none about other processes (`MAINPID=`), and no descriptors.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -23,10 +23,10 @@ const DIRECTORY: &str = "notify";
 const SOCKET: &str = "notify.sock";
 const INSIDE: &str = "/run/notify";
 
-/// Longest message that is read: longer ones are cut, as none that is passed on is.
+/// The longest message that is read; longer ones are truncated. No message that is passed on is that long.
 const MAX_MESSAGE: usize = 4096;
 
-/// What a container may say.
+/// The messages that are passed on.
 const PASSED_ON: [&[u8]; 6] = [b"READY=", b"RELOADING=", b"STOPPING=", b"STATUS=", b"ERRNO=", b"WATCHDOG=1"];
 
 /// The manager's socket, if there is a manager.
@@ -34,7 +34,7 @@ pub fn manager() -> Option<OsString> {
     std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty())
 }
 
-/// Gives a container a place for its socket, in the plan and in its state directory.
+/// Creates the directory for a container's socket, and adds its mount and variable to the plan.
 pub fn prepare(directory: &Path, plan: &mut ContainerPlan) -> Result<()> {
     let place = directory.join(DIRECTORY);
     let made = std::fs::DirBuilder::new().mode(0o755).create(&place);
@@ -58,21 +58,21 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens both, if there is a manager and the container was made to be listened to.
+    /// Opens both sockets, if there is a manager and [`prepare`] was called for the container.
     pub fn open(directory: &Path) -> Result<Option<Self>> {
         let place = directory.join(DIRECTORY);
         let (Some(manager), true) = (manager(), place.is_dir()) else { return Ok(None) };
-        // By the directory's descriptor: an address has little room for a path.
+        // Through the directory's descriptor, because a socket address holds only a short path.
         let dir = std::fs::File::open(&place).map_err(io)?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
-        let _ = std::fs::remove_file(&path); // one that nobody listens at any more
+        let _ = std::fs::remove_file(&path); // a stale socket
         let own = UnixDatagram::bind(&path).map_err(io)?;
-        // Whoever the container's user is.
+        // Writable for any user of the container.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).map_err(io)?;
         Ok(Some(Self { own, manager: connect(&manager).map_err(io)? }))
     }
 
-    /// Passes on what comes until the container is ready, or gone. `main` is the process that the manager is to watch.
+    /// Passes messages on until the container is ready or has exited. The manager will watch the process `main`.
     pub fn wait_until_ready(&self, container: BorrowedFd<'_>, main: u32) -> Result<()> {
         while let Some(message) = self.next(container)? {
             self.pass_on(&message);
@@ -84,7 +84,7 @@ impl Listener {
         Ok(())
     }
 
-    /// As [`Self::wait_until_ready`], and on until it is gone.
+    /// Passes messages on until the container has exited.
     pub fn follow(&self, container: BorrowedFd<'_>, main: u32) {
         let _ = self.wait_until_ready(container, main);
         while let Ok(Some(message)) = self.next(container) {
@@ -101,7 +101,7 @@ impl Listener {
                 polled => polled.map_err(|errno| Error::errno(Step::Notify, "poll", errno))?,
             };
             if !polled[0].any().unwrap_or(true) {
-                return Ok(None); // gone, and nothing of it is left to read
+                return Ok(None); // the container has exited, and all its messages were read
             }
             let mut message = vec![0; MAX_MESSAGE];
             let length = self.own.recv(&mut message).map_err(io)?;
@@ -117,12 +117,12 @@ impl Listener {
             .flat_map(|line| [line, b"\n"].concat())
             .collect();
         if !kept.is_empty() {
-            let _ = self.manager.send(&kept); // a manager that is gone waits for nobody
+            let _ = self.manager.send(&kept); // a failure is ignored: the manager has exited
         }
     }
 }
 
-/// A path, or behind an `@` a name of no file system.
+/// Connects to a path, or after an `@` to an abstract name.
 fn connect(manager: &OsStr) -> std::io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     match manager.as_bytes().split_first() {

@@ -1,4 +1,4 @@
-//! What is known of a container: the record that every later command reads, and what it says of the living.
+//! The record of a container, which every later command reads, and the status that follows from it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -14,49 +14,49 @@ use crate::report::Enforced;
 use crate::sandbox::container::gate;
 use crate::sys::process;
 
-/// Version of the record.
+/// The version of the record's format.
 const VERSION: u32 = 1;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What is known of a container.
+/// The record of a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// Of the record.
+    /// The version of the record's format.
     pub version: u32,
     /// The container's id.
     pub id: String,
-    /// Of the specification that its configuration was written for.
+    /// The version of the specification that its configuration names.
     pub oci_version: String,
-    /// The boot it was made in.
+    /// The boot id of the host when it was created.
     pub boot_id: String,
     /// Its bundle.
     pub bundle: PathBuf,
     /// Its root on the host.
     pub rootfs: PathBuf,
-    /// When it was made.
+    /// When it was created.
     pub created: String,
-    /// Notes of whoever configured it.
+    /// Annotations of its configuration.
     pub annotations: BTreeMap<String, String>,
-    /// Where its cgroups are, or will be.
+    /// The paths of its cgroups, which may not exist yet.
     pub places: Option<Places>,
-    /// Whether its plan has hooks for after its start or its end; records of before this was written may.
+    /// Whether its plan has poststart or poststop hooks; true for records that lack this field.
     #[serde(default = "unknown")]
     pub later_hooks: bool,
-    /// Its first process, once that is ready; 0 before.
+    /// Its first process; 0 until the container is created.
     pub pid: i32,
-    /// When that was started, in clock ticks since the boot.
+    /// Start time of that process, in clock ticks since the boot.
     pub started: u64,
-    /// Who made it.
+    /// The user id of its creator.
     pub owner: u32,
-    /// What confines it.
+    /// Its verified confinement.
     #[serde(default)]
     pub enforced: Option<Enforced>,
-    /// How many seccomp filters its program has at least, if it was to have one.
+    /// The least number of seccomp filters that its program has, if a filter was configured.
     #[serde(default)]
     pub filters: Option<u64>,
 }
 
-/// What a container is doing, in the specification's words.
+/// The status of a container, as the specification defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Status {
@@ -68,7 +68,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// As it is written.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -81,10 +81,10 @@ impl Status {
 }
 
 impl Record {
-    /// A new one.
+    /// A new record.
     ///
     /// # Errors
-    /// The boot's id cannot be read: whoever comes later would take what there is of the container for gone.
+    /// The boot id cannot be read. Without it, later commands would assume that the container is gone.
     pub fn new(id: &str, bundle: &Path, rootfs: &Path) -> Result<Self> {
         let boot_id = boot_id().map_err(|error| Error::io(Step::State, BOOT_ID, &error))?;
         Ok(Self {
@@ -106,34 +106,34 @@ impl Record {
         })
     }
 
-    /// What the container of this record and directory is doing, unless somebody is just making it.
+    /// The status of the container with this record and directory, unless another command is creating it.
     pub(super) fn status(&self, directory: &Path) -> Status {
         if !self.runs() {
             return Status::Stopped;
         }
         let status = if self.groups().is_some_and(|groups| groups.is_frozen()) {
-            Status::Paused // also where it waits to be started, which it could not be
+            Status::Paused // also before the start: a frozen container cannot be started
         } else if gate::is_closed(directory) {
             Status::Created
         } else {
             Status::Running
         };
-        // By now what was looked at may have been that of a process that ends, or of another container of the same name.
+        // Checked again: the process may have ended meanwhile, or another container may have the same name now.
         if self.runs() { status } else { Status::Stopped }
     }
 
-    /// Whether it was made since this host was booted: otherwise nothing of it is left but files. Where that cannot be told
-    /// it was: what there is has to go, and a process is known by more than this.
+    /// Whether it was created since the host's boot; otherwise only its files are left. True if the boot id cannot be read:
+    /// its remains must still be removed, and its process is also identified by its start time.
     pub fn is_of_this_boot(&self) -> bool {
         boot_id().map_or(true, |now| self.boot_id == now)
     }
 
-    /// Whether its first process is there.
+    /// Whether its first process exists.
     pub fn is_alive(&self) -> bool {
         self.is_there(cgroup::started)
     }
 
-    /// Whether its first process is there, and not about to be gone.
+    /// Whether its first process exists and is not exiting.
     pub fn runs(&self) -> bool {
         self.is_there(cgroup::runs_since)
     }
@@ -144,23 +144,23 @@ impl Record {
             && since(self.pid.unsigned_abs()).map_or(true, |started| started == Some(self.started))
     }
 
-    /// Its first process, which cannot be another by now; `None` when it is gone.
+    /// A pidfd of its first process; `None` if it has exited. The pid cannot have been reused.
     pub fn process(&self) -> Option<OwnedFd> {
         let pidfd = process::pidfd_open(Pid::from_raw(self.pid)).ok()?;
         self.is_alive().then_some(pidfd)
     }
 
-    /// Its cgroups, if they are there.
+    /// Its cgroups, if they exist.
     pub fn groups(&self) -> Option<Groups> {
         self.needed_groups().ok().flatten()
     }
 
-    /// As [`Self::groups`], for a process that must not be outside of them: `None` only where it has none.
+    /// As [`Self::groups`], for a process that must not run outside of them: `None` only if the container has no cgroups.
     ///
     /// # Errors
     /// They cannot be opened.
     pub fn needed_groups(&self) -> Result<Option<Groups>> {
-        // After a boot they would be somebody else's of the same name.
+        // After a reboot, cgroups of the same name belong to another container.
         if !self.is_of_this_boot() {
             return Ok(None);
         }
@@ -172,24 +172,24 @@ fn unknown() -> bool {
     true
 }
 
-/// Reads a record's text; the error is the reason why it is none.
+/// Parses a record. The error is the reason.
 pub fn parse(bytes: &[u8]) -> std::result::Result<Record, String> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
     }
     let damaged = |error: serde_json::Error| format!("{DAMAGED}: {error}");
-    // Another version may have other fields: that is said first.
+    // The version is checked first, because another version may have other fields.
     match serde_json::from_slice(bytes).map_err(damaged)? {
         Version { version: VERSION } => serde_json::from_slice(bytes).map_err(damaged),
-        Version { version } => Err(format!("is of version {version}; this program knows {VERSION}")),
+        Version { version } => Err(format!("is of version {version}; this program supports {VERSION}")),
     }
 }
 
-/// How the reason begins why a record cannot be read.
+/// The beginning of the reason for a record that cannot be parsed.
 pub(super) const DAMAGED: &str = "is damaged";
 
-/// Whether an error says that a container's record cannot be read.
+/// Whether an error means that a container's record cannot be parsed.
 pub fn is_damaged(error: &Error) -> bool {
     matches!(&error.cause, crate::error::Cause::Reason(reason) if reason.starts_with(DAMAGED))
 }

@@ -1,4 +1,4 @@
-//! The annotation `org.stockade.report`: what became of a container is written to a file when it is deleted.
+//! The annotation `org.stockade.report`: the report of a container is written to this file when it is deleted.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -22,46 +22,46 @@ use crate::sys::walk::{self, Place, Trail};
 /// The annotation.
 const ANNOTATION: &str = "org.stockade.report";
 
-/// How a container ended, as far as we know.
+/// How a container ended, as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub enum End {
-    /// Whoever waited for it knows.
+    /// Unknown: another process waited for it.
     #[default]
     Unknown,
     /// With this exit code, or 128 and the signal.
     Code(u8),
-    /// It could not be made.
+    /// It could not be created.
     Failed(Error),
 }
 
-/// Where a container's report goes, if there is to be one. Said before anything is made if that cannot be, or if the
-/// container of this plan could write there.
+/// The location of a container's report, if one is configured. Fails before anything is created if the report cannot be
+/// written there, or if the container of this plan could write there.
 pub fn place(record: &Record, plan: Option<&ContainerPlan>) -> Result<Option<Place>> {
     let Some(text) = record.annotations.get(ANNOTATION) else { return Ok(None) };
     let wrong = |reason: &str| Error::new(Step::Config, format!("annotation {ANNOTATION}: {text:?}"), reason);
     let path = Path::new(text);
     if !path.is_absolute() || text.contains('\0') || text.ends_with('/') || path.file_name().is_none() {
-        return Err(wrong("is no absolute path of a file"));
+        return Err(wrong("is not an absolute path of a file"));
     }
     let place = walk::to_place(path).map_err(|errno| match errno {
-        Errno::EPERM => wrong("is beyond a symlink that could have been put there by another"),
-        _ => wrong("is in no directory that is there"),
+        Errno::EPERM => wrong("another user could have made a symlink in its path"),
+        _ => wrong("its directory does not exist"),
     })?;
     let there = fstatat(&place.directory, place.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
     if there.is_ok_and(|there| there.st_mode & libc::S_IFMT == libc::S_IFDIR) {
         return Err(wrong("is a directory"));
     }
     let reach = plan.map(|plan| Reach::of(reach::of_container(plan), true)).transpose();
-    let reach = reach.map_err(|errno| Error::errno(Step::Host, "what is mounted where", errno))?;
+    let reach = reach.map_err(|errno| Error::errno(Step::Host, "the mount table", errno))?;
     let trail = Trail::of_place(&place);
     match reach.as_ref().and_then(|reach| reach.find(&trail, true)) {
         None => Ok(Some(place)),
-        Some(tree) => Err(wrong(&format!("lies where the container can write, in {}", tree.source))
-            .hint("name a file outside of the bundle's root and of what is mounted writable")),
+        Some(tree) => Err(wrong(&format!("is in {}, which the container can write", tree.source))
+            .hint("name a file outside of the bundle's root and of writable mounts")),
     }
 }
 
-/// Writes it. `usage` is what was counted before the cgroups went.
+/// Writes the report. `usage` was read before the cgroups were removed.
 pub fn write(held: &Held, usage: Usage) -> Result<()> {
     let started = humantime::parse_rfc3339(&held.record.created).unwrap_or_else(|_| SystemTime::now());
     let plan = held.plan().ok();
@@ -92,7 +92,7 @@ pub fn write(held: &Held, usage: Usage) -> Result<()> {
     put(&place, &text).map_err(|errno| Error::errno(Step::Report, place.name.display().to_string(), errno))
 }
 
-/// All or nothing, to the disk, and in the directory that was reached.
+/// Writes the file atomically and syncs it, in the directory that was opened.
 fn put(Place { directory, name, .. }: &Place, text: &[u8]) -> std::result::Result<(), Errno> {
     let new = format!(".stockade-report.{:016x}", RandomState::new().build_hasher().finish());
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -108,14 +108,14 @@ fn put(Place { directory, name, .. }: &Place, text: &[u8]) -> std::result::Resul
 }
 
 impl Record {
-    /// As long as nobody has waited for it: the exit code of its first process, or 128 and the signal.
+    /// The exit code of its first process, or 128 plus the signal. Known only as long as the process is a zombie.
     fn exit_code(&self) -> Option<u8> {
         if self.pid <= 0 || !self.is_of_this_boot() {
             return None;
         }
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        // The third field is the first of these; the start time is the 22nd, the wait status the 52nd.
+        // These begin with the third field of proc(5); the start time is the 22nd, the exit status the 52nd.
         if fields.first() != Some(&"Z") || fields.get(19)?.parse() != Ok(self.started) {
             return None;
         }

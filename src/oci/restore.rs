@@ -1,8 +1,8 @@
-//! `restore`: a container goes on from files, by way of criu.
+//! `restore`: restores a container from files with criu.
 //!
-//! criu works in a mount namespace of its own, where the root and what covers masked paths are put for it, so that nothing
-//! stays mounted whatever becomes of us; and in the container's cgroups. What it restored is looked at before it goes on:
-//! other runtimes lose a read-only root here.
+//! criu runs in the container's cgroups, and in a mount namespace of its own that contains the root and the covers of masked
+//! paths, so that no mount is left behind if the runtime dies. The restored container is verified before it continues: other
+//! runtimes lose a read-only root here.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -35,7 +35,7 @@ use crate::sys::{mountinfo, namespace};
 const ROOT: &str = "criu.root";
 const COVERS: &str = "criu.covers";
 
-/// Makes a container from images; without `--detach` waits for its end and takes it away again.
+/// Restores a container from images. Without `--detach` waits for its end and deletes it.
 pub fn restore(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     refuse(runtime)?;
@@ -154,7 +154,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             held.record.started = crate::cgroup::started(stage.pid.unsigned_abs())
                 .ok()
                 .flatten()
-                .ok_or_else(|| Error::new(Step::Supervise, "container", "died as soon as it was restored"))?;
+                .ok_or_else(|| Error::new(Step::Supervise, "container", "died right after it was restored"))?;
             let mut launched = Launched::adopted(pid, pidfd, terminal.take());
             runtime.hand_over(&mut launched)?;
             held.write()?;
@@ -162,7 +162,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
             born = Some(launched);
             Ok(())
         }
-        // What it may do is restored last, and is not undone by an error: then nobody may go on with it.
+        // criu restores credentials last, and ignores errors at this stage. So the container is killed on an error.
         PRE_RESUME => born.as_ref().map_or(Ok(()), |born| {
             verify_credentials(runtime, born, plan).inspect_err(|_| {
                 let _ = process::pidfd_send_signal(born.pidfd.as_fd(), libc::SIGKILL);
@@ -175,10 +175,10 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
     for path in [&root, &covers] {
         let _ = std::fs::remove_dir(path);
     }
-    born.ok_or_else(|| Error::new(Step::Host, "criu", "did not say what it restored"))
+    born.ok_or_else(|| Error::new(Step::Host, "criu", "did not report the restored process"))
 }
 
-/// Where criu itself is, which is where it puts the container: controllers and path for each hierarchy.
+/// The cgroups of criu, into which it restores the container: controllers and path for each hierarchy.
 fn own_cgroups(criu: &Criu, groups: Option<&Groups>) -> Vec<(String, String)> {
     let Some(groups) = groups else { return Vec::new() };
     let text = std::fs::read_to_string(format!("/proc/{}/cgroup", criu.pid())).unwrap_or_default();
@@ -190,7 +190,7 @@ fn own_cgroups(criu: &Criu, groups: Option<&Groups>) -> Vec<(String, String)> {
     parts.filter(|(controllers, _)| controllers.is_empty() == v2).collect()
 }
 
-/// What lies on each mount that the images do not hold.
+/// The source of each mount whose content is not in the images.
 fn outside(plan: &ContainerPlan, covers: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for mount in &plan.mounts {
@@ -199,7 +199,7 @@ fn outside(plan: &ContainerPlan, covers: &Path) -> Vec<(String, Vec<u8>)> {
         }
     }
     for path in &plan.confinement.masked_paths {
-        // Below /proc and /sys, which are the kernel's: what is a directory here is one there.
+        // Masked paths are below /proc and /sys, so a directory on the host is a directory in the container.
         let cover = if path.as_path().is_dir() { "directory" } else { "file" };
         found.push((path.to_string(), covers.join(cover).into_os_string().as_bytes().to_vec()));
     }
@@ -209,7 +209,7 @@ fn outside(plan: &ContainerPlan, covers: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Child half: the root, where criu looks for it.
+/// Child half: mounts the root at the path that criu is given.
 fn show(rootfs: &Path, place: &Path) -> std::result::Result<(), Errno> {
     let directory = |path: &Path| open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
     let slave = Attributes { propagation: libc::MS_SLAVE, recursive: true, ..Attributes::default() };
@@ -220,7 +220,7 @@ fn show(rootfs: &Path, place: &Path) -> std::result::Result<(), Errno> {
     mount::attach(tree, directory(place)?)
 }
 
-/// Child half: an empty file and an empty directory, which nobody can change.
+/// Child half: mounts a read-only tmpfs with an empty file and an empty directory, the covers of masked paths.
 fn cover(place: &Path) -> std::result::Result<(), Errno> {
     let context = FsContext::open(c"tmpfs")?;
     context.set(c"size", c"64k")?;
@@ -233,7 +233,7 @@ fn cover(place: &Path) -> std::result::Result<(), Errno> {
     mount::attach(tree, open(place, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
-/// Changes the root's mount from inside, before the container goes on: criu needs a root that it can write to, and leaves it so.
+/// Changes the root's mount from inside, before the container continues: criu needs a writable root, and leaves it writable.
 fn change_root(container: BorrowedFd<'_>, change: Attributes<'_>) -> std::result::Result<(), Errno> {
     let close = || {
         namespace::enter(container, libc::CLONE_NEWNS)?;
@@ -249,12 +249,12 @@ fn change_root(container: BorrowedFd<'_>, change: Attributes<'_>) -> std::result
     }
 }
 
-/// criu mounts by path: so every mount point is in the root itself, with no symlink on the way, before it does.
+/// Creates every mount point in the root, and refuses symlinks in their paths: criu mounts by path and would follow them.
 fn make_mount_points(rootfs: &Path, plan: &ContainerPlan) -> Result<()> {
     let failed = |path: &Bytes, errno| {
         let error = Error::errno(Step::MountPoint, path.to_string(), errno);
         if errno == Errno::ELOOP {
-            error.hint("a symlink in the root is on its way, which criu would follow")
+            error.hint("its path in the root contains a symlink, which criu would follow")
         } else {
             error
         }
@@ -302,11 +302,11 @@ fn make_in(root: &OwnedFd, path: &Path, is_dir: bool) -> std::result::Result<(),
     Ok(())
 }
 
-/// That what must not be written can not be, and what is masked is covered, before the container goes on.
+/// Verifies read-only and masked paths before the container continues.
 fn verify(pid: i32, plan: &ContainerPlan) -> Result<()> {
     let path = PathBuf::from(format!("/proc/{pid}/mountinfo"));
     let text = std::fs::read(&path).map_err(|error| io(&path, &error))?;
-    // The last one at a place is the one on top.
+    // The last mount at a path is the top one.
     let attributes_at = |place: &str| {
         let mut mounts = mountinfo::parse(&text).rev();
         mounts.find(|mount| mount.point() == Path::new(place)).map(|mount| mount.attributes())
@@ -340,8 +340,8 @@ fn verify(pid: i32, plan: &ContainerPlan) -> Result<()> {
     Ok(())
 }
 
-/// That the container may do no more than before. Some versions of criu lose no_new_privs, which nobody can set from outside:
-/// where every mount is nosuid, execve grants nothing either.
+/// Verifies that the container has no more privileges than before. Some versions of criu lose no_new_privs, which cannot be
+/// set from outside. Then every mount is made nosuid, so that execve cannot grant privileges either.
 fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &ContainerPlan) -> Result<()> {
     let path = format!("/proc/{}/status", born.pid);
     let status = Status::of(born.pid.as_raw()).map_err(|errno| Error::errno(Step::Restore, path, errno))?;
@@ -362,7 +362,7 @@ fn verify_credentials(runtime: &Runtime, born: &Launched, plan: &ContainerPlan) 
     let text = std::fs::read(&path).map_err(|error| io(&path, &error))?;
     let mut mounts = mountinfo::parse(&text).peekable();
     if mounts.peek().is_none() || mounts.any(|mount| mount.attributes() & NOSUID == 0) {
-        return lost("no_new_privs", "it, and a mount could not be made nosuid");
+        return lost("no_new_privs", "no_new_privs, and a mount could not be made nosuid");
     }
     runtime.log.warn("this criu does not restore no_new_privs: every mount of the container is nosuid instead");
     Ok(())

@@ -11,12 +11,12 @@ use crate::error::{Cause, Error, Result, Step};
 use crate::plan::container::NamespaceKind;
 use crate::sys::process;
 
-/// Sends a signal to a container: to its first process, or, where that is not the first of a pid namespace of its own, to
-/// all when the signal is SIGKILL.
+/// Sends a signal to a container's first process. If the container has no pid namespace of its own, SIGKILL goes to all of
+/// its processes.
 pub fn kill(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(2)?;
-    // Without the lock: whoever starts it may wait for a hook that never ends.
-    let (directory, record) = runtime.store.look(runtime.args.id()?)?;
+    // Without the lock, which `start` may hold while it waits for a hook that never ends.
+    let (directory, record) = runtime.store.read(runtime.args.id()?)?;
     let signal = match runtime.args.words.get(1) {
         None => libc::SIGTERM,
         Some(word) => number(&word.to_string_lossy())?,
@@ -25,12 +25,12 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
     let not_running = || Error::new(Step::State, id.clone(), "container not running");
     let own_pids = || read_plan(&directory).is_ok_and(|plan| plan.makes(NamespaceKind::Pid));
     let groups = match record.needed_groups() {
-        // What is frozen would not die, and of those without a pid namespace of their own only the first.
+        // Without the cgroups, frozen processes would not die, and without a pid namespace only the first process would.
         Err(error) if signal == libc::SIGKILL && !is_absent(&error) => return Err(error),
         found => found.ok().flatten(),
     };
     let Some(process) = record.process().filter(|_| record.runs()) else {
-        // Without a pid namespace of its own, others may live on.
+        // Without a pid namespace of its own, other processes may survive the first.
         let left = groups.filter(|_| runtime.args.is_on("all") && !own_pids());
         return match left.filter(|groups| !groups.pids().is_empty()) {
             Some(groups) => groups.signal_all(signal).map(|()| 0),
@@ -47,7 +47,7 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
         Err(Errno::ESRCH) => return Err(not_running()),
         sent => sent.map_err(|errno| Error::errno(Step::State, id.clone(), errno))?,
     }
-    // What is stopped does not die: cgroup v1 has to be told.
+    // Frozen processes do not die with cgroup v1 unless they are thawed.
     if signal == libc::SIGKILL
         && let Some(groups) = groups.filter(|groups| groups.has_frozen())
     {
@@ -60,7 +60,7 @@ fn is_absent(error: &Error) -> bool {
     matches!(error.cause, Cause::Errno(Errno::ENOENT))
 }
 
-/// Stops all processes of a container, or lets them go on.
+/// Freezes or thaws all processes of a container.
 pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
     runtime.args.at_most(1)?;
     let held = runtime.store.hold(runtime.args.id()?)?;
@@ -74,13 +74,13 @@ pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
     }
     match held.record.groups() {
         Some(groups) => groups.set_frozen(frozen).map(|()| 0),
-        None => wrong("the container has no cgroup to stop it by"),
+        None => wrong("the container has no cgroup, so it cannot be paused"),
     }
 }
 
 /// A signal by its number or its name, with or without `SIG`; real-time ones as `RTMIN+2`.
 fn number(text: &str) -> Result<i32> {
-    let wrong = || Error::new(Step::Usage, text.to_owned(), "is no signal");
+    let wrong = || Error::new(Step::Usage, text.to_owned(), "is not a signal");
     if let Ok(number) = text.parse::<i32>() {
         return if (1..=64).contains(&number) { Ok(number) } else { Err(wrong()) };
     }

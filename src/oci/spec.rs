@@ -1,4 +1,4 @@
-//! `spec`: a `config.json` to begin with.
+//! `spec`: writes a new `config.json`.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,7 +10,7 @@ use super::Runtime;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::OCI_VERSION;
 
-/// Writes it into the bundle, where none is yet.
+/// Writes it into the bundle. Fails if the file exists.
 pub fn spec(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(0)?;
     let path = runtime.bundle()?.join("config.json");

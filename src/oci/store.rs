@@ -1,8 +1,8 @@
-//! The state directory: one directory for each container, with what every later command has to know.
+//! The state directory: one directory for each container, with its record and plan.
 //!
-//! The record is written, and flushed to the disk, before the first thing of a container is made, so that whoever comes
-//! later can take it away again. A process is known by its number, its start time and the boot; a command holds the lock of
-//! its container while it changes it.
+//! The record is written and synced to the disk before anything of a container is created, so that a later command can clean
+//! up. A process is identified by its pid, its start time and the boot id. A command holds the lock of a container while it
+//! changes it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -24,10 +24,10 @@ use crate::sys::{process, schedule};
 
 const RECORD: &str = "state.json";
 const PLAN: &str = "plan.json";
-/// No record of ours is longer.
+/// The size limit of a record.
 const MAX_BYTES: u64 = 64 << 20;
-/// How long a container's directory may have a lock and no record; it takes some system calls.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a container's directory may be locked without a record. Writing the record takes a few system calls.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All containers.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// One of them, locked as long as this lives.
+/// A locked container. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Held {
     /// Its directory.
     pub directory: PathBuf,
-    /// What is known of it.
+    /// Its record.
     pub record: Record,
     /// How it ended.
     pub end: End,
@@ -48,7 +48,7 @@ pub struct Held {
 }
 
 impl Store {
-    /// In this directory, or where the caller's kind of user has it.
+    /// In this directory, or in the default one for root or for other users.
     pub fn new(root: Option<PathBuf>) -> Self {
         let root =
             root.unwrap_or_else(|| match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !process::is_hosts_root()) {
@@ -58,7 +58,7 @@ impl Store {
         Self { root }
     }
 
-    /// A new container's directory, with its lock; the record is not written yet.
+    /// Creates and locks a container's directory. The record is not written yet.
     pub fn create(&self, record: Record) -> Result<Held> {
         valid_id(&record.id)?;
         std::fs::DirBuilder::new()
@@ -66,12 +66,12 @@ impl Store {
             .mode(0o700)
             .create(&self.root)
             .map_err(|error| io(&self.root, &error))?;
-        self.trusted()?;
+        self.check_owner()?;
         let (directory, lock) = self.claim(&record.id)?;
         Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
-    /// Makes a container's directory and locks it.
+    /// Creates a container's directory and locks it.
     fn claim(&self, id: &str) -> Result<(PathBuf, Flock<File>)> {
         let directory = self.root.join(id);
         let exists = || Error::new(Step::State, id, "container with given ID already exists");
@@ -80,8 +80,8 @@ impl Store {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(exists()),
                 made => made.map_err(|error| io(&directory, &error))?,
             }
-            // Until it is locked it looks like one that was given up: somebody may have taken it away, and another made one of
-            // that name, and a container in it.
+            // Before it is locked, the directory looks abandoned: another command may have removed it, and a third may
+            // have created a container of the same name.
             match self.lock(id) {
                 Err(error) if is_missing(&error) => {}
                 Err(error) => {
@@ -94,14 +94,14 @@ impl Store {
         }
     }
 
-    /// A container that is there, locked.
+    /// Locks an existing container.
     pub fn hold(&self, id: &str) -> Result<Held> {
         let (directory, lock) = self.lock(id)?;
         let record = read_record(&directory, id)?;
         Ok(Held { directory, record, end: End::default(), _lock: lock })
     }
 
-    /// A container whose record cannot be read, as far as its plan still says what there is of it.
+    /// Locks a container whose record cannot be parsed. Its cgroups are found by its plan, if that is readable.
     pub fn salvage(&self, id: &str) -> Result<Held> {
         let (directory, lock) = self.lock(id)?;
         let mut record = Record::new(id, Path::new(""), Path::new(""))?;
@@ -117,7 +117,7 @@ impl Store {
                 Err(error) if is_missing(&error) => return Err(missing(id)),
                 lock => lock?,
             };
-            // Whoever held it may have deleted it, and somebody made another.
+            // The previous holder may have deleted the container, and another may have been created.
             let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
             let ours = lock.metadata().map_err(|error| io(&directory, &error))?;
             let now = match std::fs::metadata(&directory) {
@@ -130,8 +130,8 @@ impl Store {
         }
     }
 
-    /// What is known of a container, without waiting for whoever changes it.
-    pub fn look(&self, id: &str) -> Result<(PathBuf, Record)> {
+    /// Reads the record of a container without taking its lock.
+    pub fn read(&self, id: &str) -> Result<(PathBuf, Record)> {
         let directory = self.directory(id)?;
         match open_own(&directory) {
             Err(error) if is_missing(&error) => return Err(missing(id)),
@@ -141,31 +141,31 @@ impl Store {
         Ok((directory, record))
     }
 
-    /// What is known of a container and what it is doing, without waiting for whoever changes it.
-    pub fn seen(&self, id: &str) -> Result<(Record, Status)> {
-        let patience = Instant::now() + PATIENCE;
+    /// Reads the record and status of a container without taking its lock.
+    pub fn status(&self, id: &str) -> Result<(Record, Status)> {
+        let deadline = Instant::now() + RECORD_TIMEOUT;
         loop {
-            let (directory, record) = self.look(id)?;
+            let (directory, record) = self.read(id)?;
             if record.pid != 0 {
                 let status = record.status(&directory);
                 return Ok((record, status));
             }
             if !is_locked(&directory) {
-                // Nobody makes it; but somebody may have, since the record was read.
-                let (_, again) = self.look(id)?;
+                // No command is creating it now, but one may have finished since the record was read.
+                let (_, again) = self.read(id)?;
                 if again.pid == 0 {
                     return Ok((again, Status::Stopped));
                 }
-            } else if directory.join(RECORD).exists() || Instant::now() > patience {
+            } else if directory.join(RECORD).exists() || Instant::now() > deadline {
                 return Ok((record, Status::Creating));
             } else {
-                // The record is about to be written, or was the last of it to go: it will be known at once.
+                // The record is about to be written, or the directory is about to be removed.
                 schedule::pause(Duration::from_millis(1));
             }
         }
     }
 
-    /// The ids of all.
+    /// The ids of all containers.
     pub fn ids(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
         let mut ids: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -178,53 +178,54 @@ impl Store {
         Ok(self.root.join(id))
     }
 
-    /// Nobody else may write where we read what to do.
-    fn trusted(&self) -> Result<()> {
+    /// Refuses a state directory that another user can write.
+    fn check_owner(&self) -> Result<()> {
         let found = std::fs::metadata(&self.root).map_err(|error| io(&self.root, &error))?;
         if found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
-            return Err(Error::new(Step::State, self.root.display().to_string(), "can be written by somebody else")
-                .hint("--root must name a directory of the caller's own"));
+            return Err(Error::new(Step::State, self.root.display().to_string(), "another user can write it")
+                .hint("--root must name a directory that belongs to the caller"));
         }
         Ok(())
     }
 }
 
 impl Held {
-    /// Writes the record, all or nothing, and its name, to the disk: before anything is made.
+    /// Writes the record atomically and syncs it, before anything is created.
     pub fn write(&self) -> Result<()> {
         write(&self.directory, RECORD, &serde_json::to_vec(&self.record).unwrap_or_default())
     }
 
-    /// Writes the record to the disk, where nobody looks for it yet.
+    /// Writes and syncs the record under a temporary name, where it is not visible yet.
     pub fn write_aside(&self) -> Result<()> {
         write_aside(&self.directory, RECORD, &serde_json::to_vec(&self.record).unwrap_or_default(), true)
     }
 
-    /// Puts what [`Self::write_aside`] wrote in the place of the record. After a power failure it may be the old one again,
-    /// and is as right: nothing of a container outlives its boot.
+    /// Replaces the record by the one of [`Self::write_aside`]. After a power failure the old record may be back, which is
+    /// harmless: no container survives a reboot.
     pub fn put_in_place(&self) -> Result<()> {
         put_in_place(&self.directory, RECORD)
     }
 
-    /// Writes the plan, for `exec` and for naming what fails at the start. Only its later hooks matter after this boot.
+    /// Writes the plan, for `exec` and for the errors of `start`. It is synced only if it has later hooks, which are the only
+    /// part that is used after a reboot.
     pub fn write_plan(&self, plan: &ContainerPlan) -> Result<()> {
         let bytes = serde_json::to_vec(plan).unwrap_or_default();
         write_aside(&self.directory, PLAN, &bytes, self.record.later_hooks)?;
         put_in_place(&self.directory, PLAN)
     }
 
-    /// What it is doing.
+    /// Its status.
     pub fn status(&self) -> Status {
-        // Nobody but us is making it, as we have the lock.
+        // No other command is creating it, because this one holds the lock.
         self.record.status(&self.directory)
     }
 
-    /// The plan it was made by.
+    /// Its plan.
     pub fn plan(&self) -> Result<ContainerPlan> {
         read_plan(&self.directory)
     }
 
-    /// Removes all that is known of it; the record goes last.
+    /// Removes its directory; the record is removed last.
     pub fn remove(self) -> Result<()> {
         for entry in std::fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             if entry.file_name() != RECORD {
@@ -260,7 +261,7 @@ fn lock(directory: &Path) -> Result<Flock<File>> {
     }
 }
 
-/// As [`lock`], of a directory that nobody else could have put there.
+/// As [`lock`], for a directory that no other user could have created.
 fn lock_own(directory: &Path) -> Result<Flock<File>> {
     open_own(directory)?;
     lock(directory)
@@ -274,14 +275,14 @@ fn open_own(directory: &Path) -> Result<File> {
         return Err(Error::new(
             Step::State,
             directory.display().to_string(),
-            "was made by somebody else, or could be written to",
+            "another user created it or can write it",
         )
-        .hint("it is no container's: remove it by hand"));
+        .hint("it does not belong to a container: remove it by hand"));
     }
     Ok(file)
 }
 
-/// Writes a file, all or nothing, to the disk.
+/// Writes a file atomically and syncs it.
 pub fn write(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     write_aside(directory, name, bytes, true)?;
     put_in_place(directory, name)?;
@@ -298,7 +299,7 @@ fn aside(directory: &Path, name: &str) -> PathBuf {
 fn write_aside(directory: &Path, name: &str, bytes: &[u8], synced: bool) -> Result<()> {
     let new = aside(directory, name);
     let written = (|| {
-        // What lies there, from a command that was killed or a link of a container's, is not written through.
+        // A file of a killed command, or a symlink that a container made, is removed and not written to.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -318,7 +319,7 @@ fn put_in_place(directory: &Path, name: &str) -> Result<()> {
 fn read_record(directory: &Path, id: &str) -> Result<Record> {
     let path = directory.join(RECORD);
     let bytes = match read_own(&path) {
-        // Begun, and given up before anything was made.
+        // The directory was created, but no container yet.
         Err(Errno::ENOENT) => return Record::new(id, Path::new(""), Path::new("")),
         read => read.map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?,
     };
@@ -332,13 +333,13 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
         Error::new(Step::State, path.display().to_string(), reason).hint(hint)
     })?;
     if record.id != id {
-        let reason = format!("is that of another container, {:?}", record.id);
+        let reason = format!("belongs to another container, {:?}", record.id);
         return Err(Error::new(Step::State, path.display().to_string(), reason));
     }
     Ok(record)
 }
 
-/// A file of ours: never waits, follows nothing, and is not longer than any of ours.
+/// Reads a file of the state directory. Never blocks, follows no symlink, and limits the size.
 fn read_own(path: &Path) -> std::result::Result<Vec<u8>, Errno> {
     use std::io::Read as _;
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -352,7 +353,7 @@ fn read_own(path: &Path) -> std::result::Result<Vec<u8>, Errno> {
     if bytes.len() as u64 > MAX_BYTES { Err(Errno::EFBIG) } else { Ok(bytes) }
 }
 
-/// The plan that the container of a directory was made by.
+/// The plan of the container in this directory.
 pub fn read_plan(directory: &Path) -> Result<ContainerPlan> {
     let path = directory.join(PLAN);
     let bytes = read_own(&path).map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?;
@@ -364,7 +365,7 @@ fn missing(id: &str) -> Error {
     Error::new(Step::State, id, "container does not exist")
 }
 
-/// Whether an error says that there is no such container.
+/// Whether an error means that the container does not exist.
 pub fn is_missing(error: &Error) -> bool {
     use crate::error::Cause;
     match &error.cause {
@@ -377,7 +378,7 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
     Error::io(Step::State, path.display().to_string(), error)
 }
 
-/// Letters, digits and `_+-.`; no `.` or `..`, no dash in front.
+/// Checks a container id: letters, digits and `_+-.`; not `.` or `..`, and no leading dash.
 pub fn valid_id(id: &str) -> Result<()> {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-.".contains(&byte);
     if id.is_empty() || id.len() > 255 || id == "." || id == ".." || id.starts_with('-') || !id.bytes().all(fine) {

@@ -1,4 +1,4 @@
-//! `update`: other limits for a container that is there.
+//! `update`: changes the limits of a container.
 
 use std::io::Read as _;
 
@@ -7,10 +7,10 @@ use crate::cgroup::container::unit;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 
-/// No limits are longer.
+/// The size limit of the input.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Changes what the flags, or a file of resources, say; the rest stays.
+/// Applies the limits of the flags or of a resources file, and keeps the others.
 pub fn update(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     for name in ["l3-cache-schema", "mem-bw-schema"] {
@@ -27,7 +27,7 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
         return Err(Error::new(Step::State, held.record.id.clone(), "container not running"));
     }
     let groups = held.record.groups();
-    let groups = groups.ok_or_else(|| Error::new(Step::Cgroup, "update", "the container has no cgroup to limit"))?;
+    let groups = groups.ok_or_else(|| Error::new(Step::Cgroup, "update", "the container has no cgroup"))?;
     let resources = match runtime.args.value("resources") {
         Some(file) if file == "-" => {
             let mut bytes = Vec::new();
@@ -47,14 +47,14 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
     let planned = &mut plan.cgroup;
     let before = planned.resources.clone();
     planned.resources.merge(&resources);
-    // Before any file: systemd would set it back when it reads its units again.
-    let told = unit::update(groups.places(), &planned.resources);
-    let changed = told.and_then(|()| groups.limit(&resources)).and_then(|()| match devices {
+    // systemd first: it would reset the files when it reloads its units.
+    let updated = unit::update(groups.places(), &planned.resources);
+    let changed = updated.and_then(|()| groups.limit(&resources)).and_then(|()| match devices {
         true => groups.allow_devices(&resources),
         false => Ok(()),
     });
     if let Err(error) = changed {
-        // As it was, as far as that goes: half of a change is none that anybody asked for.
+        // Restores the old limits as far as possible, because a partial update was not requested.
         let _ = unit::update(groups.places(), &before).and_then(|()| groups.limit(&before));
         return Err(error);
     }
@@ -85,7 +85,7 @@ fn from_flags(runtime: &Runtime) -> Result<Resources> {
     })
 }
 
-/// Bytes, with `k`, `m` or `g` behind them; -1 is unlimited.
+/// Parses bytes, with an optional suffix `k`, `m` or `g`; -1 is unlimited.
 fn bytes(runtime: &Runtime, name: &str) -> Result<Option<i64>> {
     let Some(text) = runtime.args.text(name)? else { return Ok(None) };
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -94,8 +94,8 @@ fn bytes(runtime: &Runtime, name: &str) -> Result<Option<i64>> {
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
-        _ => return Err(Error::new(Step::Usage, format!("--{name} {text}"), "is no size")),
+        _ => return Err(Error::new(Step::Usage, format!("--{name} {text}"), "is not a size")),
     };
     let number = digits.parse::<i64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.map(Some).ok_or_else(|| Error::new(Step::Usage, format!("--{name} {text}"), "is no size"))
+    number.map(Some).ok_or_else(|| Error::new(Step::Usage, format!("--{name} {text}"), "is not a size"))
 }

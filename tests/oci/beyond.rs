@@ -174,8 +174,8 @@ fn a_report_is_written_when_a_container_goes() {
         common::set_mode(&open, 0o777);
         std::os::unix::fs::symlink(bundle.dir.path(), open.join("link")).unwrap();
         for (wrong, why) in [
-            (bundle.rootfs().join("report.json"), "where the container can write"),
-            (open.join("link/report.json"), "put there by another"),
+            (bundle.rootfs().join("report.json"), "which the container can write"),
+            (open.join("link/report.json"), "another user could have made"),
         ] {
             annotate(&mut bundle, text(&wrong));
             bundle.run().expect(1).expect_error(why);
@@ -205,7 +205,7 @@ fn a_bundle_is_explained_without_starting_anything() {
         let before = leaks::Marked::new(&bundle.id, [bundle.rootfs()]);
         let said = check(&bundle, false).expect(0).out();
         assert!(
-            said.contains("can be made here") && said.contains("process.args") && said.contains("echo ran"),
+            said.contains("can be created here") && said.contains("process.args") && said.contains("echo ran"),
             "{said}"
         );
         let told: Value = serde_json::from_slice(&check(&bundle, true).expect(0).0.stdout).unwrap();

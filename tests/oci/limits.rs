@@ -85,8 +85,8 @@ fn what_was_changed_is_what_later_commands_know() {
         bundle.call(["update", "--resources", text(&wrong), &bundle.id]).expect(1);
         assert_eq!((pids_max(&bundle), &plan()["pids"]), ("55".into(), &json!(55)));
         for (flag, value, said) in [
-            ("--memory", "lots", "is no size"),
-            ("--pids-limit", "many", "is no number"),
+            ("--memory", "lots", "is not a size"),
+            ("--pids-limit", "many", "not a number"),
             ("--l3-cache-schema", "L3:0=f", "--l3-cache-schema"),
         ] {
             bundle.call(["update", flag, value, &bundle.id]).expect(1).expect_error(said);

@@ -465,7 +465,7 @@ fn a_link_that_another_could_have_put_leads_no_report_away() {
         go().expect(0);
         common::set_mode(&open, 0o777);
         let outcome = go().expect(125);
-        assert!(outcome.text().is_empty() && outcome.stderr.contains("put there by another"), "{outcome}");
+        assert!(outcome.text().is_empty() && outcome.stderr.contains("another user could have made"), "{outcome}");
     });
 }
 

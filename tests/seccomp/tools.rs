@@ -103,7 +103,7 @@ fn wrong_words_and_files_are_named_with_a_way_out() {
         (&["check", file.path()], "syscalls[0].action: \"ALLOW\": is no action"),
         (&["dump", program.path()], "instruction 0: is not an operation of seccomp"),
         (&["explain", "default", "sokcet"], "did you mean socket?"),
-        (&["explain", "default", "socket", "AF_INET"], "AF_INET: is no number"),
+        (&["explain", "default", "socket", "AF_INET"], "AF_INET: is not a number"),
         (&["check", "default", "--allow", "debg"], "did you mean debug?"),
         (&["check", "default", "--cap", "CAP_SYS_ADMN"], "did you mean CAP_SYS_ADMIN?"),
         (&["compile", "default"], "--output <FILE>"),

@@ -206,8 +206,8 @@ fn a_command_is_needed_and_verbs_are_known() {
     refused(&scratch.stockade::<&str>([]), &["a verb is missing"]);
     refused(&scratch.stockade(["rum"]), &["rum", "did you mean `stockade run`?"]);
     refused(&scratch.stockade(["--bogus"]), &["--bogus"]);
-    refused(&scratch.stockade(["plan"]), &["COMMAND", "no command"]);
-    refused(&scratch.stockade(["plan", "--"]), &["COMMAND", "no command"]);
+    refused(&scratch.stockade(["plan"]), &["COMMAND", "is missing"]);
+    refused(&scratch.stockade(["plan", "--"]), &["COMMAND", "is missing"]);
     refused(&scratch.stockade(["plan", ""]), &["COMMAND", "empty string"]);
     refused(&scratch.stockade(["run", "-m"]), &["--memory", "needs a value"]);
     refused(&scratch.stockade(["help", "rum"]), &["rum"]);

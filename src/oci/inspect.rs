@@ -8,10 +8,10 @@ use super::{Runtime, print};
 use crate::error::{Error, Result, Step};
 use crate::sys::helper;
 
-/// Says what a container is doing.
+/// Prints the state of a container.
 pub fn state(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
-    let (record, status) = runtime.store.seen(runtime.args.id()?)?;
+    let (record, status) = runtime.store.status(runtime.args.id()?)?;
     let text = serde_json::to_string_pretty(&describe(&record, status)).unwrap_or_default();
     print(&format!("{text}\n")).map(|()| 0)
 }
@@ -35,7 +35,7 @@ pub fn list(runtime: &Runtime) -> Result<u8> {
     }
     let mut found = Vec::new();
     for id in ids {
-        match runtime.store.seen(&id) {
+        match runtime.store.status(&id) {
             Ok((record, status)) => found.push((status, record)),
             Err(error) if super::store::is_missing(&error) => {}
             Err(error) => runtime.log.warn(&super::log::sentence(&error)),
@@ -61,19 +61,20 @@ pub fn list(runtime: &Runtime) -> Result<u8> {
             }
             print(&text).map(|()| 0)
         }
-        Some(_) => Err(Error::new(Step::Usage, "--format", "is neither table nor json")),
+        Some(_) => Err(Error::new(Step::Usage, "--format", "must be table or json")),
     }
 }
 
-/// Lists the processes of a container: as JSON their numbers, as a table what `ps(1)` says of them.
+/// Lists the processes of a container: their pids as JSON, or the output of `ps(1)` as a table.
 pub fn ps(runtime: &Runtime) -> Result<u8> {
     let id = runtime.args.id()?;
-    let (record, status) = runtime.store.seen(id)?;
+    let (record, status) = runtime.store.status(id)?;
     if status == Status::Stopped {
         return Err(Error::new(Step::State, id, "container not running"));
     }
-    let groups =
-        record.groups().ok_or_else(|| Error::new(Step::Cgroup, id, "the container has no cgroup to look in"))?;
+    let groups = record
+        .groups()
+        .ok_or_else(|| Error::new(Step::Cgroup, id, "the container has no cgroup, so its processes are unknown"))?;
     let pids = groups.pids();
     match runtime.args.text("format")? {
         Some("json") => print(&format!("{}\n", json!(pids))).map(|()| 0),
@@ -89,13 +90,13 @@ pub fn ps(runtime: &Runtime) -> Result<u8> {
             let output = helper::output(command.arg("-p").arg(list));
             let output = output.map_err(|error| Error::new(Step::State, "ps", error.to_string()))?;
             let said = String::from_utf8_lossy(&output.stderr);
-            // Where it fails without a word it only found nobody any more.
-            let found_nobody = output.status.code().is_some() && said.trim().is_empty();
-            if !output.status.success() && !found_nobody {
+            // ps fails without a message if none of the processes exist any more.
+            let no_process = output.status.code().is_some() && said.trim().is_empty();
+            if !output.status.success() && !no_process {
                 return Err(Error::new(Step::State, "ps", format!("{}: {}", output.status, said.trim())));
             }
             print(&String::from_utf8_lossy(&output.stdout)).map(|()| 0)
         }
-        Some(_) => Err(Error::new(Step::Usage, "--format", "is neither table nor json")),
+        Some(_) => Err(Error::new(Step::Usage, "--format", "must be table or json")),
     }
 }
