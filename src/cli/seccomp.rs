@@ -249,7 +249,7 @@ fn values<T>(
 ) -> Result<Vec<T>> {
     let words = matches.get_many::<String>(option).into_iter().flatten();
     let wrong = |word: &String| {
-        let error = Error::new(Step::Usage, format!("--{option}"), format!("there is no {word:?}"));
+        let error = Error::new(Step::Usage, format!("--{option}"), format!("{word:?} is unknown"));
         match policy::nearest(word, known().iter().map(String::as_str)) {
             Some(near) => error.hint(format!("did you mean {near}?")),
             None => error.hint(format!("known: {}", known().join(", "))),
