@@ -20,7 +20,7 @@ pub fn main(words: &[OsString]) -> Result<u8> {
     } else {
         let colour =
             std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let written = write_table(&mut text, &examination, Look { width: width(), colour });
+        let written = write_table(&mut text, &examination, Style { width: width(), colour });
         written.map_err(|error| Error::new(Step::Host, "", error.to_string()))?;
     }
     super::say(&String::from_utf8_lossy(&text))?;
@@ -33,7 +33,7 @@ const WIDEST: usize = 100;
 const NARROWEST: usize = 60;
 
 #[derive(Clone, Copy)]
-struct Look {
+struct Style {
     width: usize,
     colour: bool,
 }
@@ -46,7 +46,7 @@ fn width() -> usize {
 const STATE_WIDTH: usize = 10;
 const TITLE_WIDTH: usize = 33;
 
-fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> std::io::Result<()> {
+fn write_table(out: &mut impl Write, examination: &Examination, style: Style) -> std::io::Result<()> {
     let user = match (examination.privileged, examination.uid) {
         (true, _) => "root",
         (false, 0) => "root without its capabilities",
@@ -56,11 +56,11 @@ fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> s
         "stockade {} on Linux {} ({}), as {user} (uid {})",
         examination.version, examination.kernel, examination.architecture, examination.uid
     );
-    write_wrapped(out, "", &head, 0, look.width)?;
+    write_wrapped(out, "", &head, 0, style.width)?;
     for group in GROUPS {
         writeln!(out, "\n{}", title(group))?;
         for finding in examination.findings.iter().filter(|finding| finding.group == group) {
-            write_finding(out, finding, look)?;
+            write_finding(out, finding, style)?;
         }
     }
     writeln!(out)?;
@@ -85,7 +85,7 @@ fn write_table(out: &mut impl Write, examination: &Examination, look: Look) -> s
     } else {
         format!("A default run can NOT be fully enforced here. It needs: {}.", failing.join("; "))
     };
-    write_wrapped(out, "", &verdict, 0, look.width)?;
+    write_wrapped(out, "", &verdict, 0, style.width)?;
     out.flush()
 }
 
@@ -104,7 +104,7 @@ fn title(group: Group) -> &'static str {
     }
 }
 
-fn write_finding(out: &mut impl Write, finding: &Finding, look: Look) -> std::io::Result<()> {
+fn write_finding(out: &mut impl Write, finding: &Finding, style: Style) -> std::io::Result<()> {
     // Upper case marks what a default run lacks, also without colour.
     let (word, colour) = match finding.state {
         State::Ok => ("ok", "32"),
@@ -115,17 +115,17 @@ fn write_finding(out: &mut impl Write, finding: &Finding, look: Look) -> std::io
         State::Unknown => ("unknown", "2"),
     };
     let word = format!("{word:STATE_WIDTH$}");
-    let word = if look.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
+    let word = if style.colour { format!("\x1b[{colour}m{word}\x1b[0m") } else { word };
     let indent = 2 + STATE_WIDTH + TITLE_WIDTH;
     let start = format!("  {word}{:TITLE_WIDTH$}", finding.title);
-    write_wrapped(out, &start, &finding.detail, indent, look.width)?;
+    write_wrapped(out, &start, &finding.detail, indent, style.width)?;
     // A finding is unknown because another one failed, and that one states the consequence.
     let consequence = finding.consequence.as_ref().filter(|_| finding.state != State::Unknown);
     for (label, text) in [("so: ", consequence), ("fix: ", finding.remedy.as_ref())] {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             let start = format!("{:1$}{label}", "", 2 + STATE_WIDTH);
             // Words are not broken, so that a command can still be copied.
-            write_wrapped(out, &start, text, 2 + STATE_WIDTH + label.len(), look.width)?;
+            write_wrapped(out, &start, text, 2 + STATE_WIDTH + label.len(), style.width)?;
         }
     }
     Ok(())
@@ -177,7 +177,7 @@ mod tests {
             findings: vec![finding],
         };
         let mut out = Vec::new();
-        write_table(&mut out, &examination, Look { width, colour: false }).unwrap();
+        write_table(&mut out, &examination, Style { width, colour: false }).unwrap();
         String::from_utf8(out).unwrap()
     }
 

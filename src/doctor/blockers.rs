@@ -1,4 +1,4 @@
-//! Why the kernel says no to namespaces and what comes after them, and what lifts the ban.
+//! Explains why the kernel refuses namespaces and the operations in them, and suggests remedies.
 
 use std::path::Path;
 
@@ -8,30 +8,30 @@ use super::kernel_text;
 use crate::sys::mountinfo;
 use crate::sys::status::Status;
 
-/// Every setting known to forbid a namespace, a mount in one, or a capability over one. `None`: this kernel has no such setting.
+/// The settings that can forbid a namespace, a mount in one, or a capability in one. `None`: this kernel lacks the setting.
 #[derive(Debug, Default)]
 pub(super) struct Blockers {
     /// `user.max_user_namespaces` of this user namespace.
     max_user_namespaces: Option<u64>,
-    /// `kernel.unprivileged_userns_clone`, a patch of Debian's and others'.
+    /// `kernel.unprivileged_userns_clone`, a patch of Debian and others.
     unprivileged_userns_clone: Option<u64>,
-    /// `kernel.apparmor_restrict_unprivileged_userns`, Ubuntu's since 23.10.
+    /// `kernel.apparmor_restrict_unprivileged_userns`, in Ubuntu since 23.10.
     apparmor_restrict: Option<u64>,
-    /// The AppArmor profile this process is under, unless unconfined.
+    /// The AppArmor profile of this process, unless it is unconfined.
     apparmor_profile: Option<String>,
     /// Whether SELinux enforces a policy.
     selinux: bool,
-    /// Whether this process is already under a system call filter.
+    /// Whether this process already has a system call filter.
     filtered: bool,
-    /// Whether nothing is mounted at this process's `/`, so that it is in a chroot.
+    /// Whether this process's `/` is not a mount point, so that it is in a chroot.
     chrooted: bool,
-    /// The container engine this runs below, by the marks it leaves.
+    /// The enclosing container engine, by its marker files.
     container: Option<&'static str>,
 }
 
 impl Blockers {
-    /// Reads them all.
-    pub(super) fn look() -> Self {
+    /// Reads all settings.
+    pub(super) fn read() -> Self {
         let number = |path: &str| kernel_text(path)?.parse().ok();
         Self {
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
@@ -45,7 +45,7 @@ impl Blockers {
         }
     }
 
-    /// What the settings have to do with this error: why, and the command that changes it.
+    /// The probable cause of this error, and the command that fixes it.
     pub(super) fn explain(&self, errno: Option<Errno>, privileged: bool) -> (String, Option<String>) {
         let (why, remedy): (String, Option<String>) = match errno {
             Some(Errno::ENOSPC | Errno::EUSERS) => self.used_up(),
@@ -58,14 +58,13 @@ impl Blockers {
                 )
             }
             Some(Errno::ENOSYS) if self.filtered => {
-                let why =
-                    "the system call filter of the enclosing sandbox does not know this call, or the kernel does not";
+                let why = "the system call filter of the enclosing sandbox or the kernel does not support this call";
                 (why.into(), Some(self.unconfined()))
             }
-            Some(Errno::ENOSYS) => ("this kernel does not have it".into(), Some("install a newer kernel".into())),
+            Some(Errno::ENOSYS) => ("this kernel does not support it".into(), Some("install a newer kernel".into())),
             Some(Errno::EINVAL | Errno::ENODEV) => {
-                let why = "this kernel was built or started without it";
-                (why.into(), Some("install a kernel that has it, such as the distribution's own".into()))
+                let why = "this kernel was built or booted without it";
+                (why.into(), Some("install a kernel that supports it, such as the distribution's own".into()))
             }
             _ => (String::new(), None),
         };
@@ -81,7 +80,7 @@ impl Blockers {
                     "a limit on nested or existing namespaces is reached (user.max_user_namespaces is {limit} here)"
                 ),
                 Some(
-                    "sysctl -a --pattern '^user.max_'  # here and in each enclosing container; raise what is small"
+                    "sysctl -a --pattern '^user.max_'  # here and in each enclosing container; raise the low limits"
                         .into(),
                 ),
             ),
@@ -96,19 +95,19 @@ impl Blockers {
             return (why.into(), set("kernel.unprivileged_userns_clone=1"));
         }
         if self.apparmor_restrict == Some(1) && !privileged {
-            let why = "kernel.apparmor_restrict_unprivileged_userns is 1, and no AppArmor profile lets stockade make user namespaces";
+            let why = "kernel.apparmor_restrict_unprivileged_userns is 1, and no AppArmor profile allows stockade to create user namespaces";
             let profile = own_apparmor_profile();
             return (why.into(), Some(profile));
         }
         let profile = self.apparmor_profile.as_ref().map(|name| format!("the AppArmor profile {name}"));
-        let filter = self.filtered.then(|| "the system call filter this runs under".to_owned());
+        let filter = self.filtered.then(|| "the system call filter of this process".to_owned());
         let suspects: Vec<_> = filter.into_iter().chain(profile).collect();
         if !suspects.is_empty() {
             let engine = self.container.map_or(String::new(), |engine| format!(" (by {engine})"));
             return (format!("{}{engine} may deny it", suspects.join(" or ")), Some(self.unconfined()));
         }
         if self.chrooted {
-            let why = "this is a chroot, where the kernel forbids user namespaces";
+            let why = "this process is in a chroot, where the kernel forbids user namespaces";
             return (
                 why.into(),
                 Some("leave the chroot, or enter it with pivot_root: unshare -m, or systemd-nspawn".into()),
@@ -138,11 +137,11 @@ impl Blockers {
                 let options = ["seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"];
                 format!("docker run --security-opt {} …", options.join(" --security-opt "))
             }
-            _ => "start stockade outside of what confines this process  # grep Seccomp /proc/self/status".into(),
+            _ => "start stockade outside of the confinement of this process  # grep Seccomp /proc/self/status".into(),
         }
     }
 
-    /// The command that gives an enclosing container a /proc of which nothing is hidden.
+    /// The command that gives the enclosing container an unmasked /proc.
     pub(super) fn unmasked(&self) -> String {
         match self.container {
             Some("podman") => "podman run --security-opt unmask=ALL …  # of the enclosing container".into(),
@@ -174,7 +173,7 @@ pub(super) fn status_field(name: &str) -> Option<String> {
     Status::own().ok()?.field(name).map(str::to_owned)
 }
 
-/// Whether no mount is at `/`.
+/// Whether `/` is not a mount point.
 fn is_chrooted(text: &[u8]) -> bool {
     let mut mounts = mountinfo::parse(text).peekable();
     mounts.peek().is_some() && !mounts.any(|mount| mount.point() == Path::new("/"))

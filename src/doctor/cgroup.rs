@@ -1,4 +1,4 @@
-//! Cgroups: which version, where this process is, and whether a run's budget could be enforced there.
+//! Cgroups: the version, this process's cgroup, and whether limits can be enforced there.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,17 +17,16 @@ use crate::plan::Facility;
 use crate::sys::{mountinfo, schedule};
 
 use super::trial::{self, Setup, words};
-use super::{Finding, Group, Patient, State, Subject, kernel_text};
+use super::{Finding, Group, Probe, State, Subject, kernel_text};
 
 const fn subject(name: &'static str, title: &'static str, without: &'static str) -> Subject {
-    // A default run asks for no budget.
+    // A default run does not require limits.
     Subject { name, group: Group::Budgets, title, required: false, without }
 }
 
-const VERSION: Subject = subject("cgroup", "cgroup v2", "no budget can be enforced: see below");
-const DELEGATION: Subject =
-    subject("cgroup_delegation", "a cgroup to make runs in", "no budget can be enforced: see below");
-const SYSTEMD: Subject = subject("systemd", "systemd manager", "no cgroup can be asked of systemd");
+const VERSION: Subject = subject("cgroup", "cgroup v2", "no limits can be enforced: see below");
+const DELEGATION: Subject = subject("cgroup_delegation", "a cgroup for runs", "no limits can be enforced: see below");
+const SYSTEMD: Subject = subject("systemd", "systemd manager", "systemd cannot be asked for a cgroup");
 const BUDGETS: [(Facility, Subject); 3] = [
     (Facility::Memory, subject("budget_memory", "memory budget", "runs with a memory budget are refused")),
     (Facility::Cpu, subject("budget_cpu", "CPU budget", "runs with a CPU budget are refused")),
@@ -36,13 +35,15 @@ const BUDGETS: [(Facility, Subject); 3] = [
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
-    let hierarchy = Hierarchy::look();
+pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
+    let hierarchy = Hierarchy::read();
     let systemd = systemd();
     let delegation = match &hierarchy.place {
-        Some(own) => delegation(own, &hierarchy, patient, systemd.state == State::Ok),
-        None if hierarchy.v2.is_some() => DELEGATION.missing("this process's own cgroup is not in what is mounted"),
-        None => DELEGATION.missing("there is no cgroup v2 to make one in"),
+        Some(own) => delegation(own, &hierarchy, probe, systemd.state == State::Ok),
+        None if hierarchy.v2.is_some() => {
+            DELEGATION.missing("this process's cgroup is not visible in the mounted tree")
+        }
+        None => DELEGATION.missing("cgroup v2 is not mounted"),
     };
     let mut findings = vec![version(&hierarchy), delegation, systemd];
     for (controller, subject) in &BUDGETS {
@@ -52,23 +53,23 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
-/// What is mounted, by what the kernel says each mount is: directories of a tmpfs accept the same writes and enforce nothing.
+/// The mounted hierarchies, by file system type: a tmpfs in their place would accept the same writes without effect.
 #[derive(Debug)]
 struct Hierarchy {
-    /// Where cgroup v2 is mounted.
+    /// Mount point of cgroup v2.
     v2: Option<PathBuf>,
-    /// Controllers that a v1 hierarchy has taken, and v2 therefore cannot have.
+    /// Controllers that a v1 hierarchy uses, which are therefore missing in v2.
     v1: Vec<String>,
-    /// Where runs of this caller get their cgroups: as root below the mount, otherwise below the caller's own.
+    /// The parent of the cgroups of this caller's runs: for root the mount point, otherwise the caller's cgroup.
     place: Option<PathBuf>,
-    /// Controllers that are available there.
+    /// Controllers that are available in `place`.
     controllers: Vec<String>,
 }
 
 impl Hierarchy {
-    fn look() -> Self {
+    fn read() -> Self {
         let mounts = v2_mounts(&std::fs::read(mountinfo::OWN).unwrap_or_default());
-        // Without a readable mountinfo, where it usually is.
+        // The usual mount point, in case mountinfo cannot be read.
         let usual = V2Mount { at: ROOT.into(), root: "/".into() };
         let v2 = mounts.into_iter().chain([usual]).find(|mount| is_v2(&mount.at));
         let (own_path, v1) = memberships(&kernel_text("/proc/self/cgroup").unwrap_or_default());
@@ -95,12 +96,12 @@ fn is_v2(path: &Path) -> bool {
 #[derive(Debug, PartialEq)]
 struct V2Mount {
     at: PathBuf,
-    /// The cgroup that is mounted; not `/` where a container without a cgroup namespace sees its own alone.
+    /// The cgroup that is mounted; not `/` in a container without a cgroup namespace, which sees only its own cgroup.
     root: String,
 }
 
 impl V2Mount {
-    /// Where the cgroup of this path, absolute within the hierarchy, is found.
+    /// The directory of the cgroup with this path, which is absolute within the hierarchy.
     fn below(&self, path: &str) -> PathBuf {
         let path = path.strip_prefix(self.root.trim_end_matches('/')).unwrap_or(path);
         match path.trim_start_matches('/') {
@@ -116,11 +117,11 @@ fn v2_mounts(text: &[u8]) -> Vec<V2Mount> {
     mounts.map(|mount| V2Mount { at: mount.point(), root: mount.root().to_string_lossy().into_owned() }).collect()
 }
 
-/// Own path in v2, and the controllers of v1 hierarchies, `cgroups(7)`.
+/// This process's path in v2, and the controllers of v1 hierarchies, `cgroups(7)`.
 fn memberships(proc_cgroup: &str) -> (Option<String>, Vec<String>) {
     let (mut own, mut v1) = (None, Vec::new());
     for line in proc_cgroup.lines() {
-        let mut fields = line.splitn(3, ':'); // the path may hold colons
+        let mut fields = line.splitn(3, ':'); // the path may contain colons
         match (fields.next(), fields.next(), fields.next()) {
             (Some("0"), Some(""), Some(path)) => own = Some(path.to_owned()),
             (Some(_), Some(names), Some(_)) if !names.starts_with("name=") => {
@@ -146,10 +147,10 @@ fn version(hierarchy: &Hierarchy) -> Finding {
                     list(&hierarchy.controllers),
                     list(v1)
                 ),
-                "budgets whose controllers v1 has are enforced there, for root alone",
+                "limits of controllers on v1 are enforced only for root",
             )
             .remedy(UNIFY),
-        (None, []) => VERSION.missing(format!("none is mounted: {ROOT} is not a cgroup file system")).remedy(MOUNT),
+        (None, []) => VERSION.missing(format!("not mounted: {ROOT} is not a cgroup file system")).remedy(MOUNT),
         (None, v1) => VERSION.missing(format!("only v1, with {}", list(v1))).remedy(UNIFY),
     }
 }
@@ -158,16 +159,16 @@ const UNIFY: &str = "add systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all to 
 const MOUNT: &str =
     "mount -t cgroup2 cgroup2 /sys/fs/cgroup  # as root; in a container: start it with --cgroupns private";
 
-/// Makes a cgroup below the own one, starts a process in it, and removes it.
-fn delegation(own: &Path, hierarchy: &Hierarchy, patient: &Patient, systemd: bool) -> Finding {
+/// Creates a child cgroup, starts a process in it, and removes it.
+fn delegation(own: &Path, hierarchy: &Hierarchy, probe: &Probe, systemd: bool) -> Finding {
     let shown = own.display();
-    // Processes of several pid namespaces may be here, with the same pid.
+    // The time makes the name unique: processes of other pid namespaces may have the same pid.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let child = own.join(format!("stockade-doctor-{}-{now:x}", getpid()));
     if let Err(error) = std::fs::create_dir(&child) {
         let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
         let finding = DELEGATION.missing(format!("mkdir in {shown}: {}", words(errno)));
-        return match (errno, way_in(patient, systemd)) {
+        return match (errno, delegated_start(probe, systemd)) {
             (Errno::EROFS, _) => {
                 finding.remedy("mount -o remount,rw /sys/fs/cgroup  # as root of the enclosing container")
             }
@@ -175,30 +176,30 @@ fn delegation(own: &Path, hierarchy: &Hierarchy, patient: &Patient, systemd: boo
             (_, None) => finding.remedy(delegate(hierarchy)),
         };
     }
-    let made = Made(child);
+    let made = TestCgroup(child);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let tried = open(&made.0, flags, Mode::empty())
-        .map_err(trial::Stumble::Clone)
+        .map_err(trial::Failure::Clone)
         .and_then(|directory| trial::attempt(Setup { cgroup: Some(directory.as_fd()), ..Setup::default() }, || Ok(0)));
     let kill = made.0.join("cgroup.kill").exists();
     match tried {
-        Ok(_) if kill => DELEGATION.ok(format!("made one in {shown}, started a process in it")),
+        Ok(_) if kill => DELEGATION.ok(format!("created one in {shown}, started a process in it")),
         Ok(_) => DELEGATION
             .degraded(
-                format!("made one in {shown}, which has no cgroup.kill"),
-                "ending a run takes longer: it is killed by pid 1",
+                format!("created one in {shown}, which has no cgroup.kill"),
+                "ending a run takes longer: its pid 1 is killed instead of its cgroup",
             )
             .remedy("install Linux 5.14 or later"),
-        Err(stumble) => patient.stumbled(&DELEGATION, &stumble, &[]),
+        Err(failure) => probe.failed_finding(&DELEGATION, &failure, &[]),
     }
 }
 
-/// Removes the cgroup that was made, whatever happens.
-struct Made(PathBuf);
+/// The test's cgroup, which is removed on drop.
+struct TestCgroup(PathBuf);
 
-impl Drop for Made {
+impl Drop for TestCgroup {
     fn drop(&mut self) {
-        // A process that has just ended may still count for a moment.
+        // A process that has just ended keeps the cgroup busy for a moment.
         for _ in 0..50 {
             match std::fs::remove_dir(&self.0) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -210,7 +211,7 @@ impl Drop for Made {
     }
 }
 
-/// What root types to hand a cgroup to this user, where no systemd does it.
+/// The command by which root delegates a cgroup to this user, on hosts without systemd.
 fn delegate(hierarchy: &Hierarchy) -> String {
     let mount = hierarchy.v2.as_deref().unwrap_or(Path::new(ROOT));
     let available = kernel_text(mount.join("cgroup.controllers")).unwrap_or_default();
@@ -226,9 +227,9 @@ fn delegate(hierarchy: &Hierarchy) -> String {
     )
 }
 
-/// The command that starts stockade in a cgroup of its own.
-fn way_in(patient: &Patient, systemd: bool) -> Option<&'static str> {
-    match (systemd, patient.privileged) {
+/// The command that starts stockade in a delegated cgroup.
+fn delegated_start(probe: &Probe, systemd: bool) -> Option<&'static str> {
+    match (systemd, probe.privileged) {
         (true, true) => Some("systemd-run --scope -p Delegate=yes stockade run …"),
         (true, false) => Some("systemd-run --user --scope -p Delegate=yes stockade run …"),
         (false, _) => None,
@@ -249,7 +250,7 @@ fn budget(subject: &Subject, controller: Facility, hierarchy: &Hierarchy, delega
                     Finding { remedy: delegation.remedy.clone(), ..finding }
                 }
                 (false, Some(_)) if disabled => finding.remedy(format!(
-                    "boot without cgroup_disable={}; in a container: have the engine delegate it",
+                    "boot without cgroup_disable={}; in a container: delegate it with the engine",
                     controller.name()
                 )),
                 (false, Some(_)) => finding.remedy(delegate(hierarchy)),
@@ -258,7 +259,7 @@ fn budget(subject: &Subject, controller: Facility, hierarchy: &Hierarchy, delega
     }
 }
 
-/// Connects to the manager that could make cgroups: the system's for root, the user's own otherwise.
+/// Connects to the systemd manager that can create cgroups: the system's for root, otherwise the user's.
 fn systemd() -> Finding {
     let uid = geteuid();
     let paths = if uid.is_root() {
@@ -273,12 +274,13 @@ fn systemd() -> Finding {
     let mut seen = String::new();
     for path in &paths {
         match answers(path) {
-            Ok(()) => return SYSTEMD.ok(format!("{} takes connections", path.display())),
+            Ok(()) => return SYSTEMD.ok(format!("{} accepts connections", path.display())),
             Err(Errno::ENOENT) => {}
             Err(errno) => seen = format!("{}: {}", path.display(), words(errno)),
         }
     }
-    let finding = SYSTEMD.missing(if seen.is_empty() { format!("{} is not there", paths[0].display()) } else { seen });
+    let finding =
+        SYSTEMD.missing(if seen.is_empty() { format!("{} does not exist", paths[0].display()) } else { seen });
     if uid.is_root() {
         finding
     } else {

@@ -1,4 +1,4 @@
-//! What takes power away: Landlock, seccomp, keyrings, capabilities.
+//! Landlock, seccomp, keyrings and capabilities.
 
 use caps::CapSet;
 use nix::errno::Errno;
@@ -7,7 +7,7 @@ use nix::sys::stat::Mode;
 
 use super::blockers::status_field;
 use super::trial::{self, At, Setup, Tried, words};
-use super::{Finding, Group, Patient, Subject, kernel_text};
+use super::{Finding, Group, Probe, Subject, kernel_text};
 use crate::layers::caps::names;
 use crate::sys::{landlock, process, seccomp};
 
@@ -22,15 +22,15 @@ const SECCOMP: Subject =
 const NOTIFY: Subject =
     subject("seccomp_notify", "seccomp user notification", false, "denied system calls are not listed in reports");
 const KEYRING: Subject =
-    subject("keyring", "own session keyring", true, "runs are refused unless --allow-degraded keyring is given");
+    subject("keyring", "new session keyring", true, "runs are refused unless --allow-degraded keyring is given");
 const NO_NEW_PRIVS: Subject = subject("no_new_privs", "no_new_privs of the caller", false, "");
 const BOUNDING: Subject = subject("bounding_set", "capability bounding set of root", false, "");
 
-pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
-    vec![landlock(patient), seccomp(patient), notify(), keyring(patient), no_new_privs(), bounding(patient)]
+pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
+    vec![landlock(probe), seccomp(probe), notify(), keyring(probe), no_new_privs(), bounding(probe)]
 }
 
-/// What each Landlock ABI added: the ABI, its first Linux, what cannot be denied before it.
+/// The Landlock ABIs: number, first Linux version, and the access that older ABIs cannot deny.
 const ABIS: [(u32, &str, &str); 9] = [
     (2, "5.19", "moving files between directories (refer)"),
     (3, "6.2", "truncating files"),
@@ -45,31 +45,31 @@ const ABIS: [(u32, &str, &str); 9] = [
 
 const NEWEST_ABI: u32 = ABIS[ABIS.len() - 1].0;
 
-/// What the default policy asks for.
+/// The oldest ABI that the default policy accepts.
 const OLDEST_ABI: u32 = 2;
 
-fn landlock(patient: &Patient) -> Finding {
+fn landlock(probe: &Probe) -> Finding {
     let abi = match landlock::abi() {
         Ok(abi) => abi,
         Err(Errno::EOPNOTSUPP) => {
             let modules = kernel_text("/sys/kernel/security/lsm").filter(|list| !list.is_empty());
             let list = modules.as_deref().unwrap_or("capability,yama");
             return LANDLOCK
-                .missing("the kernel has it, but it was not enabled at boot")
+                .missing("the kernel supports it, but it was not enabled at boot")
                 .remedy(format!("add lsm=landlock,{list} to the kernel's command line and reboot"));
         }
         Err(errno) => {
-            return patient.stumbled(&LANDLOCK, &trial::Stumble::Step(0, errno), &["landlock_create_ruleset"]);
+            return probe.failed_finding(&LANDLOCK, &trial::Failure::Step(0, errno), &["landlock_create_ruleset"]);
         }
     };
     let steps =
         ["no_new_privs", "landlock_create_ruleset", "landlock_restrict_self", "a denied directory could be opened"];
-    if let Err(stumble) = trial::attempt(Setup::default(), deny_reading_directories) {
-        return patient.stumbled(&LANDLOCK, &stumble, &steps);
+    if let Err(failure) = trial::attempt(Setup::default(), deny_reading_directories) {
+        return probe.failed_finding(&LANDLOCK, &failure, &steps);
     }
     if abi < OLDEST_ABI {
         return LANDLOCK
-            .missing(format!("ABI {abi}, enforced; the default policy asks for {OLDEST_ABI}"))
+            .missing(format!("ABI {abi}, enforced; the default policy requires {OLDEST_ABI}"))
             .remedy("install Linux 5.19 or later");
     }
     let lacks: Vec<_> = ABIS.iter().filter(|(since, ..)| *since > abi).map(|(_, _, what)| *what).collect();
@@ -80,9 +80,9 @@ fn landlock(patient: &Patient) -> Finding {
     LANDLOCK
         .degraded(
             format!("ABI {abi} of {NEWEST_ABI}, enforced; lacks {}", lacks.join(", ")),
-            "what it lacks is left to the namespaces and to seccomp",
+            "only the namespaces and seccomp restrict the missing rights",
         )
-        .remedy(format!("install Linux {linux} or later, for all of it"))
+        .remedy(format!("install Linux {linux} or later for all rights"))
 }
 
 /// `LANDLOCK_ACCESS_FS_READ_DIR`.
@@ -110,10 +110,10 @@ const ACTIONS: [(u32, &str); 7] = [
     (libc::SECCOMP_RET_ALLOW, "allow"),
 ];
 
-fn seccomp(patient: &Patient) -> Finding {
+fn seccomp(probe: &Probe) -> Finding {
     let steps = ["no_new_privs", "SECCOMP_SET_MODE_FILTER", "a denied system call was not denied"];
-    if let Err(stumble) = trial::attempt(Setup::default(), deny_uname) {
-        return patient.stumbled(&SECCOMP, &stumble, &steps);
+    if let Err(failure) = trial::attempt(Setup::default(), deny_uname) {
+        return probe.failed_finding(&SECCOMP, &failure, &steps);
     }
     let lacks: Vec<_> = ACTIONS
         .iter()
@@ -122,20 +122,20 @@ fn seccomp(patient: &Patient) -> Finding {
         .collect();
     let below = match status_field("Seccomp_filters").as_deref() {
         None | Some("0") => String::new(),
-        Some(filters) => format!("; below {filters} of the caller's"),
+        Some(filters) => format!("; in addition to {filters} of the caller"),
     };
     if lacks.is_empty() {
-        return SECCOMP.ok(format!("filter installed and obeyed, every action known{below}"));
+        return SECCOMP.ok(format!("filter installed and enforced, every action supported{below}"));
     }
     SECCOMP
         .degraded(
-            format!("filter installed and obeyed; unknown actions: {}{below}", lacks.join(", ")),
+            format!("filter installed and enforced; unsupported actions: {}{below}", lacks.join(", ")),
             "profiles that name these actions are refused",
         )
         .remedy("install Linux 4.14 or later")
 }
 
-/// Makes `uname(2)` fail with EDOM, which it never does by itself.
+/// Makes `uname(2)` fail with EDOM, which it never returns otherwise.
 fn deny_uname() -> Tried {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -163,16 +163,16 @@ fn notify() -> Finding {
     }
 }
 
-fn keyring(patient: &Patient) -> Finding {
-    match patient.attempt(0, || process::join_new_session_keyring().map(|()| 0).at(0)) {
-        None => patient.untried(&KEYRING),
+fn keyring(probe: &Probe) -> Finding {
+    match probe.attempt(0, || process::join_new_session_keyring().map(|()| 0).at(0)) {
+        None => probe.untested(&KEYRING),
         Some(Ok(_)) => KEYRING.ok("joined a new one"),
-        Some(Err(stumble)) => match stumble.errno() {
-            Some(Errno::ENOSYS) => KEYRING.ok("this kernel has no keyrings, so that none is shared"),
-            Some(Errno::EDQUOT) => KEYRING
-                .missing(stumble.describe(&["keyctl"]))
-                .remedy("sysctl -w kernel.keys.maxkeys=2000  # as root; or end what holds the keys in /proc/keys"),
-            _ => patient.stumbled(&KEYRING, &stumble, &["keyctl"]),
+        Some(Err(failure)) => match failure.errno() {
+            Some(Errno::ENOSYS) => KEYRING.ok("this kernel has no keyrings, so none is shared"),
+            Some(Errno::EDQUOT) => KEYRING.missing(failure.describe(&["keyctl"])).remedy(
+                "sysctl -w kernel.keys.maxkeys=2000  # as root; or end the processes that hold keys, see /proc/keys",
+            ),
+            _ => probe.failed_finding(&KEYRING, &failure, &["keyctl"]),
         },
     }
 }
@@ -182,7 +182,7 @@ fn no_new_privs() -> Finding {
         Ok(false) => NO_NEW_PRIVS.ok("not set"),
         Ok(true) => NO_NEW_PRIVS
             .degraded(
-                "set: setuid programs give this process nothing",
+                "set: setuid programs do not grant privileges to this process",
                 "newuidmap cannot map ranges for runs with --subuid",
             )
             .remedy("start stockade from a process without it"),
@@ -190,10 +190,10 @@ fn no_new_privs() -> Finding {
     }
 }
 
-/// Informational: containers and service managers often start root with less than all.
-fn bounding(patient: &Patient) -> Finding {
-    if !patient.privileged {
-        return BOUNDING.ok("of no importance to an unprivileged user");
+/// Informational: containers and service managers often start root without all capabilities.
+fn bounding(probe: &Probe) -> Finding {
+    if !probe.privileged {
+        return BOUNDING.ok("not relevant for an unprivileged user");
     }
     let lacks = |one: &caps::Capability| matches!(caps::has_cap(None, CapSet::Bounding, *one), Ok(false));
     let lacking = caps::all().iter().filter(|one| lacks(one)).fold(0, |mask, one| mask | one.bitmask());
@@ -204,7 +204,7 @@ fn bounding(patient: &Patient) -> Finding {
     let consequence = if lacking.contains(&caps::Capability::CAP_SYS_RESOURCE.to_string()) {
         "--ulimit cannot go above the caller's own hard limits"
     } else {
-        "what needs these capabilities on the host fails for root here"
+        "operations on the host that need these capabilities fail for root here"
     };
     BOUNDING.degraded(format!("lacks {}", lacking.join(", ")), consequence)
 }

@@ -1,4 +1,4 @@
-//! Files of the host that runs rely on.
+//! Files of the host that runs need.
 
 use std::fs::symlink_metadata;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -10,7 +10,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, statfs};
 use nix::unistd::{AccessFlags, access};
 
 use super::trial::words;
-use super::{Finding, Group, Patient, Subject};
+use super::{Finding, Group, Probe, Subject};
 use crate::layers::process::core_helper;
 use crate::plan::RlimitResource;
 use crate::sys::process::rlimit;
@@ -26,33 +26,32 @@ const PROGRAMS: Subject =
 
 const CRASHES: Subject = Subject {
     required: false,
-    ..subject("core_pattern", "what a crash inside starts on the host", "a crash inside reaches the host")
+    ..subject("core_pattern", "core dump helper of the host", "a crash in a sandbox starts a program on the host")
 };
 
-pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
-    vec![proc(), devices(), programs(patient), crashes(patient)]
+pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
+    vec![proc(), devices(), programs(probe), crashes(probe)]
 }
 
-/// The kernel starts the helper of `core_pattern` as root and outside of every sandbox, `core(5)`.
-fn crashes(patient: &Patient) -> Finding {
+/// The kernel starts the helper of `core_pattern` as root, outside of the sandbox, `core(5)`.
+fn crashes(probe: &Probe) -> Finding {
     const REMEDY: &str = "sysctl -w kernel.core_pattern=core  # as root; keep it in /etc/sysctl.d";
-    let Some(pattern) = core_helper() else { return CRASHES.ok("nothing: core_pattern names a file") };
+    let Some(pattern) = core_helper() else { return CRASHES.ok("none: core_pattern names a file") };
     let detail = format!("core_pattern is {pattern:?}");
     if pattern.starts_with('@') {
-        let consequence =
-            "no limit keeps a crash from it: every crash inside, of runs and of containers, is sent there";
+        let consequence = "no limit prevents it: every crash in runs and containers is sent to this socket";
         return CRASHES.degraded(detail, consequence).remedy(REMEDY);
     }
     let can_raise =
-        patient.privileged && caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_RESOURCE).unwrap_or(false);
+        probe.privileged && caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_RESOURCE).unwrap_or(false);
     if !can_raise && rlimit(RlimitResource::Core.number()).is_ok_and(|(_, hard)| hard == 0) {
-        let consequence = "the hard limit on core files is 0 here, at which every crash inside starts it; 1 would keep it \
-                           from being started";
+        let consequence = "the hard limit on core files is 0 here, with which every crash in a sandbox starts it; with 1 it \
+                           is not started";
         return CRASHES
             .degraded(detail, consequence)
             .remedy("ulimit -Hc 1  # where the limit is set: limits.conf, LimitCORE=");
     }
-    let consequence = "crashes of `stockade run` do not start it; those of stockade-oci's containers do, unless their \
+    let consequence = "crashes in `stockade run` do not start it; crashes in containers of stockade-oci do, unless their \
                        configuration sets RLIMIT_CORE to 1";
     CRASHES.degraded(detail, consequence).remedy(REMEDY)
 }
@@ -71,7 +70,7 @@ fn proc() -> Finding {
     }
 }
 
-/// What runs get in their /dev, Documentation/admin-guide/devices.txt.
+/// The device nodes in a run's /dev, Documentation/admin-guide/devices.txt.
 const NODES: [(&str, u64, u64); 6] = [
     ("/dev/null", 1, 3),
     ("/dev/zero", 1, 5),
@@ -87,17 +86,17 @@ fn devices() -> Finding {
             .is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == makedev(major, minor))
     };
     match NODES.iter().find(|(path, major, minor)| !is_right(path, *major, *minor)) {
-        None => DEVICES.ok("null, zero, full, random, urandom and tty are what they are called"),
+        None => DEVICES.ok("null, zero, full, random, urandom and tty have the right device numbers"),
         Some((path, major, minor)) => DEVICES
             .missing(format!("{path} is not the character device {major}:{minor}"))
             .remedy(format!("rm -f {path}; mknod -m 666 {path} c {major} {minor}  # as root")),
     }
 }
 
-/// A run of root is another user than root: what others may read counts then.
-fn programs(patient: &Patient) -> Finding {
+/// A run of root uses another user id, so the permissions of others apply.
+fn programs(probe: &Probe) -> Finding {
     let readable = |path: &str| {
-        if patient.privileged {
+        if probe.privileged {
             let others = Path::new(path).metadata().is_ok_and(|found| found.permissions().mode() & 0o5 == 0o5);
             return if others { Ok(()) } else { Err(nix::errno::Errno::EACCES) };
         }

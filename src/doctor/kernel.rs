@@ -1,4 +1,4 @@
-//! The kernel and the system calls that every run makes.
+//! The kernel version and the system calls that every run makes.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
@@ -8,7 +8,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::trial::{self, Setup, words};
-use super::{Finding, Group, Patient, Subject};
+use super::{Finding, Group, Probe, Subject};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount;
 use crate::sys::process;
@@ -23,23 +23,23 @@ const PIDFD: Subject = subject("pidfd", "signals through a pidfd");
 const OPENAT2: Subject = subject("openat2", "openat2 within a root");
 const CLOSE_RANGE: Subject = subject("close_range", "close_range, close-on-exec");
 
-/// The oldest with everything that a default run uses: Landlock is since 5.13, `cgroup.kill` since 5.14.
+/// The oldest kernel with everything that a default run uses: Landlock since 5.13, `cgroup.kill` since 5.14.
 const OLDEST: (u32, u32) = (5, 14);
 const UPGRADE: &str = "install a newer kernel: Debian 12, Ubuntu 22.04, RHEL 9.2 and later have one";
 
-pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
+pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
     vec![
         version(),
         call(
-            patient,
+            probe,
             &CLONE3,
             "5.3",
-            trial::attempt(Setup::default(), || Ok(0)).map_or_else(|stumble| Err(stumble.errno()), |_| Ok(())),
+            trial::attempt(Setup::default(), || Ok(0)).map_or_else(|failure| Err(failure.errno()), |_| Ok(())),
         ),
-        call(patient, &PIDFD, "5.3", pidfd().map_err(Some)),
-        call(patient, &OPENAT2, "5.6", openat2().map_err(Some)),
-        // Marks descriptors that do not exist.
-        call(patient, &CLOSE_RANGE, "5.11", process::cloexec_from(i32::MAX).map_err(Some)),
+        call(probe, &PIDFD, "5.3", pidfd().map_err(Some)),
+        call(probe, &OPENAT2, "5.6", openat2().map_err(Some)),
+        // The range contains no open descriptors.
+        call(probe, &CLOSE_RANGE, "5.11", process::cloexec_from(i32::MAX).map_err(Some)),
     ]
 }
 
@@ -53,7 +53,7 @@ pub(super) fn release() -> (String, String) {
 fn version() -> Finding {
     let (release, architecture) = release();
     let (major, minor) = OLDEST;
-    let detail = format!("{release} on {architecture}; {major}.{minor} is the oldest that will do");
+    let detail = format!("{release} on {architecture}; {major}.{minor} or later is required");
     match parse(&release) {
         Some(version) if version >= OLDEST => VERSION.ok(detail),
         Some(_) => VERSION.missing(detail).remedy(UPGRADE),
@@ -66,28 +66,28 @@ fn parse(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn call(patient: &Patient, subject: &Subject, since: &str, tried: Result<(), Option<Errno>>) -> Finding {
+fn call(probe: &Probe, subject: &Subject, since: &str, tried: Result<(), Option<Errno>>) -> Finding {
     let Err(errno) = tried else { return subject.ok("works") };
     let said = errno.map_or("no answer".into(), words);
-    let (why, remedy) = patient.blockers.explain(errno, patient.privileged);
-    let why = if why.is_empty() { format!("Linux has it since {since}") } else { why };
+    let (why, remedy) = probe.blockers.explain(errno, probe.privileged);
+    let why = if why.is_empty() { format!("needs Linux {since}") } else { why };
     Finding { remedy: remedy.or(Some(UPGRADE.into())), ..subject.missing(format!("{said}: {why}")) }
 }
 
-/// Signal 0 to a child that has ended or is about to.
+/// Sends signal 0 to a child that has exited or is about to exit.
 fn pidfd() -> Result<(), Errno> {
     match clone3(0, None)? {
         Cloned::Child => process::exit(0),
         Cloned::Parent { pid, pidfd } => {
             let sent = process::pidfd_send_signal(pidfd.as_fd(), 0);
             let _ = process::wait4(pid);
-            // Reaped already where the caller ignores SIGCHLD.
+            // If the caller ignores SIGCHLD, the child is already reaped.
             if sent == Err(Errno::ESRCH) { Ok(()) } else { sent }
         }
     }
 }
 
-/// `..` must not lead out of the root of the lookup.
+/// Checks that `..` does not leave the root of the lookup.
 fn openat2() -> Result<(), Errno> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let root = open("/", flags, Mode::empty())?;

@@ -1,7 +1,7 @@
-//! The doctor: tries on this host, for real, everything that a run needs or may be asked for.
+//! The doctor: tests on this host every facility that a run needs or can use.
 //!
-//! Each probe does the thing itself, most of them in a short-lived child in namespaces of its own (`trial`), with the same
-//! layers as a run. What files say (sysctls, `/proc/self/status`) is only used to explain a failure and to name the way out.
+//! Each probe uses the facility itself, usually in a short-lived child in new namespaces (`trial`), with the same layers as a
+//! run. Sysctls and `/proc/self/status` are used only to explain a failure and to suggest a remedy.
 
 mod blockers;
 mod cgroup;
@@ -17,10 +17,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::blockers::Blockers;
-use self::trial::Stumble;
+use self::trial::Failure;
 use crate::layers::user::{self, Users};
 
-/// Everything the doctor found out.
+/// The result of the doctor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Examination {
     /// `stockade/doctor/v1`.
@@ -31,34 +31,34 @@ pub struct Examination {
     pub kernel: String,
     /// Its architecture.
     pub architecture: String,
-    /// Effective user id of the caller, whom all of this is true for.
+    /// Effective user id of the caller, to whom the findings apply.
     pub uid: u32,
-    /// Whether the caller is root with the capabilities of one, so that runs work in the privileged way.
+    /// Whether the caller is root with root's capabilities, so that runs are privileged.
     pub privileged: bool,
-    /// Whether every facility that a default run needs was seen to work.
+    /// Whether every facility that a default run needs works.
     pub default_run_enforceable: bool,
-    /// One for each facility, always all of them and in the same order.
+    /// One finding for each facility, always all of them and in the same order.
     pub findings: Vec<Finding>,
 }
 
-/// What was found out about one facility.
+/// The finding about one facility.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Stable name.
     pub name: String,
-    /// What it belongs to.
+    /// Its group.
     pub group: Group,
-    /// What it is, for people.
+    /// Its title, for display.
     pub title: String,
     /// Whether it works.
     pub state: State,
     /// Whether a default run needs it.
     pub required: bool,
-    /// What was seen.
+    /// The result of the test.
     pub detail: String,
-    /// What follows for runs, unless all is well.
+    /// The consequence for runs, unless the facility works fully.
     pub consequence: Option<String>,
-    /// The command that would change it, where there is one.
+    /// The command that would fix it, if there is one.
     pub remedy: Option<String>,
 }
 
@@ -66,23 +66,23 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It was tried and works.
+    /// It was tested and works.
     Ok,
-    /// It works, with less than it could give. Never a reason for a default run to be refused.
+    /// It works with restrictions. A default run is never refused for it.
     Degraded,
-    /// It was tried and does not work, or is not there.
+    /// It was tested and does not work, or does not exist.
     Missing,
-    /// It could not be tried, or only others need it.
+    /// It could not be tested, or the caller does not need it.
     Unknown,
 }
 
-/// What a facility belongs to.
+/// The groups of facilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     /// System calls.
     Kernel,
-    /// User ids and who may map them.
+    /// User ids and id maps.
     Users,
     /// Namespaces.
     Namespaces,
@@ -96,13 +96,13 @@ pub enum Group {
     Host,
 }
 
-/// A facility, before it is tried.
+/// A facility to test.
 struct Subject {
     name: &'static str,
     group: Group,
     title: &'static str,
     required: bool,
-    /// What follows for runs when it is missing.
+    /// The consequence for runs if it is missing.
     without: &'static str,
 }
 
@@ -143,29 +143,29 @@ impl Finding {
         self
     }
 
-    /// Whether it keeps a default run from being fully enforced.
+    /// Whether it prevents a default run from being fully enforced.
     pub fn prevents_default_run(&self) -> bool {
         self.required && matches!(self.state, State::Missing | State::Unknown)
     }
 }
 
-/// What the probes share.
-struct Patient {
+/// The state that all probes share.
+struct Probe {
     privileged: bool,
-    /// The users of a default run; `None` when no user namespace can be had.
+    /// The users of a default run; `None` if no user namespace can be created.
     users: Option<Users>,
     blockers: Blockers,
 }
 
-impl Patient {
-    /// Tries something in a new user namespace and the others of these flags, as the user a run would have.
-    fn attempt(&self, namespaces: i32, body: impl FnOnce() -> trial::Tried) -> Option<Result<u32, Stumble>> {
+impl Probe {
+    /// Runs a test in a new user namespace and those of these flags, as the user of a run.
+    fn attempt(&self, namespaces: i32, body: impl FnOnce() -> trial::Tried) -> Option<Result<u32, Failure>> {
         let users = self.users.as_ref()?;
         let namespaces = namespaces | libc::CLONE_NEWUSER;
         Some(trial::attempt(trial::Setup { namespaces, users: Some(users), cgroup: None }, body))
     }
 
-    /// The finding of such a trial: `works` is what to say when it went well, `steps` what the body's steps are called.
+    /// Runs such a test and returns its finding. `works` is the detail on success, `steps` are the names of the body's steps.
     fn tried(
         &self,
         subject: &Subject,
@@ -174,44 +174,50 @@ impl Patient {
         steps: &[&str],
         body: impl FnOnce() -> trial::Tried,
     ) -> Finding {
-        self.told(subject, self.attempt(namespaces, body), works, steps)
+        self.finding_of(subject, self.attempt(namespaces, body), works, steps)
     }
 
-    fn told(&self, subject: &Subject, tried: Option<Result<u32, Stumble>>, works: &str, steps: &[&str]) -> Finding {
+    fn finding_of(
+        &self,
+        subject: &Subject,
+        tried: Option<Result<u32, Failure>>,
+        works: &str,
+        steps: &[&str],
+    ) -> Finding {
         match tried {
-            None => self.untried(subject),
+            None => self.untested(subject),
             Some(Ok(_)) => subject.ok(works),
-            Some(Err(stumble)) => self.stumbled(subject, &stumble, steps),
+            Some(Err(failure)) => self.failed_finding(subject, &failure, steps),
         }
     }
 
-    fn untried(&self, subject: &Subject) -> Finding {
-        subject.unknown("not tried: it takes a user namespace")
+    fn untested(&self, subject: &Subject) -> Finding {
+        subject.unknown("not tested: it needs a user namespace")
     }
 
-    fn stumbled(&self, subject: &Subject, stumble: &Stumble, steps: &[&str]) -> Finding {
-        let (why, remedy) = self.blockers.explain(stumble.errno(), self.privileged);
-        let seen = stumble.describe(steps);
+    fn failed_finding(&self, subject: &Subject, failure: &Failure, steps: &[&str]) -> Finding {
+        let (why, remedy) = self.blockers.explain(failure.errno(), self.privileged);
+        let seen = failure.describe(steps);
         let detail = if why.is_empty() { seen } else { format!("{seen}: {why}") };
-        // Without any child there was no trial.
-        let state = if stumble.is_no_child() { State::Unknown } else { State::Missing };
+        // If no child could be created, the facility was not tested.
+        let state = if failure.no_child_possible() { State::Unknown } else { State::Missing };
         Finding { remedy, ..subject.finding(state, detail) }
     }
 }
 
-/// Tries everything. Takes some tens of milliseconds, and at most a few seconds per facility where something hangs.
+/// Tests every facility. Takes tens of milliseconds, and at most a few seconds for a facility that hangs.
 ///
-/// Makes child processes; nothing they do is left behind.
+/// Creates child processes, which leave nothing behind.
 pub fn examine() -> Examination {
     let privileged = user::is_privileged().unwrap_or(false);
-    let mut patient = Patient { privileged, users: None, blockers: Blockers::look() };
-    let mut findings = kernel::examine(&patient);
-    findings.extend(users::examine(&mut patient));
-    findings.extend(namespaces::examine(&patient));
-    findings.extend(mounts::examine(&patient));
-    findings.extend(confinement::examine(&patient));
-    findings.extend(cgroup::examine(&patient));
-    findings.extend(host::examine(&patient));
+    let mut probe = Probe { privileged, users: None, blockers: Blockers::read() };
+    let mut findings = kernel::examine(&probe);
+    findings.extend(users::examine(&mut probe));
+    findings.extend(namespaces::examine(&probe));
+    findings.extend(mounts::examine(&probe));
+    findings.extend(confinement::examine(&probe));
+    findings.extend(cgroup::examine(&probe));
+    findings.extend(host::examine(&probe));
     let (kernel, architecture) = kernel::release();
     Examination {
         schema: "stockade/doctor/v1".into(),
@@ -225,12 +231,12 @@ pub fn examine() -> Examination {
     }
 }
 
-/// The text of a file of the kernel's, without the newline at its end. `None` if there is none, or it cannot be read.
+/// The text of a kernel file, without the newline at its end. `None` if it does not exist or cannot be read.
 fn kernel_text(path: impl AsRef<std::path::Path>) -> Option<String> {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut text = String::new();
-    // Bounded and without waiting: where something else is mounted over it, it may be anything.
+    // Bounded and non-blocking, because another file could be mounted over it.
     let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     file.take(1 << 20).read_to_string(&mut text).ok()?;
     Some(text.trim_end().to_owned())

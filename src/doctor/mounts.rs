@@ -1,4 +1,4 @@
-//! The mounts of a run, made as a run makes them, in namespaces that are gone when it is known whether they work.
+//! The mounts of a run, made with the same calls in temporary namespaces.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, major, minor, mkdirat, stat};
 use nix::sys::statfs::statfs;
 
 use super::trial::{At, Tried, words};
-use super::{Finding, Group, Patient, Subject};
+use super::{Finding, Group, Probe, Subject};
 use crate::layers::user;
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::mountinfo;
@@ -21,11 +21,11 @@ const fn subject(name: &'static str, title: &'static str, required: bool, withou
 }
 
 const NO_RUN: &str = "no run is possible";
-const API: Subject = subject("mount_api", "own root: mount API, pivot_root", true, NO_RUN);
+const API: Subject = subject("mount_api", "new root: mount API, pivot_root", true, NO_RUN);
 const BIND: Subject = subject("bind_mount", "read-only bind of the host", true, NO_RUN);
-const PROC: Subject = subject("proc_mount", "fresh /proc", true, "default runs are refused");
-const DEVPTS: Subject = subject("devpts", "fresh /dev/pts", true, "default runs are refused");
-const MQUEUE: Subject = subject("mqueue", "fresh /dev/mqueue", false, "runs that ask for message queues are refused");
+const PROC: Subject = subject("proc_mount", "new /proc", true, "default runs are refused");
+const DEVPTS: Subject = subject("devpts", "new /dev/pts", true, "default runs are refused");
+const MQUEUE: Subject = subject("mqueue", "new /dev/mqueue", false, "runs that ask for message queues are refused");
 const SYSFS: Subject = subject("sysfs", "/sys", false, "runs that ask for /sys are refused; default runs have none");
 const OVERLAY: Subject = subject(
     "overlay",
@@ -37,19 +37,19 @@ const IDMAPPED: &str = "runs of root cannot bind directories of this file system
 const IDMAPPED_CWD: Subject = subject("idmapped_cwd", "idmapped mount of .", false, IDMAPPED);
 const IDMAPPED_TMP: Subject = subject("idmapped_tmp", "idmapped mount of /tmp", false, IDMAPPED);
 
-pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
+pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
     let new_mounts = libc::CLONE_NEWNS;
     let works = "mounted";
     vec![
-        patient.tried(&API, new_mounts, "built, made read-only, entered, old root gone", &ROOT_STEPS, own_root),
-        patient.tried(&BIND, new_mounts, "/usr cloned, frozen, attached", &BIND_STEPS, bind),
-        proc(patient),
-        patient.tried(&DEVPTS, new_mounts, works, &["devpts"], devpts),
-        patient.tried(&MQUEUE, new_mounts | libc::CLONE_NEWIPC, works, &["mqueue"], || fresh(c"mqueue")),
-        patient.tried(&SYSFS, new_mounts | libc::CLONE_NEWNET, works, &["sysfs"], || fresh(c"sysfs")),
-        overlay(patient),
-        idmapped(&IDMAPPED_CWD, patient, Path::new(".")),
-        idmapped(&IDMAPPED_TMP, patient, Path::new("/tmp")),
+        probe.tried(&API, new_mounts, "built, made read-only, entered, old root detached", &ROOT_STEPS, own_root),
+        probe.tried(&BIND, new_mounts, "/usr cloned, made read-only, attached", &BIND_STEPS, bind),
+        proc(probe),
+        probe.tried(&DEVPTS, new_mounts, works, &["devpts"], devpts),
+        probe.tried(&MQUEUE, new_mounts | libc::CLONE_NEWIPC, works, &["mqueue"], || fresh(c"mqueue")),
+        probe.tried(&SYSFS, new_mounts | libc::CLONE_NEWNET, works, &["sysfs"], || fresh(c"sysfs")),
+        overlay(probe),
+        idmapped(&IDMAPPED_CWD, probe, Path::new(".")),
+        idmapped(&IDMAPPED_TMP, probe, Path::new("/tmp")),
     ]
 }
 
@@ -59,7 +59,7 @@ fn fresh(fs_type: &CStr) -> Tried {
 
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// A tmpfs on top of this process's `/`, which stays where it is.
+/// Mounts a tmpfs over this process's `/`, without changing its root.
 fn scratch() -> Result<OwnedFd, Errno> {
     let context = FsContext::open(c"tmpfs")?;
     context.set(c"size", c"64k")?;
@@ -109,11 +109,11 @@ fn bind() -> Tried {
     mount::attach_over_root(&tree).map(|()| 0).at(2)
 }
 
-/// The kernel refuses a procfs in a user namespace where the caller's own is covered in places (`mount_too_revealing`).
-fn proc(patient: &Patient) -> Finding {
+/// The kernel refuses a procfs in a user namespace if parts of the caller's /proc are covered (`mount_too_revealing`).
+fn proc(probe: &Probe) -> Finding {
     const WHOLE: u32 = 1;
     const PIDS_ONLY: u32 = 2;
-    let tried = patient.attempt(libc::CLONE_NEWNS | libc::CLONE_NEWPID, || {
+    let tried = probe.attempt(libc::CLONE_NEWNS | libc::CLONE_NEWPID, || {
         let refused = match fresh(c"proc") {
             Ok(_) => return Ok(WHOLE),
             Err(refused) => refused,
@@ -125,17 +125,18 @@ fn proc(patient: &Patient) -> Finding {
         }
     });
     match tried {
-        None => patient.untried(&PROC),
+        None => probe.untested(&PROC),
         Some(Ok(WHOLE)) => PROC.ok("mounted in a new pid namespace"),
         Some(Ok(_)) => PROC
-            .missing(
-                "only one with processes alone (subset=pid) can be mounted: the caller's /proc is covered in places",
-            )
-            .remedy(patient.blockers.unmasked()),
-        Some(Err(stumble)) if stumble.errno() == Some(Errno::EPERM) => PROC
-            .missing(format!("{}: the caller's /proc is covered in places, or none", stumble.describe(&["proc"])))
-            .remedy(patient.blockers.unmasked()),
-        Some(Err(stumble)) => patient.stumbled(&PROC, &stumble, &["proc"]),
+            .missing("only a procfs of processes (subset=pid) can be mounted: parts of the caller's /proc are covered")
+            .remedy(probe.blockers.unmasked()),
+        Some(Err(failure)) if failure.errno() == Some(Errno::EPERM) => PROC
+            .missing(format!(
+                "{}: parts of the caller's /proc are covered, or it is missing",
+                failure.describe(&["proc"])
+            ))
+            .remedy(probe.blockers.unmasked()),
+        Some(Err(failure)) => probe.failed_finding(&PROC, &failure, &["proc"]),
     }
 }
 
@@ -145,10 +146,10 @@ fn devpts() -> Tried {
     context.mount(NOSUID | NOEXEC).map(|_| 0).at(0)
 }
 
-fn overlay(patient: &Patient) -> Finding {
+fn overlay(probe: &Probe) -> Finding {
     const READ_ONLY: u32 = 1;
     const WRITABLE: u32 = 2;
-    let tried = patient.attempt(libc::CLONE_NEWNS, || {
+    let tried = probe.attempt(libc::CLONE_NEWNS, || {
         let tmpfs = scratch().at(0)?;
         for name in [c"lower", c"upper", c"work"] {
             mkdirat(&tmpfs, name, Mode::S_IRWXU).at(0)?;
@@ -168,20 +169,20 @@ fn overlay(patient: &Patient) -> Finding {
         Ok(if writable().is_ok() { WRITABLE } else { READ_ONLY })
     });
     match tried {
-        None => patient.untried(&OVERLAY),
+        None => probe.untested(&OVERLAY),
         Some(Ok(WRITABLE)) => OVERLAY.ok("mounted read-only and writable"),
-        Some(Ok(_)) => OVERLAY.ok("mounted read-only, which is all that runs use; writable is refused"),
-        Some(Err(stumble)) => patient.stumbled(&OVERLAY, &stumble, &["tmpfs", "overlay"]),
+        Some(Ok(_)) => OVERLAY.ok("mounted read-only, as runs use it; writable is refused"),
+        Some(Err(failure)) => probe.failed_finding(&OVERLAY, &failure, &["tmpfs", "overlay"]),
     }
 }
 
-/// Clones a directory's mount and maps the ids of its owner to those of a run: root's way to bind it writable.
-fn idmapped(subject: &Subject, patient: &Patient, directory: &Path) -> Finding {
-    if !patient.privileged {
-        let finding = subject.unknown("not tried: runs of an unprivileged user write as that user, and need none");
+/// Clones a directory's mount and maps its owner's ids to those of a run, as root's runs do for writable binds.
+fn idmapped(subject: &Subject, probe: &Probe, directory: &Path) -> Finding {
+    if !probe.privileged {
+        let finding = subject.unknown("not tested: runs of an unprivileged user write as that user and do not need it");
         return Finding { consequence: None, ..finding };
     }
-    let Some(users) = &patient.users else { return patient.untried(subject) };
+    let Some(users) = &probe.users else { return probe.untested(subject) };
     let kind = file_system(directory);
     let namespace = match user::idmap_namespace((0, 0), users) {
         Ok(namespace) => namespace,
@@ -201,7 +202,7 @@ fn idmapped(subject: &Subject, patient: &Patient, directory: &Path) -> Finding {
     }
 }
 
-/// The name of the file system a directory is on, by its mount; or the kernel's number for it.
+/// The type of a directory's file system, by its mount, or else the kernel's number of the type.
 fn file_system(directory: &Path) -> String {
     let number =
         || statfs(directory).map_or("this".into(), |found| format!("file system {:#x}", found.filesystem_type().0));

@@ -1,11 +1,11 @@
-//! Each kind of namespace in a new user namespace, and what runs do in them.
+//! Each kind of namespace in a new user namespace, and the operations of runs in them.
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::trial::{self, At, Setup, Tried};
-use super::{Finding, Group, Patient, Subject};
+use super::{Finding, Group, Probe, Subject};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount::{FsContext, NODEV, NOEXEC, NOSUID};
 use crate::sys::{net, process};
@@ -32,46 +32,42 @@ const LIMITS: Subject = subject(
     "runs are refused unless --allow-degraded namespace-limits is given; then only seccomp stops nesting",
 );
 
-pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
-    let made = "made in a new user namespace";
-    let alone = |subject, flag| patient.tried(subject, flag, made, &[], || Ok(0));
+pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
+    let made = "created in a new user namespace";
+    let alone = |subject, flag| probe.tried(subject, flag, made, &[], || Ok(0));
     vec![
         alone(&MOUNT, libc::CLONE_NEWNS),
-        patient.tried(&PID, libc::CLONE_NEWPID, "made; its first process is pid 1", &["getpid"], || {
+        probe.tried(&PID, libc::CLONE_NEWPID, "created; its first process is pid 1", &["getpid"], || {
             if nix::unistd::getpid().as_raw() == 1 { Ok(0) } else { Err(Errno::ESRCH).at(0) }
         }),
         alone(&NETWORK, libc::CLONE_NEWNET),
         alone(&IPC, libc::CLONE_NEWIPC),
-        patient.tried(&UTS, libc::CLONE_NEWUTS, "made, name set in it", &["sethostname"], || {
+        probe.tried(&UTS, libc::CLONE_NEWUTS, "created, host name set", &["sethostname"], || {
             nix::unistd::sethostname("doctor").map(|()| 0).at(0)
         }),
         alone(&CGROUP, libc::CLONE_NEWCGROUP),
-        time(patient),
-        patient.tried(
-            &LOOPBACK,
-            libc::CLONE_NEWNET,
-            "brought up in a new network namespace",
-            &["SIOCSIFFLAGS"],
-            || net::loopback_up().map(|()| 0).at(0),
-        ),
-        patient.tried(
+        time(probe),
+        probe.tried(&LOOPBACK, libc::CLONE_NEWNET, "brought up in a new network namespace", &["SIOCSIFFLAGS"], || {
+            net::loopback_up().map(|()| 0).at(0)
+        }),
+        probe.tried(
             &LIMITS,
             libc::CLONE_NEWNS | libc::CLONE_NEWPID,
-            "limits set to 0 inside, and obeyed",
+            "limits set to 0 and enforced",
             &["writing user.max_user_namespaces", "a nested user namespace was not refused"],
             limits,
         ),
     ]
 }
 
-/// Sets the clocks before the child takes the mapped id: a process that has changed its user is not dumpable, and the files of
-/// its `/proc` directory are then the host root's.
-fn time(patient: &Patient) -> Finding {
-    let tried = patient.users.as_ref().map(|users| {
+/// Sets the clocks before the child takes the mapped id: a process that has changed its user is not dumpable, so the files of
+/// its `/proc` directory belong to the host's root.
+fn time(probe: &Probe) -> Finding {
+    let tried = probe.users.as_ref().map(|users| {
         let setup = Setup { namespaces: libc::CLONE_NEWUSER, ..Setup::default() };
         trial::attempt_with(setup, |pid| trial::write_maps(Some(users), pid), set_clocks)
     });
-    patient.told(&TIME, tried, "made, clock offset set", &["unshare", "/proc/self/timens_offsets"])
+    probe.finding_of(&TIME, tried, "created, clock offset set", &["unshare", "/proc/self/timens_offsets"])
 }
 
 fn set_clocks() -> Tried {
@@ -81,7 +77,7 @@ fn set_clocks() -> Tried {
     nix::unistd::write(offsets, b"boottime 1 0\n").map(|_| 0).at(1)
 }
 
-/// Writes a limit as a run does, in a procfs of its own or else the caller's, and sees whether the kernel obeys it.
+/// Writes a limit as a run does, through a new procfs or else the caller's, and checks that the kernel enforces it.
 fn limits() -> Tried {
     let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let fresh = FsContext::open(c"proc")

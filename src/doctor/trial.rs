@@ -1,6 +1,6 @@
-//! Trying something in a short-lived child of its own, in new namespaces, and hearing how it went.
+//! Runs a test in a short-lived child in new namespaces, and returns its result.
 //!
-//! Nothing that a trial does outlives its child, and no trial lasts longer than [`PATIENCE`].
+//! A trial leaves nothing behind, and takes no longer than [`TIMEOUT`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,39 +16,39 @@ use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
 /// How long a trial may take before it is killed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What stopped a trial.
+/// The failure of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stumble {
-    /// The child with its namespaces could not be made.
+pub(super) enum Failure {
+    /// The child with its namespaces could not be created.
     Clone(Errno),
-    /// The parent's half failed: a reason in words, and the kernel's where it is known.
+    /// The parent's half failed: the reason as text, and the error number if it is known.
     Parent(String, Option<Errno>),
-    /// The body failed, in the step with this number.
+    /// The body failed in the step with this number.
     Step(u8, Errno),
-    /// It took longer than [`PATIENCE`].
-    Stuck,
-    /// The child died without a word.
+    /// It took longer than [`TIMEOUT`].
+    TimedOut,
+    /// The child died without an answer.
     Died,
 }
 
-impl Stumble {
-    /// The kernel's reason.
+impl Failure {
+    /// The error number, if there is one.
     pub(super) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Clone(errno) | Self::Step(_, errno) => Some(*errno),
             Self::Parent(_, errno) => *errno,
-            Self::Stuck | Self::Died => None,
+            Self::TimedOut | Self::Died => None,
         }
     }
 
-    /// Whether no child of any kind could be made.
-    pub(super) fn is_no_child(&self) -> bool {
+    /// Whether no child could be created, with or without namespaces.
+    pub(super) fn no_child_possible(&self) -> bool {
         matches!(self, Self::Clone(Errno::EAGAIN | Errno::ENOMEM | Errno::ENOSYS))
     }
 
-    /// In words, with the name of the step that failed.
+    /// The failure as text, with the name of the step.
     pub(super) fn describe(&self, steps: &[&str]) -> String {
         match self {
             Self::Clone(errno) => format!("clone3: {}", words(*errno)),
@@ -57,24 +57,24 @@ impl Stumble {
                 Some(name) => format!("{name}: {}", words(*errno)),
                 None => words(*errno),
             },
-            Self::Stuck => format!("no answer within {} s", PATIENCE.as_secs()),
+            Self::TimedOut => format!("no answer within {} s", TIMEOUT.as_secs()),
             Self::Died => "the trial's process was killed".into(),
         }
     }
 }
 
-/// An error number in words.
+/// An error number as text.
 pub(super) fn words(errno: Errno) -> String {
     format!("{} ({errno:?})", errno.desc())
 }
 
-/// Names the step of a trial's body that a system call belongs to.
+/// Adds the step of a trial's body to an error.
 pub(super) trait At<T> {
     /// In the step with this number.
     fn at(self, step: u8) -> Tried<T>;
 }
 
-/// Result of a trial's body; the number of an `Ok` reaches the parent.
+/// The result of a trial's body. The number in `Ok` is passed to the parent.
 pub(super) type Tried<T = u32> = Result<T, (u8, Errno)>;
 
 impl<T> At<T> for Result<T, Errno> {
@@ -83,19 +83,19 @@ impl<T> At<T> for Result<T, Errno> {
     }
 }
 
-/// How a trial is set up.
+/// The setup of a trial.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Setup<'a> {
     /// `CLONE_NEW*` flags.
     pub(super) namespaces: i32,
-    /// The sandbox's users, when there is a new user namespace.
+    /// The sandbox's users, for a new user namespace.
     pub(super) users: Option<&'a Users>,
-    /// The cgroup that the child is born into.
+    /// The cgroup in which the child is created.
     pub(super) cgroup: Option<BorrowedFd<'a>>,
 }
 
-/// Runs `body` in a child. It may only do what is sound between clone3 and execve: no allocation, no locks.
-pub(super) fn attempt(setup: Setup<'_>, body: impl FnOnce() -> Tried) -> Result<u32, Stumble> {
+/// Runs `body` in a child. `body` must be safe between clone3 and execve: no allocation, no locks.
+pub(super) fn attempt(setup: Setup<'_>, body: impl FnOnce() -> Tried) -> Result<u32, Failure> {
     attempt_with(
         setup,
         |pid| write_maps(setup.users, pid),
@@ -109,26 +109,26 @@ pub(super) fn attempt(setup: Setup<'_>, body: impl FnOnce() -> Tried) -> Result<
 }
 
 /// The parent's half of [`attempt`].
-pub(super) fn write_maps(users: Option<&Users>, pid: Pid) -> Result<(), Stumble> {
+pub(super) fn write_maps(users: Option<&Users>, pid: Pid) -> Result<(), Failure> {
     let Some(users) = users else { return Ok(()) };
     open_proc_pid(pid).and_then(|proc_pid| users.write_maps(&proc_pid, pid)).map_err(|error| {
         let errno = if let Cause::Errno(errno) = error.cause { Some(errno) } else { None };
-        Stumble::Parent(error.to_string(), errno)
+        Failure::Parent(error.to_string(), errno)
     })
 }
 
-/// As [`attempt`], with a parent's half of the caller's own instead of writing the id maps.
+/// As [`attempt`], but runs `parent` in the parent instead of writing the id maps.
 pub(super) fn attempt_with(
     setup: Setup<'_>,
-    parent: impl FnOnce(Pid) -> Result<(), Stumble>,
+    parent: impl FnOnce(Pid) -> Result<(), Failure>,
     body: impl FnOnce() -> Tried,
-) -> Result<u32, Stumble> {
-    let no_pipe = |errno: Errno| Stumble::Parent(format!("pipe2: {}", words(errno)), Some(errno));
+) -> Result<u32, Failure> {
+    let no_pipe = |errno: Errno| Failure::Parent(format!("pipe2: {}", words(errno)), Some(errno));
     let (go_reader, go) = pipe2(OFlag::O_CLOEXEC).map_err(no_pipe)?;
     let (answer, answer_writer) = pipe2(OFlag::O_CLOEXEC).map_err(no_pipe)?;
     // The flags are a 32-bit word whose top bits mean namespaces too: widen without the sign.
     let flags = u64::from(setup.namespaces as u32);
-    match clone3(flags, setup.cgroup).map_err(Stumble::Clone)? {
+    match clone3(flags, setup.cgroup).map_err(Failure::Clone)? {
         Cloned::Child => {
             drop(go);
             drop(answer);
@@ -138,21 +138,21 @@ pub(super) fn attempt_with(
             drop(go_reader);
             drop(answer_writer);
             let started = parent(pid).and_then(|()| {
-                write(&go, b"!").map(drop).map_err(|_| Stumble::Died) // EPIPE: it is gone
+                write(&go, b"!").map(drop).map_err(|_| Failure::Died) // EPIPE: the child died
             });
-            if started.is_err() || !ends_within(&pidfd, PATIENCE) {
-                // It has not ended, so that its pid is still its own.
+            if started.is_err() || !ends_within(&pidfd, TIMEOUT) {
+                // It has not been reaped, so its pid cannot have been reused.
                 if process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL).is_err() {
                     let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
                 }
-                // A process in an uninterruptible wait does not die now: then it is left to init.
+                // A process in an uninterruptible wait does not die now, and is left to init.
                 if ends_within(&pidfd, Duration::from_secs(1)) {
                     let _ = process::wait4(pid);
                 }
-                return Err(started.err().unwrap_or(Stumble::Stuck));
+                return Err(started.err().unwrap_or(Failure::TimedOut));
             }
-            let _ = process::wait4(pid); // ECHILD where the caller ignores SIGCHLD
-            hear(&answer)
+            let _ = process::wait4(pid); // ECHILD if the caller ignores SIGCHLD
+            read_answer(&answer)
         }
     }
 }
@@ -161,7 +161,7 @@ fn child(go: &OwnedFd, answer: &OwnedFd, body: impl FnOnce() -> Tried) -> ! {
     let _ = process::set_parent_death_signal(libc::SIGKILL);
     let result = match read(go, &mut [0]) {
         Ok(1) => body(),
-        _ => process::exit(1), // the parent is gone or has given up
+        _ => process::exit(1), // the parent died or gave up
     };
     let (step, number) = match result {
         Ok(number) => (OK, number),
@@ -174,25 +174,25 @@ fn child(go: &OwnedFd, answer: &OwnedFd, body: impl FnOnce() -> Tried) -> ! {
     process::exit(0)
 }
 
-/// In the place of a step number.
+/// Success, instead of a step number.
 const OK: u32 = u32::MAX;
 
-fn hear(answer: &OwnedFd) -> Result<u32, Stumble> {
+fn read_answer(answer: &OwnedFd) -> Result<u32, Failure> {
     let mut message = [0; 8];
     if read(answer, &mut message) != Ok(8) {
-        return Err(Stumble::Died);
+        return Err(Failure::Died);
     }
     let [a, b, c, d, rest @ ..] = message;
     let (step, number) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes(rest));
     match u8::try_from(step) {
-        Ok(step) => Err(Stumble::Step(step, Errno::from_raw(number as i32))),
+        Ok(step) => Err(Failure::Step(step, Errno::from_raw(number as i32))),
         Err(_) => Ok(number),
     }
 }
 
-/// Waits for the end of a process, at most this long; does not reap it.
-fn ends_within(pidfd: &OwnedFd, patience: Duration) -> bool {
-    let until = Instant::now() + patience;
+/// Waits for the end of a process, at most this long. Does not reap it.
+fn ends_within(pidfd: &OwnedFd, timeout: Duration) -> bool {
+    let until = Instant::now() + timeout;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
@@ -205,7 +205,7 @@ fn ends_within(pidfd: &OwnedFd, patience: Duration) -> bool {
     }
 }
 
-/// Runs a host program with no input, at most [`PATIENCE`] long.
+/// Runs a program of the host without input, for at most [`TIMEOUT`].
 pub(super) fn run(program: &std::path::Path, arguments: &[String]) -> Result<(), String> {
     use std::process::{Command, Stdio};
     let name = program.display();
@@ -217,18 +217,18 @@ pub(super) fn run(program: &std::path::Path, arguments: &[String]) -> Result<(),
         .spawn()
         .map_err(|error| format!("{name}: {error}"))?;
     let pidfd = process::pidfd_open(Pid::from_raw(child.id() as i32)).map_err(|errno| format!("pidfd_open: {errno}"));
-    if !pidfd.as_ref().is_ok_and(|pidfd| ends_within(pidfd, PATIENCE)) {
+    if !pidfd.as_ref().is_ok_and(|pidfd| ends_within(pidfd, TIMEOUT)) {
         let _ = child.kill();
         if pidfd.is_ok_and(|pidfd| ends_within(&pidfd, Duration::from_secs(1))) {
             let _ = child.wait();
         }
-        return Err(format!("{name}: no answer within {} s", PATIENCE.as_secs()));
+        return Err(format!("{name}: no answer within {} s", TIMEOUT.as_secs()));
     }
     let status = child.wait().map_err(|error| format!("{name}: {error}"))?;
     if status.success() {
         return Ok(());
     }
-    // Bounded, and without waiting for more: something it started may still hold the pipe.
+    // Bounded and non-blocking, because a process that it started may still hold the pipe open.
     let mut said = [0; 300];
     let length = child.stderr.take().map_or(0, |pipe| {
         let set = fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
@@ -242,27 +242,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_says_what_failed_where() {
+    fn a_failed_trial_names_its_step() {
         assert_eq!(attempt(Setup::default(), || Ok(7)), Ok(7));
-        assert_eq!(attempt(Setup::default(), || Err((2, Errno::EROFS))), Err(Stumble::Step(2, Errno::EROFS)));
-        let stumble = Stumble::Step(1, Errno::EROFS);
-        assert_eq!(stumble.describe(&["one", "two"]), "two: Read-only file system (EROFS)");
+        assert_eq!(attempt(Setup::default(), || Err((2, Errno::EROFS))), Err(Failure::Step(2, Errno::EROFS)));
+        let failure = Failure::Step(1, Errno::EROFS);
+        assert_eq!(failure.describe(&["one", "two"]), "two: Read-only file system (EROFS)");
     }
 
     #[test]
-    fn a_trial_that_dies_or_hangs_is_over_in_time() {
-        assert_eq!(attempt(Setup::default(), || process::exit(9)), Err(Stumble::Died));
+    fn a_trial_that_dies_or_hangs_ends_in_time() {
+        assert_eq!(attempt(Setup::default(), || process::exit(9)), Err(Failure::Died));
         let started = Instant::now();
         let hung = attempt(Setup::default(), || {
             nix::unistd::pause();
             Ok(0)
         });
-        assert_eq!(hung, Err(Stumble::Stuck));
-        assert!(started.elapsed() < PATIENCE + Duration::from_secs(2));
+        assert_eq!(hung, Err(Failure::TimedOut));
+        assert!(started.elapsed() < TIMEOUT + Duration::from_secs(2));
     }
 
     #[test]
-    fn a_program_that_hangs_is_over_in_time() {
+    fn a_program_that_hangs_is_killed_in_time() {
         let arguments = |text: &str| vec!["-c".to_owned(), text.to_owned()];
         let shell = std::path::Path::new("/bin/sh");
         assert_eq!(run(shell, &arguments("exit 0")), Ok(()));

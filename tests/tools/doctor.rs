@@ -414,7 +414,7 @@ fn a_filter_of_an_enclosing_container_is_named_as_the_cause() {
             let seen = filtered(rule);
             seen.must_refuse();
             assert_eq!(seen.state(name), "missing", "{rule}: {}", seen.finding(name));
-            assert!(seen.text(name, "detail").contains("filter this runs under"), "{}", seen.finding(name));
+            assert!(seen.text(name, "detail").contains("system call filter of this process"), "{}", seen.finding(name));
             assert_eq!(seen.state("user_namespace"), "ok", "{rule}");
         }
         // Each system call of the first group.
@@ -590,7 +590,7 @@ fn a_helper_of_core_pattern_is_named() {
     let (lowered, socket) = (examined("|/bin/helper %p", "prlimit --core=0:0"), examined("@/run/core", ""));
     fs::write(PATTERN, before).unwrap();
     for ((state, consequence), says) in
-        [(helper, "do not start it"), (lowered, "every crash inside starts it"), (socket, "no limit keeps")]
+        [(helper, "do not start it"), (lowered, "every crash in a sandbox starts it"), (socket, "no limit prevents")]
     {
         assert!(state == "degraded" && consequence.contains(says), "{state}: {consequence}");
     }
