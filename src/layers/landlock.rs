@@ -128,7 +128,7 @@ fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> 
         Ok(abi) => Error::new(
             Step::Landlock,
             format!("ABI {abi}"),
-            format!("{} Landlock ABI {} or newer", who_asks(wanted), wanted.minimum_abi),
+            format!("{} Landlock ABI {} or newer", reason_for_minimum(wanted), wanted.minimum_abi),
         )
         .hint("--allow-degraded landlock runs with as much of it as this kernel has"),
         Err(Errno::EOPNOTSUPP) => {
@@ -143,7 +143,7 @@ fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> 
     Some(error)
 }
 
-fn who_asks(wanted: &plan::Landlock) -> &'static str {
+fn reason_for_minimum(wanted: &plan::Landlock) -> &'static str {
     match wanted.minimum_abi {
         TRUNCATE if wanted.write.is_some() => "a list of what may be written needs",
         PORTS if wanted.connect_tcp.is_some() || wanted.bind_tcp.is_some() => "a list of ports needs",

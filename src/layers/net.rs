@@ -85,7 +85,7 @@ impl Making {
         let stack = match self.by {
             By::Us(stack) => stack,
             By::Thread(making) => {
-                let (made, stack) = making.finish();
+                let (made, stack) = making.wait();
                 let entered = made.and_then(|made| namespace::enter(made.as_fd(), libc::CLONE_NEWNET));
                 if entered.is_err() {
                     make()?; // if this fails too, the error names the cause

@@ -25,7 +25,8 @@ type Answer<T> = std::result::Result<T, Errno>;
 const LONGEST: usize = 64 << 10;
 
 /// Address flags that the kernel sets itself. They are not written back.
-const FLEETING: AddressFlags = AddressFlags::Tentative.union(AddressFlags::Dadfailed).union(AddressFlags::Deprecated);
+const SET_BY_KERNEL: AddressFlags =
+    AddressFlags::Tentative.union(AddressFlags::Dadfailed).union(AddressFlags::Deprecated);
 
 /// Moves the devices from our network namespace into this one. If one cannot be moved, those already moved stay there.
 pub fn attach(devices: &[NetDevice], namespace: OwnedFd) -> Result<()> {
@@ -118,7 +119,7 @@ impl Links {
     }
 
     fn add_address(&mut self, index: u32, mut address: AddressMessage) -> Answer<()> {
-        let flags = flags_of(&address) - FLEETING;
+        let flags = flags_of(&address) - SET_BY_KERNEL;
         address.header.index = index;
         // The label contains the old device's name, and the lifetime of a permanent address is unlimited.
         let kept = |attribute: &AddressAttribute| {

@@ -23,7 +23,7 @@ const OTHERS: &str = "others";
 const MOST_AT_ONCE: usize = 64;
 /// How long to wait for the audit stream after the workload has ended: a kernel thread delivers the records.
 const STREAM_DELAY: Duration = Duration::from_millis(20);
-const LAST_WORD: Duration = Duration::from_millis(500);
+const END_OF_STREAM_DELAY: Duration = Duration::from_millis(500);
 
 /// Layer, operation and target. Denials with equal keys are counted together.
 type Key = (&'static str, String, Option<String>);
@@ -107,12 +107,12 @@ impl Denials {
     }
 
     /// Waits a short time for the last records of the audit stream, after the workload has ended.
-    pub fn finish(&mut self, since: Instant, process: Option<i32>) {
+    pub fn take_last(&mut self, since: Instant, process: Option<i32>) {
         let ended = Instant::now();
         self.listener = None;
         while let Some(stream) = self.stream.as_ref() {
-            let patience = if stream.is_open() { LAST_WORD } else { STREAM_DELAY };
-            let Some(left) = patience.checked_sub(ended.elapsed()) else { return };
+            let delay = if stream.is_open() { END_OF_STREAM_DELAY } else { STREAM_DELAY };
+            let Some(left) = delay.checked_sub(ended.elapsed()) else { return };
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             let came = poll(&mut [PollFd::new(stream.fd(), PollFlags::POLLIN)], timeout);
             let was_open = stream.is_open();

@@ -39,7 +39,7 @@ fn forward(workload: Pid, signal: libc::c_int) {
 fn reap_all(workload: Pid) {
     loop {
         match process::peek_child() {
-            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => finish(status),
+            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => report_and_exit(status),
             Ok(Some(ChildEvent::Ended(pid, _))) => drop(process::reap(pid)),
             Ok(Some(ChildEvent::Traced(pid))) => drop(process::detach_tracee(pid)),
             Err(Errno::EINTR) => {}
@@ -50,9 +50,9 @@ fn reap_all(workload: Pid) {
     }
 }
 
-/// Reports how the workload ended, and ends with every process that it left. Until the supervisor has verified the workload, it
+/// Reports how the workload ended and exits, which ends every process that it left. Until the supervisor has verified the workload, it
 /// stays a zombie, and the supervisor kills both.
-fn finish(status: i32) -> ! {
+fn report_and_exit(status: i32) -> ! {
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
         Ok(space) => {

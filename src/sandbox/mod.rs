@@ -2,17 +2,24 @@
 //!
 //! # Theory of operation
 //!
-//! | process | ids | namespaces | lifetime |
-//! |---|---|---|---|
-//! | supervisor, the process that called [`run`] | the caller's | the caller's | until the report is complete |
-//! | pid 1, the sandbox's init | the sandbox's user; no capabilities except planned ones | its own: user, mount, pid, net, ipc, uts, cgroup, time as planned | dies with the supervisor; ends after the workload |
-//! | network thread of pid 1 | as pid 1 before it drops capabilities | creates the network namespace | ends before pid 1 enters that namespace |
-//! | workload, pid 2 | as pid 1, and restricted by seccomp and Landlock | pid 1's | until it exits or the run ends |
+//! ```text
+//! process                ids                              namespaces                    lifetime
+//! ─────────────────────  ───────────────────────────────  ────────────────────────────  ─────────────────────────────
+//! supervisor: called     the caller's                     the caller's                  until the report is complete
+//!   `run`
+//! pid 1: the sandbox's   the sandbox's user, only         its own: user, mount, pid;    dies with the supervisor;
+//!   init                   planned capabilities             the others as planned         ends after the workload
+//! network thread of      pid 1's, before capabilities     creates the network           ends before pid 1 enters
+//!   pid 1                  are dropped                      namespace                     that namespace
+//! workload: pid 2        pid 1's; restricted by seccomp   pid 1's                       until it exits or the run
+//!                          and Landlock                                                   ends
 //!
-//! | channel | between | carries |
-//! |---|---|---|
-//! | control socket | supervisor, pid 1 and, until `execve`, the workload | "go" twice and "verified"; back: terminal, missing facilities, pidfd, listener, program, exit status |
-//! | failure pipe | pid 1 or workload to supervisor | `{step, index, errno}`. End of file: the workload was executed |
+//! channel                between                          carries
+//! ─────────────────────  ───────────────────────────────  ───────────────────────────────────────────────────────────
+//! control socket         supervisor, pid 1 and, until     "go" twice and "verified"; back: terminal, missing
+//!                          execve, the workload             facilities, pidfd, listener, program, exit status
+//! failure pipe           pid 1 or workload to supervisor  {step, index, errno}; end of file: the workload was executed
+//! ```
 //!
 //! ```text
 //! supervisor                               pid 1 of the sandbox                      workload, pid 2
@@ -219,7 +226,7 @@ fn admit(
     inhabited: &mut Option<verify::Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
-    supervisor.take_in()?; // before anything else, so that everything after it is counted
+    supervisor.move_into_cgroup()?; // before anything else, so that everything after it is counted
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.degraded.extend(prepared.process.raise_limits(pid)?);
     prepared.users.write_maps(&proc_pid, pid)?;

@@ -295,7 +295,7 @@ impl Pump {
                 self.source.0 = None;
             }
         }
-        self.finish();
+        self.close_sink();
         false
     }
 
@@ -323,7 +323,7 @@ impl Pump {
     /// Writes as much as the sink accepts now.
     pub fn give(&mut self) {
         if !self.has_output() {
-            return self.finish();
+            return self.close_sink();
         }
         let Some(fd) = &self.sink.fd else { return };
         // A sink that may block is written to only if it accepts one piece without blocking.
@@ -352,11 +352,11 @@ impl Pump {
                 }
             }
         }
-        self.finish();
+        self.close_sink();
     }
 
     /// Closes the sink after the end of the source.
-    fn finish(&mut self) {
+    fn close_sink(&mut self) {
         if self.source.0.is_none() && self.waiting.is_empty() {
             self.sink.fd = None;
         }
@@ -374,7 +374,7 @@ impl Pump {
     pub fn abandon(&mut self) {
         self.source.0 = None;
         self.waiting.clear();
-        self.finish();
+        self.close_sink();
     }
 
     fn record(&self) -> report::Stream {

@@ -15,16 +15,16 @@ static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// Where the kernel put the arguments and, right behind them, the environment: `/proc/PID/cmdline` and `environ` show this
 /// memory.
-static GIVEN: OnceLock<Given> = OnceLock::new();
+static INITIAL_STRINGS: OnceLock<InitialStrings> = OnceLock::new();
 
 #[derive(Debug)]
-struct Given {
+struct InitialStrings {
     start: usize,
     arguments: usize,
     length: usize,
 }
 
-impl Given {
+impl InitialStrings {
     /// Finds the strings of both arrays, as far as they are contiguous.
     ///
     /// # Safety
@@ -34,32 +34,32 @@ impl Given {
         // SAFETY: the caller guarantees the pointers and the strings.
         let string = |at: usize| unsafe { (*words.add(at)).as_ref().map(|first| CStr::from_ptr(first)) };
         let start = string(0)?.as_ptr() as usize;
-        let mut given = Self { start, arguments: 0, length: 0 };
+        let mut strings = Self { start, arguments: 0, length: 0 };
         let environment = (count + 1..).map_while(string);
         for (index, text) in (0..count).map_while(string).chain(environment).enumerate() {
-            if text.as_ptr() as usize != start + given.length {
+            if text.as_ptr() as usize != start + strings.length {
                 break;
             }
-            given.length += text.to_bytes_with_nul().len();
+            strings.length += text.to_bytes_with_nul().len();
             if index < count {
-                given.arguments = given.length;
+                strings.arguments = strings.length;
             }
         }
-        Some(given)
+        Some(strings)
     }
 }
 
 /// Overwrites the arguments and the environment in this process's memory with a title. Any process may read the arguments, and
 /// a tracer the environment. Only for a process that uses neither again: a child before it executes another program.
 pub fn retitle(title: &CStr) {
-    let Some(given) = GIVEN.get() else { return };
+    let Some(strings) = INITIAL_STRINGS.get() else { return };
     // The last byte stays zero: otherwise the kernel would continue into the environment.
-    let length = title.count_bytes().min(given.arguments.saturating_sub(1));
+    let length = title.count_bytes().min(strings.arguments.saturating_sub(1));
     // SAFETY: the strings that the kernel put on the stack for this program, writable and of this length. No reference to them
     // exists: the arguments were copied, and this process does not read the environment again.
     unsafe {
-        let start = given.start as *mut u8;
-        std::ptr::write_bytes(start, 0, given.length);
+        let start = strings.start as *mut u8;
+        std::ptr::write_bytes(start, 0, strings.length);
         std::ptr::copy_nonoverlapping(title.as_ptr().cast(), start, length);
     }
 }
@@ -92,8 +92,8 @@ pub unsafe fn enter(count: c_int, words: *const *const c_char, main: fn(&[OsStri
     process::ignore_broken_pipes();
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: the caller guarantees the arguments; the C library passes the kernel's array, which includes the environment.
-    if let Some(given) = unsafe { Given::find(count, words) } {
-        let _ = GIVEN.set(given);
+    if let Some(strings) = unsafe { InitialStrings::find(count, words) } {
+        let _ = INITIAL_STRINGS.set(strings);
     }
     let words = (0..count).map(|index| {
         // SAFETY: the caller guarantees the strings.

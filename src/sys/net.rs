@@ -60,7 +60,7 @@ impl Making {
     }
 
     /// Waits for the thread. Returns the namespace and the stack.
-    pub fn finish(self) -> (Result<OwnedFd>, Stack) {
+    pub fn wait(self) -> (Result<OwnedFd>, Stack) {
         let (said, stack) = self.0.wait();
         let made = match i32::try_from(said) {
             // SAFETY: `make` left this descriptor open, and only this code knows it.

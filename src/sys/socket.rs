@@ -11,7 +11,7 @@ use super::{Result, check};
 struct Ancillary([u8; 24]);
 
 /// How long the program at the other end of [`connect`] may delay us: until it accepts, and until it reads.
-const PATIENCE: nix::sys::time::TimeVal = nix::sys::time::TimeVal::new(10, 0);
+const PEER_TIMEOUT: nix::sys::time::TimeVal = nix::sys::time::TimeVal::new(10, 0);
 
 /// Connects to a listening stream socket. Its path may be longer than `sun_path`.
 pub fn connect(path: &std::path::Path) -> Result<OwnedFd> {
@@ -20,7 +20,7 @@ pub fn connect(path: &std::path::Path) -> Result<OwnedFd> {
     let opened = nix::fcntl::open(path, flags, nix::sys::stat::Mode::empty())?;
     let short = format!("/proc/self/fd/{}", opened.as_raw_fd());
     let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    setsockopt(&socket, sockopt::SendTimeout, &PATIENCE)?;
+    setsockopt(&socket, sockopt::SendTimeout, &PEER_TIMEOUT)?;
     connect(socket.as_raw_fd(), &UnixAddr::new(short.as_str())?).map_err(timed_out)?;
     Ok(socket)
 }

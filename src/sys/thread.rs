@@ -13,7 +13,7 @@ use super::{Result, check};
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
 /// The result of the task.
-static SAID: AtomicI64 = AtomicI64::new(0);
+static RESULT: AtomicI64 = AtomicI64::new(0);
 
 /// The first id that the kernel assigns after the ids wrap around, `RESERVED_PIDS` in `kernel/pid.c`.
 static TID: libc::pid_t = 300;
@@ -35,7 +35,7 @@ impl Thread {
     /// `task` makes system calls only through [`call`], and does not panic.
     pub unsafe fn start(stack: Stack, task: extern "C" fn() -> i64) -> std::result::Result<Self, Stack> {
         extern "C" fn enter(task: extern "C" fn() -> i64) {
-            SAID.store(task(), Ordering::Relaxed); // before RUNS is cleared
+            RESULT.store(task(), Ordering::Relaxed); // before RUNS is cleared
         }
         RUNS.store(1, Ordering::Relaxed);
         let (bottom, size) = stack.usable();
@@ -62,7 +62,7 @@ impl Thread {
             let _: Result<_> =
                 check(unsafe { libc::syscall(libc::SYS_futex, RUNS.as_ptr(), libc::FUTEX_WAIT, 1, forever) });
         }
-        (SAID.load(Ordering::Relaxed), ManuallyDrop::into_inner(self.stack))
+        (RESULT.load(Ordering::Relaxed), ManuallyDrop::into_inner(self.stack))
     }
 }
 

@@ -148,7 +148,7 @@ impl PreparedContainerRoot {
 
     /// Child half, after the hooks and the console: masks paths, makes them read-only, makes the root `/`, and reads all mounts
     /// back.
-    pub fn finish(&self, built: BuiltRoot) -> Applied {
+    pub fn protect_and_pivot(&self, built: BuiltRoot) -> Applied {
         let root = built.root.as_fd();
         let mut expected = built.expected.clone();
         let (covers, frozen) = (self.mounts.len(), self.mounts.len() + self.masked.len());

@@ -118,7 +118,7 @@ impl Dev {
         for (at, node) in self.nodes.iter().enumerate() {
             node.apply(tmpfs.as_fd()).during(Step::Device, at)?;
         }
-        let devpts = self.furnish(tmpfs.as_fd()).during(Step::Mount, self.index)?;
+        let devpts = self.add_links_and_devpts(tmpfs.as_fd()).during(Step::Mount, self.index)?;
         results.freeze.push(tmpfs);
         results.devpts = Some(devpts);
         Ok(())
@@ -129,7 +129,7 @@ impl Dev {
         self.nodes.get(at).map(|node| node.source.path().to_string_lossy().into_owned())
     }
 
-    fn furnish(&self, tmpfs: BorrowedFd<'_>) -> std::result::Result<std::os::fd::OwnedFd, Errno> {
+    fn add_links_and_devpts(&self, tmpfs: BorrowedFd<'_>) -> std::result::Result<std::os::fd::OwnedFd, Errno> {
         for (name, target) in LINKS {
             symlinkat(target, tmpfs, name)?;
         }

@@ -173,11 +173,11 @@ impl Mount {
             What::Dev(dev) => dev.apply(target.as_fd(), results),
             What::Existing { clear, options } => {
                 self.change(&target, *clear, options).during(Step::MountAttributes, self.index)?;
-                self.finish(target.as_fd(), results)
+                self.set_propagation(target.as_fd(), results)
             }
             What::CgroupV1 { hierarchies, links } => {
                 let top = self.cgroup_v1(&target, hierarchies, links).during(Step::Mount, self.index)?;
-                self.finish(top.as_fd(), results)?;
+                self.set_propagation(top.as_fd(), results)?;
                 if self.set & RDONLY != 0 || hierarchies.is_empty() {
                     results.freeze.push(top); // a later mount may be in it
                 }
@@ -224,11 +224,11 @@ impl Mount {
 
     fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, results: &mut BuildResults) -> Applied {
         mount::attach(tree, target).during(Step::Mount, self.index)?;
-        self.finish(tree, results)
+        self.set_propagation(tree, results)
     }
 
     /// Sets the propagation and records the expected final state.
-    fn finish(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+    fn set_propagation(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         for kind in &self.propagation {
             let (propagation, recursive) = (kind & !libc::MS_REC, kind & libc::MS_REC != 0);
             let change = Attributes { propagation, recursive, ..Attributes::default() };

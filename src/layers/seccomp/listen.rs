@@ -27,7 +27,7 @@ use crate::sys::{process, seccomp};
 const MOST_TEXT: usize = 256;
 
 /// How long a process may take to die of SIGSYS. Shared signal handlers or a late tracer can keep it alive.
-const PATIENCE: Duration = Duration::from_millis(100);
+const DEATH_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Decides about the calls that a listener receives.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ fn kill(thread: Pid, waits: impl FnOnce() -> bool) -> Option<(i32, OwnedFd)> {
 
 /// Whether a process is dying of the signal. If it survives, it gets SIGKILL, which cannot be blocked.
 fn dies(pidfd: &OwnedFd) -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + DEATH_TIMEOUT;
     loop {
         let left = PollTimeout::try_from(until.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left) {

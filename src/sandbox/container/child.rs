@@ -121,7 +121,7 @@ fn take_root(
     set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
         close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
-        root.finish(built)
+        root.protect_and_pivot(built)
     })?;
     Ok(terminal)
 }

@@ -23,7 +23,7 @@ use crate::sys::{image, process};
 const MAX_FAILURE_MESSAGE: usize = 1024;
 
 /// How long standard error is still read after the hook has ended. Its descendants may keep it open.
-const AFTERMATH: Duration = Duration::from_millis(100);
+const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs hooks one after the other and stops at the first failure.
 pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
@@ -62,8 +62,8 @@ pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
     let pid = Pid::from_raw(child.id() as i32);
     let pidfd = process::pidfd_open(pid).map_err(failed)?;
     let deadline = hook.timeout_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut said = Said::new(reads);
-    let ended = said.listen(&pidfd, deadline).map_err(failed)?;
+    let mut output = ErrorOutput::new(reads);
+    let ended = output.listen(&pidfd, deadline).map_err(failed)?;
     if !ended {
         let _ = process::kill_group(pid, libc::SIGKILL);
         let _ = child.wait();
@@ -71,7 +71,7 @@ pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
             before.kill_others();
         }
         let seconds = hook.timeout_s.unwrap_or(0);
-        return Err(with_text(format!("took longer than {seconds} s and was killed"), &said.text()));
+        return Err(with_text(format!("took longer than {seconds} s and was killed"), &output.text()));
     }
     let status: ExitStatus = child.wait().map_err(|error| error.to_string())?;
     if status.success() {
@@ -82,7 +82,7 @@ pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
         (_, Some(signal)) => format!("signal {signal}"),
         _ => "an unknown end".to_owned(),
     };
-    Err(with_text(how, &said.text()))
+    Err(with_text(how, &output.text()))
 }
 
 fn with_text(how: String, text: &str) -> String {
@@ -90,12 +90,12 @@ fn with_text(how: String, text: &str) -> String {
 }
 
 /// The last part of a hook's standard error.
-struct Said {
+struct ErrorOutput {
     pipe: File,
     tail: Vec<u8>,
 }
 
-impl Said {
+impl ErrorOutput {
     fn new(pipe: OwnedFd) -> Self {
         let _ = nix::fcntl::fcntl(&pipe, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
         Self { pipe: File::from(pipe), tail: Vec::new() }
@@ -133,7 +133,7 @@ impl Said {
             }
             if ended {
                 // Other processes may still hold its standard error open, and may never close it.
-                last = Some(Instant::now() + AFTERMATH);
+                last = Some(Instant::now() + OUTPUT_GRACE);
             }
             if until.is_some_and(|until| until <= Instant::now()) && !ended {
                 return Ok(last.is_some());

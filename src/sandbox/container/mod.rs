@@ -2,21 +2,32 @@
 //!
 //! # Theory of operation
 //!
-//! | process | ids | namespaces | lifetime |
-//! |---|---|---|---|
-//! | runtime: `create`, `start`, `run`, `exec` | the caller's | the caller's | one command |
-//! | intermediate process, a child of the runtime | the runtime's, until it joins a user namespace | enters those that are joined | until it has created the container's process |
-//! | container's process, the runtime's child too (`CLONE_PARENT`) | root of a new user namespace during set-up, then the configured ids | new ones and joined ones; pid 1 of a new pid namespace | becomes the container's program |
+//! ```text
+//! process                ids                              namespaces                    lifetime
+//! ─────────────────────  ───────────────────────────────  ────────────────────────────  ─────────────────────────────
+//! runtime: create,       the caller's                     the caller's                  one command
+//!   start, run, exec
+//! intermediate process,  the runtime's, until it joins    enters those that are         until it has created the
+//!   only if namespaces     a user namespace                 joined; sets the clocks       container's process
+//!   are joined or
+//!   clocks are set
+//! container's process,   root of a new user namespace     new and joined ones; pid 1    dies with the runtime until
+//!   a child of the         during set-up, then the          of a new pid namespace        that has recorded it;
+//!   runtime                configured ids                                                 becomes the program
 //!
-//! The intermediate process exists only if namespaces are joined or a time namespace is created.
+//! channel                between                          carries
+//! ─────────────────────  ───────────────────────────────  ───────────────────────────────────────────────────────────
+//! control socket         runtime, container's process     "go"; back: "built", terminal, seccomp listener, "ready"
+//! failure pipe           container's process to runtime   {step, index, errno} and a message; end of file: the
+//!                                                           program was executed
+//! intermediate socket    runtime, intermediate process    the go-ahead; back: the new process's pidfd, or a failure
+//! gate: two FIFOs        `start`, container's process     one byte to start; back: as on the failure pipe
+//! shared memory          `start` or exec, container's     the filter handshake: "filter installed", "go"
+//!                          process
+//! ```
 //!
-//! | channel | between | carries |
-//! |---|---|---|
-//! | control socket | runtime and container's process | "go"; back: "built", the terminal, the seccomp listener, "ready" |
-//! | failure pipe | container's process to runtime | `{step, index, errno}` and a message. End of file: the program was executed |
-//! | socket of the intermediate process | runtime and intermediate process | the go-ahead; back: the new process's pidfd, or a failure |
-//! | gate, two FIFOs ([`gate`]) | `start` and container's process | one byte to start; back as on the failure pipe |
-//! | shared memory (`filter_handshake`) | `start` or `exec` and container's process | "filter installed" and "go" |
+//! Only a child of the caller can enter a pid or time namespace, so the intermediate process enters the namespaces and creates
+//! the container's process with `CLONE_PARENT`, as a child of the runtime.
 //!
 //! ```text
 //! runtime (create, run or exec)            intermediate process              container's process

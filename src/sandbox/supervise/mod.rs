@@ -133,7 +133,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Moves the child into its cgroups, unless it was cloned into its cgroup.
-    pub fn take_in(&self) -> Result<()> {
+    pub fn move_into_cgroup(&self) -> Result<()> {
         self.cgroup.map_or(Ok(()), |group| group.take_in(self.pid))
     }
 
@@ -160,7 +160,7 @@ impl<'a> Supervisor<'a> {
         }
         drop(self.raw.take());
         if let Some(denials) = &mut self.denials {
-            denials.finish(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
+            denials.take_last(self.outcome.executed_at.unwrap_or(self.cloned_at), self.workload);
             self.outcome.killed_for_call = denials.killed_for(self.workload).map(str::to_owned);
         }
         self.outcome
