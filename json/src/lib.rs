@@ -60,7 +60,7 @@ impl std::error::Error for Error {}
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
-    /// `null`, which means the same as an absent key, as in the Go programs that define these formats.
+    /// `null`, which means the same as an absent key, as in the programs that these profiles come from.
     Null,
     /// `true` or `false`.
     Bool(bool),

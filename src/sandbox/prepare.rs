@@ -121,7 +121,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let network = net::prepare(plan)?;
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
-    let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, &plan.confinement.allow_degraded)?; // last, because it is the first thing that would have to be taken back
+    let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, &plan.confinement.allow_degraded)?; // last: the first step that would have to be undone
     if process.stand_in(&plan.budget, &mut missing)? {
         root.prefer_for_oom(plan)?;
     }

@@ -126,7 +126,9 @@ impl ParentEnds {
     /// Lets the child continue: its id maps are written, or it was verified.
     pub fn go(&self) -> Result<()> {
         socket::send(&self.control, b"g", None).map_err(|errno| match errno {
-            Errno::EPIPE | Errno::ECONNRESET => Error::new(Step::Supervise, "", "the first process died during set-up"),
+            Errno::EPIPE | Errno::ECONNRESET => {
+                Error::new(Step::Supervise, "", "the first process died while it was set up")
+            }
             errno => Error::errno(Step::Wait, "", errno),
         })
     }

@@ -473,7 +473,7 @@ fn what_is_wrong_is_named_by_file_field_and_reason() {
             common::bundle::Called(command.output().unwrap())
         };
         run(whole.replacen("\"hostname\"", "\"root\":{\"path\":\"/\"},\"hostname\"", 1).as_bytes())
-            .expect_error("second time");
+            .expect_error("duplicate key");
         for text in ["", "{", "[]", "null", "\u{feff}{}", "{}{}"] {
             run(text.as_bytes()).expect_error("config.json");
         }

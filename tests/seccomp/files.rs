@@ -115,7 +115,7 @@ fn a_compiled_program_is_applied() {
         for (bytes, why) in [
             (&whole[..whole.len() - 1], "multiple of 8"),
             (&whole[..whole.len() - 8], "instruction"),
-            (&[0xff; 16][..], "no operation"),
+            (&[0xff; 16][..], "not an operation"),
             (&[], "1 to 4096"),
         ] {
             dir.file("profile.bpf", bytes);
@@ -138,7 +138,7 @@ fn a_bad_profile_is_refused_by_its_place_in_the_file() {
         ("{}".into(), &["defaultAction", "missing"]),
         (r#"{ "defaultAction": "SCMP_ACT_MAYBE" }"#.into(), &["defaultAction", "SCMP_ACT_MAYBE"]),
         (r#"{ "defaultAction": 1 }"#.into(), &["defaultAction", "string"]),
-        (r#"{ "defaultAction": "SCMP_ACT_ALLOW", "defaultAction": "SCMP_ACT_KILL" }"#.into(), &["second time"]),
+        (r#"{ "defaultAction": "SCMP_ACT_ALLOW", "defaultAction": "SCMP_ACT_KILL" }"#.into(), &["duplicate key"]),
         (r#"{ "defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 4096 }"#.into(), &["defaultErrnoRet", "4096"]),
         (r#"{ "defaultAction": "SCMP_ACT_NOTIFY" }"#.into(), &["defaultAction", "listener"]),
         (with("1"), &["syscalls[0]", "object"]),

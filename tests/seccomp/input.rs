@@ -65,8 +65,8 @@ fn wrong_profiles_are_refused_with_place_value_and_reason() {
         (r#"{"defaultAction": "SCMP_ACT_ALLOW"} {}"#.into(), "trailing characters"),
         (r#"{"defaultAction": "SCMP_ACT_ALLOW", /* no */ "syscalls": []}"#.into(), "key must be a string"),
         (r#"{"defaultAction": null}"#.into(), "defaultAction is missing"),
-        (r#"{"defaultAction": ""}"#.into(), r#"defaultAction: "": is no action"#),
-        (r#"{"defaultAction": "SCMP_ACT_allow"}"#.into(), r#"defaultAction: "SCMP_ACT_allow": is no action"#),
+        (r#"{"defaultAction": ""}"#.into(), r#"defaultAction: "": is not an action"#),
+        (r#"{"defaultAction": "SCMP_ACT_allow"}"#.into(), r#"defaultAction: "SCMP_ACT_allow": is not an action"#),
         (r#"{"defaultAction": 5}"#.into(), "defaultAction: 5: must be a string"),
         (r#"{"defaultAction": "SCMP_ACT_NOTIFY"}"#.into(), "a listener cannot decide every call"),
         (r#"{"defaultAction": "SCMP_ACT_ALLOW", "defaultErrnoRet": 1}"#.into(), "has no error number, but one is given"),
@@ -80,7 +80,7 @@ fn wrong_profiles_are_refused_with_place_value_and_reason() {
         (top(r#""syscalls": {}"#), "syscalls: an object: must be an array"),
         (top(r#""syscalls": [[]]"#), "syscalls[0]: an array: must be an object"),
         (top(r#""syscalls": [{}]"#), "syscalls[0]: action is missing"),
-        (top(r#""flags": ["SECCOMP_FILTER_FLAG_LOG", "FAST"]"#), r#"flags[1]: "FAST": is no flag"#),
+        (top(r#""flags": ["SECCOMP_FILTER_FLAG_LOG", "FAST"]"#), r#"flags[1]: "FAST": is not a flag"#),
         (top(r#""flags": "SECCOMP_FILTER_FLAG_LOG""#), "flags: \"SECCOMP_FILTER_FLAG_LOG\": must be an array"),
         (top(r#""listenerPath": "here""#), r#"listenerPath: "here": must be an absolute path"#),
         (top(r#""listenerMetadata": "x""#), "listenerMetadata is given, but no listenerPath"),
@@ -142,7 +142,7 @@ fn what_is_odd_is_a_warning_and_strictly_an_error() {
     let table = [
         (
             top(r#""syscalls": [{"name": "raed", "action": "SCMP_ACT_ALLOW"}]"#),
-            "syscalls[0].name: \"raed\" is no system call",
+            "syscalls[0].name: \"raed\" is not a system call",
         ),
         (top(r#""syscalls": [{"names": [], "action": "SCMP_ACT_ALLOW"}]"#), "syscalls[0]: names no system call"),
         (entry(r#""action": "SCMP_ACT_ERRNO", "errnoRet": 0"#), "a refused call returns 0"),
@@ -341,7 +341,7 @@ fn seccompilers_own_format_means_what_it_means_there() {
 fn wrong_filters_of_seccompilers_are_refused() {
     let arg = |fields: &str| seccompiler_text(&format!(r#"[{{"syscall": "fcntl", "args": [{{{fields}}}]}}]"#));
     let table = [
-        (seccompiler_text(r#"[{"syscall": "raed"}]"#), r#"main.filter[0].syscall: "raed": is no system call"#),
+        (seccompiler_text(r#"[{"syscall": "raed"}]"#), r#"main.filter[0].syscall: "raed": is not a system call"#),
         (seccompiler_text(r#"[{"syscal": "read"}]"#), "main.filter[0].syscal: is no key"),
         (seccompiler_text(r#"[{"syscall": "read", "args": []}]"#), "main.filter[0].args: is empty"),
         (seccompiler_text("{}"), "main.filter: an object: must be an array"),
@@ -387,8 +387,8 @@ fn compiled_programs_are_taken_as_the_kernel_would() {
         (&[one(0x20, 0, 0, 0)], "must return"),
         (&[one(0x20, 0, 0, 64), answer], "outside seccomp_data"),
         (&[one(0x20, 0, 0, 2), answer], "outside seccomp_data"),
-        (&[one(0x28, 0, 0, 0), answer], "no operation"),
-        (&[one(0x94, 0, 0, 3), answer], "no operation"),
+        (&[one(0x28, 0, 0, 0), answer], "not an operation"),
+        (&[one(0x94, 0, 0, 3), answer], "not an operation"),
         (&[one(0x34, 0, 0, 0), answer], "divides by zero"),
         (&[one(0x64, 0, 0, 32), answer], "shifts"),
         (&[one(0x60, 0, 0, 3), answer], "before it is written"),
@@ -424,7 +424,7 @@ fn check_finds_the_ways_around() {
     let with = |rules: &str| top(&format!(r#""syscalls": [{base}, {rules}]"#));
     found(
         &with(r#"{"name": "io_uring_setup", "action": "SCMP_ACT_ALLOW"}"#),
-        &["io_uring_setup passes: what is refused"],
+        &["io_uring_setup passes: refused operations"],
     );
     found(
         &with(

@@ -44,8 +44,8 @@ fn check_says_what_is_wrong_and_strictly_fails() {
     );
     let (code, out, err) = seccomp(&["check", file.path()]);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert!(out.contains("syscalls[0].names[2]: \"raed\" is no system call"), "{out}");
-    assert!(out.contains("io_uring_setup passes: what is refused elsewhere"), "{out}");
+    assert!(out.contains("syscalls[0].names[2]: \"raed\" is not a system call"), "{out}");
+    assert!(out.contains("io_uring_setup passes: refused operations"), "{out}");
     assert_eq!(seccomp(&["check", "--strict", file.path()]).0, 1);
 }
 
@@ -100,7 +100,7 @@ fn wrong_words_and_files_are_named_with_a_way_out() {
         (&["check", "defalt"][..], "did you mean default?"),
         (&["check", "/nonexistent.json"], "/nonexistent.json: No such file"),
         (&["check", "/dev/null"], "/dev/null: is no regular file"),
-        (&["check", file.path()], "syscalls[0].action: \"ALLOW\": is no action"),
+        (&["check", file.path()], "syscalls[0].action: \"ALLOW\": is not an action"),
         (&["dump", program.path()], "instruction 0: is not an operation of seccomp"),
         (&["explain", "default", "sokcet"], "did you mean socket?"),
         (&["explain", "default", "socket", "AF_INET"], "AF_INET: is not a number"),
