@@ -1,4 +1,4 @@
-"""Docker: a dockerd of the test's own. The round's runtime is its default, and can be named."""
+"""Docker: a dockerd that the test starts. The runtime under test is its default, and can be named."""
 
 import json
 import os
@@ -542,7 +542,7 @@ def _(d):
 def _(d):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        # Whoever connects is let go, so that it ends.
+        # Closes each connection, so that the client exits.
         threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
         d.run("bb", "sh", "-c", f"nc 127.0.0.1 {port} </dev/null", network="host", timeout=10)
 

@@ -1,4 +1,4 @@
-"""Podman as root, and without (rootless.py): storage, runtime and events of the test's own."""
+"""Podman as root, and without root (rootless.py), with separate storage, runtime directory and events."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from scenario import Failed, Scenarios, eventually, expect, on_terminal, run, ve
 
 scenarios = Scenarios()
 
-# Podman 5 complains about cgroup v1 in front of what it was asked for.
+# Podman 5 prints a warning about cgroup v1 before its output.
 QUIET = {"PODMAN_IGNORE_CGROUPSV1_WARNING": "1"}
 
 # Names that are in no registry need none; nothing is pulled.
@@ -376,7 +376,7 @@ def _(p):
         os.chmod(path, 0o777)
         notified.settimeout(10 * scenario.PATIENCE)
         name = p.fresh()
-        # busybox has nothing that sends a datagram to a socket by name: what it is told is what counts.
+        # busybox cannot send a datagram to a socket by name, so only the variable is checked.
         run([*p.argv(), "run", "--name", name, "--sdnotify", "conmon", "-d", "--network", "none", *p.limits, "bb", "sleep", "100"],
             env=p.environment | {"NOTIFY_SOCKET": path})
         said = b""

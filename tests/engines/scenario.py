@@ -1,7 +1,7 @@
-"""What the scenarios of all engines are made of: commands that must end and say something, and daemons that are stopped by pid.
+"""The parts of all scenarios: commands with an expected status and output, and daemons that are stopped by pid.
 
-A scenario is a function of an engine. It runs first with runc, as the control, and then with the runtime under test; what
-the control cannot do is not held against the runtime, but counted as skipped, with the control's own words for why.
+A scenario is a function of an engine. It runs first with runc, as the control, and then with the runtime under test. If the
+control fails, the scenario counts as skipped, with the control's error as the reason.
 """
 
 import fcntl
@@ -20,15 +20,15 @@ PATIENCE = float(os.environ.get("STOCKADE_ENGINES_PATIENCE", "1"))
 
 
 class Failed(Exception):
-    """Something did not come out as the scenario expects."""
+    """A scenario's expectation failed."""
 
 
 class Absent(Exception):
-    """The engine, or something a scenario needs of this machine, is not here."""
+    """The engine, or something that a scenario needs, is missing on this machine."""
 
 
 class Scenarios(list):
-    """The scenarios of one engine, in the order in which they stand in its file."""
+    """The scenarios of one engine, in the order of its file."""
 
     def add(self, name, long=False):
         """Registers a scenario. A long one is left out of the bounded form."""
@@ -70,7 +70,7 @@ def run(argv, status=0, says=None, lacks=None, stdin=None, timeout=60, env=None,
 
 
 def eventually(what, check, timeout=15):
-    """Waits until `check` returns something true, and returns it. A failure in between is what the end tells of."""
+    """Waits until `check` returns a true value, and returns it. On a timeout the last failure is reported."""
     deadline = time.monotonic() + timeout * PATIENCE
     last = None
     while time.monotonic() < deadline:
@@ -91,7 +91,7 @@ def expect(holds, what):
 
 
 def on_terminal(argv, dialogue, status, timeout=30, env=None):
-    """Runs a command on a terminal of its own, of 33 lines of 99. `dialogue` is pairs: a text to wait for, and what is then typed."""
+    """Runs a command on a new terminal of 33 lines of 99. `dialogue` is pairs: a text to wait for, and the input to type."""
     pid, terminal = pty.fork()
     if pid == 0:
         try:
@@ -142,7 +142,7 @@ def on_terminal(argv, dialogue, status, timeout=30, env=None):
 
 
 class Daemon:
-    """A daemon of the test's own: started with a log, stopped by pid."""
+    """A daemon that the test starts with a log, and stops by pid."""
 
     def __init__(self, argv, log, env=None):
         if not shutil.which(argv[0]):
@@ -170,7 +170,7 @@ class Daemon:
             return log.read()[-600:].strip()
 
     def reload(self):
-        """Tells it to read its configuration again."""
+        """Makes it reload its configuration."""
         self.process.send_signal(signal.SIGHUP)
 
     def stop(self, how=signal.SIGTERM):
@@ -185,7 +185,7 @@ class Daemon:
 
 
 class Engine:
-    """One engine: it comes up once, and then runs the scenarios with one runtime after another."""
+    """One engine: it is started once, and then runs the scenarios with one runtime after another."""
 
     name = ""
     scenarios = Scenarios()
@@ -198,13 +198,13 @@ class Engine:
         self.count = 0
 
     def up(self):
-        """Brings the engine up; Absent if it is not here."""
+        """Starts the engine; raises Absent if it is missing."""
 
     def down(self):
         """Stops everything that `up` and `use` started."""
 
     def use(self, runtime, program):
-        """From now on containers run by this runtime."""
+        """Selects the runtime for the following containers."""
         self.runtime, self.program = runtime, program
 
     def remove(self, name):
