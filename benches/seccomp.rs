@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use stockade::plan::Network;
-use stockade::seccomp::compiled;
+use stockade::seccomp::compiled as builtin_programs;
 use stockade_seccomp::builtin::{Builtin, Guard};
 use stockade_seccomp::{Action, Arch, Context, Instruction, Profile, Program, Width, load};
 
@@ -115,7 +115,7 @@ fn ready() {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             time(|| {
-                compiled::program(Builtin::Default, black_box(Network::None), &[], Guard::STANDING, &CONTEXT)
+                builtin_programs::program(Builtin::Default, black_box(Network::None), &[], Guard::STANDING, &CONTEXT)
                     .map(|program| program.instructions)
             })
         })
@@ -127,7 +127,7 @@ fn ready() {
 /// that allows everything in one instruction, because any filter takes the kernel's slower entry.
 fn calls() {
     println!();
-    let program = compiled::program(Builtin::Default, Network::None, &[], Guard::STANDING, &CONTEXT);
+    let program = builtin_programs::program(Builtin::Default, Network::None, &[], Guard::STANDING, &CONTEXT);
     let program = program.unwrap_or_else(|error| panic!("{error}")).instructions.into_owned();
     let allow = [Instruction { code: 0x06, jt: 0, jf: 0, k: Action::Allow.encode() }];
     let bad = u64::from(u32::MAX);
