@@ -21,6 +21,7 @@ use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDO
 
 /// One entry, prepared.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // a plan has some thirty, nearly all mounts
 pub enum Operation {
     /// A mount.
     Mount(Mount),
