@@ -102,11 +102,11 @@ fn records_of_others_are_not_believed() {
         let directory = path.parent().unwrap().to_owned();
         for mode in [0o777, 0o770] {
             std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
-            bundle.about("state").expect(1).expect_error("somebody else");
+            bundle.about("state").expect(1).expect_error("another user created it");
         }
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
         std::os::unix::fs::chown(&directory, Some(1), Some(1)).unwrap();
-        bundle.about("state").expect(1).expect_error("somebody else");
+        bundle.about("state").expect(1).expect_error("another user created it");
         std::os::unix::fs::chown(&directory, Some(0), Some(0)).unwrap();
         let aside = bundle.dir.join("aside");
         std::fs::rename(&directory, &aside).unwrap();

@@ -236,7 +236,7 @@ fn a_process_that_does_not_die_is_said_to_and_can_be_deleted_later() {
         let took = began.elapsed();
         let state = bundle.state();
         std::fs::write(above.join("freezer.state"), "THAWED").unwrap();
-        deleted.expect_error("does not die");
+        deleted.expect_error("was killed but has not exited");
         assert!(took < PATIENCE, "{took:?}");
         assert_eq!(state["id"], json!(bundle.id), "it is not forgotten");
         bundle.call(["delete", "--force", &bundle.id]).expect(0);

@@ -326,7 +326,7 @@ fn what_cannot_be_explained_is_said_before_anything_runs() {
         let cases: [(&[&str], &str); 3] = [
             (&["--seccomp", text(&profile)], "execve"),
             (&["--no-init"], "--no-init"),
-            (&["--time-namespace"], "clocks"),
+            (&["--time-namespace"], "time namespace"),
         ];
         for (options, reason) in cases {
             let outcome = explained(caller, options, "pass").expect(125);
@@ -370,7 +370,7 @@ attempt("connect", lambda: s.connect(("127.0.0.1", 9)))
         assert_eq!((outcome.value("list").as_str(), outcome.value("lib").as_str()), ("EACCES", "OK"), "{outcome}");
         let unheard = &outcome.report()["denials_unheard"];
         if caller == Caller::Unprivileged {
-            assert!(unheard[0]["why"].as_str().is_some_and(|why| why.contains("only root")), "{outcome}");
+            assert!(unheard[0]["why"].as_str().is_some_and(|why| why.contains("only the host's root")), "{outcome}");
             assert!(outcome.stderr.contains("denials by landlock could not be recorded"), "{outcome}");
             return;
         }

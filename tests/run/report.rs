@@ -388,7 +388,10 @@ fn a_report_that_the_workload_could_forge_is_refused() {
             let volume = format!("{}:/bound", text(bound));
             let run = Run::new(caller).without_report().cwd(dir.path()).opts(["-v", &volume, "--report", report]);
             let outcome = run.sh("echo ran").go().expect(125);
-            assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable inside"), "{report}: {outcome}");
+            assert!(
+                outcome.text().is_empty() && outcome.stderr.contains("is writable in the sandbox"),
+                "{report}: {outcome}"
+            );
             assert!(outcome.stderr.contains("writing the report") && outcome.stderr.contains("hint: "), "{outcome}");
         }
         // What is named by a descriptor has a place too.
@@ -400,7 +403,10 @@ fn a_report_that_the_workload_could_forge_is_refused() {
             let run =
                 Run::new(caller).without_report().after_sh(&script).opts(["--rw", text(bound), "--report", "fd:9"]);
             let outcome = run.sh("echo ran").go().expect(125);
-            assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable inside"), "{open}: {outcome}");
+            assert!(
+                outcome.text().is_empty() && outcome.stderr.contains("is writable in the sandbox"),
+                "{open}: {outcome}"
+            );
         }
         // Beside what is bound, where it is read-only, and where the sandbox has scratch space of its own.
         for (option, bound) in [("--rw", &deep), ("--ro", &dir.path().to_owned())] {
@@ -426,7 +432,7 @@ fn a_bind_mount_elsewhere_does_not_hide_where_a_report_lies() {
     // Below what is bound, by another path; the same directory; and above it.
     for (bound, report) in [(&work, other.join("r")), (&deep, other.join("r")), (&other, deep.join("r"))] {
         let outcome = go(bound, &report).expect(125);
-        assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable inside"), "{outcome}");
+        assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable in the sandbox"), "{outcome}");
     }
     let outcome = go(&other, &work.join("r")).expect(0);
     assert_eq!(outcome.text(), "ran\n", "{outcome}");

@@ -85,7 +85,7 @@ fn wrong_profiles_are_refused_with_place_value_and_reason() {
         (top(r#""listenerPath": "here""#), r#"listenerPath: "here": must be an absolute path"#),
         (top(r#""listenerMetadata": "x""#), "listenerMetadata is given, but no listenerPath"),
         (top(r#""architectures": ["SCMP_ARCH_X86_64"], "archMap": [{"architecture": "SCMP_ARCH_X86_64"}]"#), "are both given"),
-        (top(r#""archMap": [{"architecture": "SCMP_ARCH_X86_64"}, {"architecture": "SCMP_ARCH_X86_64"}]"#), "archMap[1].architecture: \"SCMP_ARCH_X86_64\": has an entry"),
+        (top(r#""archMap": [{"architecture": "SCMP_ARCH_X86_64"}, {"architecture": "SCMP_ARCH_X86_64"}]"#), "archMap[1].architecture: \"SCMP_ARCH_X86_64\": already has an entry"),
         (top(r#""archMap": [{}]"#), "archMap[0]: architecture is missing"),
         (names(r#""name": "read", "names": ["write"]"#), r#"syscalls[0].name: "read": conflicts with names"#),
         (names(r#""comment": """#), "syscalls[0]: names is missing"),
@@ -342,14 +342,14 @@ fn wrong_filters_of_seccompilers_are_refused() {
     let arg = |fields: &str| seccompiler_text(&format!(r#"[{{"syscall": "fcntl", "args": [{{{fields}}}]}}]"#));
     let table = [
         (seccompiler_text(r#"[{"syscall": "raed"}]"#), r#"main.filter[0].syscall: "raed": is not a system call"#),
-        (seccompiler_text(r#"[{"syscal": "read"}]"#), "main.filter[0].syscal: is no key"),
+        (seccompiler_text(r#"[{"syscal": "read"}]"#), "main.filter[0].syscal: is not a key"),
         (seccompiler_text(r#"[{"syscall": "read", "args": []}]"#), "main.filter[0].args: is empty"),
         (seccompiler_text("{}"), "main.filter: an object: must be an array"),
         (arg(r#""index": 6, "type": "dword", "op": "eq", "val": 1"#), "args[0].index: 6"),
         (arg(r#""index": 0, "type": "word", "op": "eq", "val": 1"#), r#"args[0].type: "word": must be"#),
         (arg(r#""index": 0, "type": "dword", "op": "eq", "val": 4294967296"#), "args[0].val: 4294967296"),
         (arg(r#""index": 0, "type": "dword", "op": "=", "val": 1"#), r#"args[0].op: "=": must be"#),
-        (arg(r#""index": 0, "type": "dword", "op": {"masked": 1}, "val": 1"#), "args[0].op.masked: is no key"),
+        (arg(r#""index": 0, "type": "dword", "op": {"masked": 1}, "val": 1"#), "args[0].op.masked: is not a key"),
         (arg(r#""index": 0, "type": "dword", "op": "eq""#), "args[0]: val is missing"),
         (r#"{"a": {"filter": [], "match_action": "allow"}}"#.into(), "a: mismatch_action is missing"),
         (r#"{"a": {"filter": [], "match_action": "allow", "mismatch_action": "allow"}}"#.into(), "are the same"),
@@ -363,7 +363,7 @@ fn wrong_filters_of_seccompilers_are_refused() {
     let two = r#"{"a": {"filter": [], "match_action": "allow", "mismatch_action": "trap"}, "b": {"filter": [], "match_action": "allow", "mismatch_action": "log"}}"#;
     let named = |name| load(two.as_bytes(), Some(name), &LOOSE).map(|loaded| loaded.0.default);
     assert_eq!(named("b"), Ok(Action::Log));
-    assert!(named("c").expect_err("found").to_string().contains("there are a, b"));
+    assert!(named("c").expect_err("found").to_string().contains("a, b"));
 }
 
 #[test]

@@ -389,7 +389,7 @@ fn what_was_changed_removed_or_put_in_is_found() {
     }
     let long = "x".repeat(100_000);
     put(&[lines[0], &long]);
-    broken(&log, 2, "longer than");
+    broken(&log, 2, "is too long");
     // The end cut off, or its last line changed, is found by whoever kept a head.
     put(&lines[..4]);
     intact(&log);
@@ -495,14 +495,14 @@ fn the_log_is_not_the_workloads_to_write() {
             fs::create_dir_all(log.parent().unwrap()).unwrap();
             std::os::unix::fs::chown(log.parent().unwrap(), Some(caller.ids().0), None).unwrap();
             let outcome = audited(caller, &log).opts(["--workspace", text(&work)]).cmd(["true"]).go().expect(125);
-            assert!(outcome.stderr.contains("is writable inside"), "{outcome}");
+            assert!(outcome.stderr.contains("is writable in the sandbox"), "{outcome}");
         }
         // What can be opened can be locked, so that the run could not be recorded when it is over.
         let log = dir.join("work/log");
         for option in ["--ro", "--rootfs"] {
             let run = audited(caller, &log).opts([option, text(&work)]);
             let outcome = run.sh("echo ran").go().expect(125);
-            assert!(outcome.text().is_empty() && outcome.stderr.contains("is shown inside"), "{outcome}");
+            assert!(outcome.text().is_empty() && outcome.stderr.contains("is visible in the sandbox"), "{outcome}");
         }
         // Its descriptor stays outside.
         let log = dir.join("log");
@@ -518,7 +518,7 @@ fn a_bind_mount_elsewhere_does_not_hide_where_the_log_lies() {
     }
     let dir = TempDir::new(Caller::Root);
     let (work, deep, other) = (dir.dir("work"), dir.dir("work/deep"), dir.dir("other"));
-    for (option, how) in [("--rw", "is writable inside"), ("--ro", "is shown inside")] {
+    for (option, how) in [("--rw", "is writable in the sandbox"), ("--ro", "is visible in the sandbox")] {
         let run = audited(Caller::Root, &other.join("log")).showing(&deep, &other).opts([option, text(&work)]);
         let outcome = run.sh("echo ran").go().expect(125);
         assert!(outcome.text().is_empty() && outcome.stderr.contains(how), "{outcome}");

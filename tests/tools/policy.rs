@@ -108,7 +108,7 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("mounts = 'x'", &["mounts"]),
         ("mounts = {}", &["mounts"]),
         ("env.set = ['A=b']", &["env.set"]),
-        ("network = 'bridge'", &["network", "unknown value `bridge`", "known are none, loopback, host"]),
+        ("network = 'bridge'", &["network", "unknown value `bridge`", "known: none, loopback, host"]),
         ("proc = 'half'", &["proc", "`half`"]),
         ("stdio.output_keep = 'middle'", &["stdio.output_keep", "`middle`"]),
         ("allow_degraded = ['all']", &["allow_degraded", "`all`"]),
@@ -125,13 +125,13 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("budget.cpus = -0.0", &["budget.cpus"]),
         ("budget.cpus = 1e400", &["p.toml:2:15"]),
         ("budget.cpus = 0.001", &["budget.cpus", "too little"]),
-        ("budget.memory = 0", &["budget.memory", "no room"]),
+        ("budget.memory = 0", &["budget.memory", "use at least 1"]),
         ("budget.memory = -1", &["budget.memory", "\"-1\""]),
         ("budget.memory = 1.5", &["budget.memory", "\"1.5\""]),
         ("budget.memory = '1e9'", &["budget.memory", "\"1e9\""]),
         ("budget.memory = ''", &["budget.memory", "empty"]),
         ("budget.pids = 0", &["budget.pids"]),
-        ("scratch.size = 0", &["scratch.size", "no room"]),
+        ("scratch.size = 0", &["scratch.size", "use at least 1"]),
         ("scratch.size = 'unlimited'", &["scratch.size"]),
         ("scratch.inodes = 0", &["scratch.inodes"]),
         ("deadlines.timeout = 0", &["deadlines.timeout", "unlimited"]),
@@ -156,8 +156,8 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("rootfs = { hex = '2f', also = 1 }", &["rootfs"]),
         ("rootfs = { path = '/' }", &["rootfs"]),
         ("masked_paths = ['/a', 'b']", &["masked_paths", "\"b\""]),
-        ("masked_paths = ['//']", &["masked_paths", "everything"]),
-        ("readonly_paths = ['/.']", &["readonly_paths", "everything"]),
+        ("masked_paths = ['//']", &["masked_paths", "the whole sandbox"]),
+        ("readonly_paths = ['/.']", &["readonly_paths", "the whole sandbox"]),
         ("user.home = '/'", &["user.home", "mount's destination"]),
         ("user.home = '/usr'", &["user.home", "cover /usr"]),
         ("user.home = '/etc'", &["user.home", "cover /etc/"]),
@@ -167,8 +167,8 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("[[mounts]]", &["p.toml:2:1: mounts", "needs a source"]),
         ("[[mounts]]\ntype = 'overlay'", &["mounts.type", "`overlay`"]),
         ("[[mounts]]\ntype = 'tmpfs'", &["mounts", "needs a destination"]),
-        ("[[mounts]]\ntype = 'tmpfs'\ndestination = '/a'\nsource = '/b'", &["mounts", "for a bind"]),
-        ("[[mounts]]\nsource = '/a'\nsize = '1M'", &["mounts", "for a tmpfs"]),
+        ("[[mounts]]\ntype = 'tmpfs'\ndestination = '/a'\nsource = '/b'", &["mounts", "need a bind"]),
+        ("[[mounts]]\nsource = '/a'\nsize = '1M'", &["mounts", "need a tmpfs"]),
         ("[[mounts]]\nsource = '/a'\ndestination = '/proc/x'", &["mounts", "/proc"]),
         ("[[mounts]]\nsource = '/'", &["mounts[0]", "mount's destination"]),
         ("[[mounts]]\nsource = '/'\ndestination = '/h'\nread_only = false", &["bind of /", "cannot be bound writable"]),
@@ -324,7 +324,7 @@ fn what_the_workload_may_write_cannot_be_policy() {
     scratch.file("own.toml", "version = 1\n[[mounts]]\nsource = '.'\ndestination = '/x'\nread_only = false\n");
     std::os::unix::fs::symlink("work", scratch.0.join("alias")).unwrap();
     std::os::unix::fs::symlink("../own.toml", scratch.0.join("work/link.toml")).unwrap();
-    let writable = "is writable inside";
+    let writable = "is writable in the sandbox";
     scratch.refuses(&["-p", "work/p.toml", "--workspace", "work"], &["work", writable]);
     scratch.refuses(&["-p", "alias/p.toml", "--workspace", "work"], &[writable]);
     scratch.refuses(&["-p", "work/p.toml", "--workspace", "alias"], &[writable]);
@@ -363,12 +363,12 @@ fn a_bind_mount_elsewhere_does_not_hide_that_a_policy_is_writable() {
     };
     for file in ["-pother/p.toml", "--env-file=other/env", "--seccomp=other/seccomp.json"] {
         let (code, said) = plan(&[file, "--rw", "work"]);
-        assert!(code == Some(125) && said.contains("is writable inside"), "{file}: {said}");
+        assert!(code == Some(125) && said.contains("is writable in the sandbox"), "{file}: {said}");
         let (code, said) = plan(&[file, "--ro", "work"]);
         assert_eq!(code, Some(0), "{file}: {said}");
     }
     let (code, said) = plan(&["-pwork/sub/p.toml", "--rw", "other"]);
-    assert!(code == Some(125) && said.contains("is writable inside"), "{said}");
+    assert!(code == Some(125) && said.contains("is writable in the sandbox"), "{said}");
     assert_eq!(plan(&["-pwork/sub/p.toml", "--rw", "other", "--ro", "work"]).0, Some(125));
 }
 
@@ -564,7 +564,7 @@ fn environment_files_are_lines() {
         (b"A B=x\n", &["env:1", "blank"]),
         (b"A=x\0y\n", &["env:1", "NUL"]),
         (b"A=x\r\n", &["env:1", "carriage return"]),
-        (b"LD_*\n", &["env:1", "one by one"]),
+        (b"LD_*\n", &["env:1", "name each variable"]),
     ] {
         std::fs::write(&file, content).unwrap();
         scratch.refuses(&["--env-file", "env"], parts);
