@@ -23,15 +23,16 @@ use crate::audit::Line;
 use crate::cgroup::hierarchies;
 use crate::cli::denials;
 use crate::error::{Error, is_deceptive, printable, printable_json};
-use crate::layers::root::mount_point::Shape;
-use crate::layers::root::within;
+use crate::launch::channels::{self, Exited};
 use crate::oci::config;
 use crate::oci::record;
 use crate::plan::Bytes;
 use crate::policy::{self, Caller, units};
 use crate::report::{Command, Denial, Report};
-use crate::sandbox::sync::{self, Exited};
-use crate::sandbox::{audit, cpu};
+use crate::rootfs::mount_point::Shape;
+use crate::rootfs::within;
+use crate::run::cpu;
+use crate::run::kernel_audit;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 
 /// A property of an input.
@@ -71,10 +72,10 @@ fn audit_line(bytes: &[u8]) {
 /// Any audit record of the kernel can be parsed, and little of it is kept.
 fn audit_record(bytes: &[u8]) {
     for message in bytes.split(|byte| *byte == 0xff) {
-        let _ = audit::record(message);
+        let _ = kernel_audit::record(message);
     }
     let text = String::from_utf8_lossy(bytes);
-    for (key, value) in audit::fields(&text) {
+    for (key, value) in kernel_audit::fields(&text) {
         assert!(text.contains(key));
         assert!(value.len() <= 4 * text.len(), "escaping makes four of one at most");
     }
@@ -82,12 +83,12 @@ fn audit_record(bytes: &[u8]) {
 
 /// A frame from inside the sandbox is rejected, or encodes to itself.
 fn init_frames(bytes: &[u8]) {
-    if let Some(sync::Message::Exited(exited)) = sync::parse(bytes, None) {
+    if let Some(channels::Message::Exited(exited)) = channels::parse(bytes, None) {
         let Exited { status, scratch_bytes, scratch_inodes } = exited;
-        assert_eq!(sync::message(sync::EXITED, status, scratch_bytes, scratch_inodes), bytes);
+        assert_eq!(channels::message(channels::EXITED, status, scratch_bytes, scratch_inodes), bytes);
     }
-    if let Some(failure) = sync::parse_failure(bytes) {
-        let again = sync::parse_failure(&sync::failure_record(failure)).expect("a failure");
+    if let Some(failure) = channels::parse_failure(bytes) {
+        let again = channels::parse_failure(&channels::failure_record(failure)).expect("a failure");
         assert_eq!((again.step, again.index, again.errno), (failure.step, failure.index, failure.errno));
     }
 }

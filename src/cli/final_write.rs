@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::sandbox::Blocked;
+use crate::launch::signals::Blocked;
 use crate::sys::alarm::Alarm;
 
 /// Writes all bytes. If the reader stalls for more than a second, the blocked signals are delivered: one of them may be the

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use super::{plan_text, planning, say, warn};
 use crate::error::{Error, Result, Step, printable_json};
-use crate::layers::root::resolved::{self, Resolved};
 use crate::plan::RunPlan;
+use crate::rootfs::resolved::{self, Resolved};
 
 /// The output of `--json`: the plan, and where its sources lead on this host.
 #[derive(serde::Serialize)]

@@ -2,10 +2,10 @@
 
 use std::fmt::{Display, Write as _};
 
-use crate::layers::root::resolved::Resolved;
 use crate::plan::{
     Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Root, RunPlan, Seccomp, SeccompProfile,
 };
+use crate::rootfs::resolved::Resolved;
 
 /// The whole plan, and where its sources lead. Every line is `indentation name value`. Values are escaped.
 pub fn text(plan: &RunPlan, sources: &[Resolved]) -> String {

@@ -7,12 +7,12 @@ use super::report_file::{self, ReportFile};
 use super::words::Words;
 use crate::audit::{Line, Log, locate};
 use crate::error::{Error, Result, Step};
+use crate::launch::signals::Blocked;
 use crate::plan::Bytes;
 use crate::policy::Settings;
 use crate::policy::path::HostPath;
 use crate::policy::trust::Guarded;
 use crate::report::{ErrorRecord, Report, Status, argv_sha256};
-use crate::sandbox::Blocked;
 use crate::sys::walk::Trail;
 
 /// Records that were opened before the run starts, so that a run that cannot be recorded does not start.

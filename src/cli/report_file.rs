@@ -13,9 +13,9 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::final_write::write;
 use crate::error::{Error, Result, Step, printable_json};
+use crate::launch::signals::Blocked;
 use crate::plan::Bytes;
 use crate::report::Report;
-use crate::sandbox::Blocked;
 use crate::sys::inherited;
 use crate::sys::process::borrow_standard;
 use crate::sys::walk::{self, Trail};

@@ -10,9 +10,11 @@ use super::report_file::{ReportFile, Stream};
 use super::words::Words;
 use super::{denials, error_text, final_write, grammar, notice, planning, warn};
 use crate::error::{Error, Result, Step};
+use crate::launch::signals::Blocked;
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::{Report, Sample, Status};
-use crate::sandbox::{self, Blocked, Sampler};
+use crate::run;
+use crate::run::Sampler;
 
 /// Runs the command and returns the exit code of its report. A report is written also if the command line is wrong.
 pub fn main(words: &[OsString]) -> Result<u8> {
@@ -42,10 +44,10 @@ pub fn main(words: &[OsString]) -> Result<u8> {
             // Not freed: the exit of the process frees the memory faster, and the caller waits for that exit.
             let plan = ManuallyDrop::new(plan);
             let report = match stats {
-                None => sandbox::run(&plan, &signals, None, warn_all),
+                None => run::run(&plan, &signals, None, warn_all),
                 Some((period, stream)) => {
                     let sink = Box::new(|sample: &Sample| stream.line(sample));
-                    sandbox::run(&plan, &signals, Some(Sampler { period, sink }), warn_all)
+                    run::run(&plan, &signals, Some(Sampler { period, sink }), warn_all)
                 }
             };
             Ok(finish(report, records, &signals))

@@ -11,9 +11,9 @@ use stockade_seccomp::disasm::disassemble;
 use stockade_seccomp::explain::explain;
 use stockade_seccomp::{Arch, Context, Instruction, MAX_BYTES, Profile, Program, Warning, load};
 
+use crate::confine::seccomp::{in_file, running_kernel};
 use crate::error::{Error, Result, Step};
 use crate::file;
-use crate::layers::seccomp::{in_file, running_kernel};
 use crate::plan::{Bytes, Capability};
 use crate::policy;
 

@@ -8,7 +8,7 @@ use nix::sys::stat::Mode;
 use super::blockers::status_field;
 use super::trial::{self, At, Setup, Tried, words};
 use super::{Finding, Group, Probe, Subject, kernel_text};
-use crate::layers::caps::names;
+use crate::confine::caps::names;
 use crate::sys::{landlock, process, seccomp};
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {

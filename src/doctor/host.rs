@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access};
 
 use super::trial::words;
 use super::{Finding, Group, Probe, Subject};
-use crate::layers::process::core_helper;
+use crate::confine::process::core_helper;
 use crate::plan::RlimitResource;
 use crate::sys::process::rlimit;
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::blockers::Blockers;
 use self::trial::Failure;
-use crate::layers::user::{self, Users};
+use crate::confine::user::{self, Users};
 
 /// The result of the doctor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

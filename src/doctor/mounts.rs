@@ -12,7 +12,7 @@ use nix::sys::statfs::statfs;
 
 use super::trial::{At, Tried, words};
 use super::{Finding, Group, Probe, Subject};
-use crate::layers::user;
+use crate::confine::user;
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::mountinfo;
 

@@ -10,8 +10,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, pipe2, read, write};
 
+use crate::confine::user::{Users, open_proc_pid};
 use crate::error::{Cause, printable};
-use crate::layers::user::{Users, open_proc_pid};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 

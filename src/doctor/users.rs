@@ -10,8 +10,8 @@ use nix::unistd::{getegid, geteuid, getgroups};
 
 use super::trial::{self, At, Failure, Setup};
 use super::{Finding, Group, Probe, State, Subject};
+use crate::confine::user::{self, Users};
 use crate::error::{Cause, Error};
-use crate::layers::user::{self, Users};
 use crate::plan::{Bytes, IdMapping, Identity};
 use crate::sys::{file, helper, process};
 

@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::config::{self, Config};
 use super::{Runtime, create, print};
 use crate::cgroup::container::{Places, absent};
+use crate::container::preflight;
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::container::{Hook, MountSource, NamespaceKind};
 use crate::plan::{ContainerPlan, SeccompProfile};
-use crate::sandbox::container::preflight;
 
 /// The output of `check`.
 #[derive(Debug, Serialize)]

@@ -12,10 +12,10 @@ use super::criu::{Criu, Message, Request, fd_number};
 use super::record::Status;
 
 use super::{Runtime, delete};
+use crate::container::gate;
 use crate::error::{Error, Result, Step};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{MountSource, NamespaceKind};
-use crate::sandbox::container::gate;
 use crate::sys::process;
 
 /// The file with the targets of the standard streams. Other runtimes use the same name.

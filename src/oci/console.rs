@@ -6,9 +6,9 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use super::Runtime;
+use crate::container::Launched;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, ContainerPlan};
-use crate::sandbox::container::Launched;
 use crate::sys::socket;
 
 impl Runtime {

@@ -12,14 +12,14 @@ use super::report::End;
 use super::store::Held;
 use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
+use crate::confine::user::open_proc_pid;
+use crate::container::gate::{Gate, Started, open_gate};
+use crate::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
 use crate::error::{Error, Result, Step};
-use crate::layers::user::open_proc_pid;
+use crate::launch::executed;
 use crate::plan::ContainerPlan;
 use crate::plan::container::OCI_VERSION;
 use crate::report::Enforced;
-use crate::sandbox::container::gate::{Gate, Started, open_gate};
-use crate::sandbox::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
-use crate::sandbox::executed;
 use crate::sys::process::{self, borrow_standard};
 
 /// Creates a container, without executing its program.
@@ -163,7 +163,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     let bundle = runtime.bundle()?;
     let mut config = config::load(&bundle, id, runtime.flags())?;
     #[cfg(feature = "ablate")]
-    crate::sandbox::ablate::thin_container(&mut config.plan);
+    crate::launch::ablate::thin_container(&mut config.plan);
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     runtime.check_console(&config.plan, bridged)?;
     let mut record = Record::new(id, &bundle, &config.rootfs)?;

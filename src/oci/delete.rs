@@ -8,9 +8,9 @@ use super::create::state_text;
 use super::record::{Status, is_damaged};
 use super::store::{Held, is_missing};
 use super::{Runtime, log, report};
+use crate::container::hooks;
+use crate::container::rdt;
 use crate::error::{Error, Result, Step};
-use crate::layers::rdt;
-use crate::sandbox::container::hooks;
 use crate::sys::process;
 
 /// How long a killed process may take to exit.

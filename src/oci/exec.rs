@@ -7,10 +7,10 @@ use super::create::state_text;
 use super::record::Status;
 use super::store::Held;
 use super::{Runtime, image};
+use crate::container::{Request, launch};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Process;
 use crate::plan::{Bytes, Capability, Command, Confinement, ContainerPlan};
-use crate::sandbox::container::{Request, launch};
 use crate::sys::process::{self, borrow_standard};
 
 /// The variables that this command needs, for itself and to find the user's service manager.

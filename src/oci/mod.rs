@@ -1,6 +1,6 @@
 //! The OCI runtime: the command line for container engines.
 //!
-//! `config` turns `config.json` into a plan, which [`crate::sandbox::container`] executes. `record` is the state of a
+//! `config` turns `config.json` into a plan, which `container` executes. `record` is the state of a
 //! container that is kept between commands, and `store` is the directory with all records. There is no daemon.
 
 mod args;
@@ -35,8 +35,8 @@ use self::args::Args;
 use self::config::Flags;
 use self::log::Log;
 use self::store::Store;
+use crate::container::foreground::Foreground;
 use crate::error::{Error, Result, Step};
-use crate::sandbox::container::foreground::Foreground;
 use crate::sys::process;
 
 /// The context of every command.

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup;
 use crate::cgroup::container::{Groups, Places};
+use crate::container::gate;
 use crate::error::{Error, Result, Step};
 use crate::report::Enforced;
-use crate::sandbox::container::gate;
 use crate::sys::process;
 
 /// The version of the record's format.

@@ -14,9 +14,9 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::record::Record;
 use super::store::Held;
 use crate::error::{Error, Result, Step, errno_of};
-use crate::layers::root::reach::{self, Reach};
 use crate::plan::ContainerPlan;
 use crate::report::{Report, Status, Subject, Usage};
+use crate::rootfs::reach::{self, Reach};
 use crate::sys::walk::{self, Place, Trail};
 
 /// The annotation.

@@ -2,7 +2,7 @@
 //!
 //! Each command line makes its own plan, [`RunPlan`] or [`ContainerPlan`]; both contain a [`Confinement`]. Execution reads
 //! only the plan. A plan is complete (flags and files are not read again), serialisable, and made without a system call.
-//! [`crate::sandbox`] executes it.
+//! [`crate::run`] executes it.
 
 mod budget;
 mod bytes;

@@ -6,9 +6,9 @@ use super::resolve::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use super::ulimit;
+use crate::confine::landlock::{PORTS, TRUNCATE};
+use crate::confine::seccomp::compiled;
 use crate::error::{Error, Result, Step};
-use crate::layers::landlock::{PORTS, TRUNCATE};
-use crate::layers::seccomp::compiled;
 use crate::plan::{Landlock, Mount, MountKind, Network, PathRule, Rlimit, RlimitResource, Seccomp, SeccompProfile};
 
 /// Plans the seccomp filter. Adds a warning for each group that weakens it. `sha256` is the hash of the profile's file.

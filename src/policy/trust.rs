@@ -9,8 +9,8 @@ use super::file;
 use super::rules::SeccompChoice;
 use super::settings::Settings;
 use crate::error::{Error, Result, Step};
-use crate::layers::root::reach::{self, Reach};
 use crate::plan::{MountKind, RunPlan, SeccompProfile, hex};
+use crate::rootfs::reach::{self, Reach};
 use crate::sys::walk::Trail;
 
 /// A file that decides about a run or records it, which its workload must not be able to write.

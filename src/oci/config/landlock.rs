@@ -5,8 +5,8 @@ use stockade_json::{At, parse};
 use stockade_seccomp::builtin::Guard;
 
 use super::document::Read;
+use crate::confine::landlock::{PORTS, TRUNCATE};
 use crate::error::{Error, Result, Step};
-use crate::layers::landlock::{PORTS, TRUNCATE};
 use crate::plan::container::{ContainerMount, MountSource};
 use crate::plan::{Bytes, ContainerPlan, Facility, Landlock, PathRule};
 use crate::sys::mount::{NOEXEC, RDONLY};

@@ -1,0 +1,320 @@
+//! The workload's process: the program and everything that it inherits. Limits, groups, keyring, session, standard streams,
+//! descriptors, signals, environment.
+
+pub mod program;
+
+use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Pid, sethostname, setsid};
+
+use self::program::{Executable, Found, Program};
+use crate::error::{Error, Result, Step};
+use crate::failure::{Applied, During, Missing, MissingSet};
+use crate::plan::{Budget, Bytes, Command, Facility, Rlimit, RlimitResource};
+use crate::report::Degraded;
+use crate::sys::ablate::{Layer, without};
+use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
+use crate::sys::process::{self, CStringArray};
+use crate::sys::terminal;
+
+/// Everything that the child needs to become the workload.
+#[derive(Debug)]
+pub struct PreparedProcess {
+    candidates: Vec<CString>,
+    argv: CStringArray,
+    env: CStringArray,
+    umask: Mode,
+    hostname: Option<Bytes>,
+    cwd: CString,
+    limits: Vec<Limit>,
+    keyring_may_fail: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Limit {
+    resource: u32,
+    soft: u64,
+    hard: u64,
+    /// The limit is above the caller's hard limit, so the parent must set it with CAP_SYS_RESOURCE.
+    raised: bool,
+    /// If the parent may not raise it, the caller's limit is kept.
+    optional: bool,
+    /// The limit replaces a budget and is read back, because the report claims it.
+    verified: bool,
+}
+
+/// Parent half. A container gets exactly the limits of its configuration. For a run, a limit that is only a safeguard may stay
+/// as the caller has it.
+pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Result<PreparedProcess> {
+    let argv = c_strings("argument", &command.argv)?;
+    let program = command.argv.first().ok_or_else(|| Error::new(Step::Plan, "command", "is empty"))?;
+    Ok(PreparedProcess {
+        candidates: candidates(program, &command.env)?,
+        argv: argv.into(),
+        env: c_strings("environment variable", &command.env)?.into(),
+        umask: Mode::from_bits_truncate(command.umask),
+        hostname: hostname.cloned(),
+        cwd: c_strings("working directory", std::slice::from_ref(&command.cwd))?.remove(0),
+        limits: limits(&command.rlimits, &rules)?,
+        keyring_may_fail: rules.keyring_may_fail,
+    })
+}
+
+/// What run and container add to a command's own limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// The CPU time limit in microseconds, if no cgroup counts CPU time.
+    pub cpu_us: Option<u64>,
+    /// Whether a core limit of 1, which protects the host's crash helper, is dropped if the caller's limit is 0.
+    pub core_is_a_guard: bool,
+    /// Whether the caller's session keyring is kept if a new one cannot be created.
+    pub keyring_may_fail: bool,
+}
+
+fn c_strings(what: &str, all: &[Bytes]) -> Result<Vec<CString>> {
+    all.iter()
+        .map(|text| {
+            CString::new(text.as_bytes())
+                .map_err(|_| Error::new(Step::Plan, format!("{what} {text}"), "contains a NUL byte"))
+        })
+        .collect()
+}
+
+/// The paths to try: the program's own path, or its name in each directory of the sandbox's PATH.
+fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
+    let c_string = |bytes: Vec<u8>| {
+        CString::new(bytes).map_err(|_| Error::new(Step::Plan, format!("command {program}"), "contains a NUL byte"))
+    };
+    if program.as_bytes().contains(&b'/') {
+        return Ok(vec![c_string(program.as_bytes().to_vec())?]);
+    }
+    let path = env.iter().find_map(|text| text.as_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
+    // An empty component means the working directory, which the workload may control. It is skipped.
+    path.split(|byte| *byte == b':')
+        .filter(|directory| !directory.is_empty() && !program.as_bytes().is_empty())
+        .map(|directory| c_string([directory, b"/", program.as_bytes()].concat()))
+        .collect()
+}
+
+fn limits(planned: &[Rlimit], rules: &Rules) -> Result<Vec<Limit>> {
+    let limit = |planned| limit(planned, rules.core_is_a_guard);
+    let mut limits = planned.iter().map(limit).collect::<Result<Vec<_>>>()?;
+    // Without a cgroup the kernel limits CPU time only per process. This backs up the supervisor's own count.
+    if let Some(cpu_us) = rules.cpu_us {
+        let (seconds, cpu) = (cpu_us.div_ceil(1_000_000).max(1), RlimitResource::Cpu.number());
+        let (_, own_hard) = process::rlimit(cpu).map_err(|errno| Error::errno(Step::Rlimit, "cpu", errno))?;
+        if !limits.iter().any(|limit| limit.resource == cpu && limit.soft <= seconds) {
+            limits.retain(|limit| limit.resource != cpu);
+            let (soft, hard) = (seconds.min(own_hard), (seconds + 1).min(own_hard));
+            limits.push(Limit { resource: cpu, soft, hard, ..Limit::default() });
+        }
+    }
+    Ok(limits)
+}
+
+fn limit(planned: &Rlimit, core_is_a_guard: bool) -> Result<Limit> {
+    let resource = planned.resource.number();
+    let failed = |errno| Error::errno(Step::Rlimit, planned.resource.name(), errno);
+    let (_, own_hard) = process::rlimit(resource).map_err(failed)?;
+    let (mut soft, mut hard) =
+        (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
+    // A limit of 0 would not keep the kernel from starting the host's crash helper.
+    let no_core = core_is_a_guard && planned.resource == RlimitResource::Core && hard == 1;
+    if planned.clamp && !no_core {
+        (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
+    }
+    Ok(Limit { resource, soft, hard, raised: hard > own_hard, optional: no_core, verified: false })
+}
+
+impl PreparedProcess {
+    /// Parent half: replaces a budget that cannot be enforced by a limit for each process, and records that. Returns whether
+    /// memory is among them.
+    ///
+    /// Memory becomes RLIMIT_DATA, which counts private writable memory such as heaps and thread stacks. RLIMIT_AS would also
+    /// count reserved address space, and programs that reserve much (node, Java, Go) would fail at once.
+    pub fn stand_in(&mut self, budget: &Budget, lacking: &mut [Degraded]) -> Result<bool> {
+        let mut bounds_memory = false;
+        for lost in lacking {
+            let Some(controller) = lost.what.parse().ok().filter(|one| !budget.if_possible.contains(one)) else {
+                continue;
+            };
+            let (resource, bound) = match controller {
+                Facility::Memory => (RlimitResource::Data, budget.memory_bytes),
+                Facility::Pids => (RlimitResource::Nproc, budget.pids),
+                _ => continue,
+            };
+            let Some(bound) = bound else { continue };
+            let bound = self.lower(resource, bound)?;
+            bounds_memory |= controller == Facility::Memory;
+            lost.got = match resource {
+                RlimitResource::Data => format!("RLIMIT_DATA {bound} for each process"),
+                _ => format!("RLIMIT_NPROC {bound} for the processes of its user"),
+            };
+        }
+        Ok(bounds_memory)
+    }
+
+    /// Lowers a limit and returns the new value.
+    fn lower(&mut self, resource: RlimitResource, bound: u64) -> Result<u64> {
+        let number = resource.number();
+        let (_, own_hard) =
+            process::rlimit(number).map_err(|errno| Error::errno(Step::Rlimit, resource.name(), errno))?;
+        let planned = self.limits.iter().find(|limit| limit.resource == number);
+        let bound = bound.min(planned.map_or(own_hard, |limit| limit.hard));
+        let soft = bound.min(planned.map_or(bound, |limit| limit.soft));
+        let raised = bound > own_hard; // only if a limit above the caller's was requested too
+        self.limits.retain(|limit| limit.resource != number);
+        self.limits.push(Limit { resource: number, soft, hard: bound, raised, verified: true, ..Limit::default() });
+        Ok(bound)
+    }
+
+    /// Parent half after clone3: raises the limits that are above the caller's own, which requires CAP_SYS_RESOURCE. Returns
+    /// the limit that a run must do without.
+    pub fn raise_limits(&self, pid: Pid) -> Result<Option<Degraded>> {
+        let mut lacking = None;
+        for limit in self.limits.iter().filter(|limit| limit.raised) {
+            match process::set_rlimit(Some(pid), limit.resource, limit.soft, limit.hard) {
+                Err(Errno::EPERM) if limit.optional => lacking = crashes_reach_a_helper(),
+                set => set.map_err(|errno| {
+                    Error::errno(Step::Rlimit, name_of(limit.resource), errno).hint(
+                        "the caller's own hard limit is lower, and raising it takes CAP_SYS_RESOURCE: ask for less, or raise it \
+                         first (ulimit -H, limits.conf)",
+                    )
+                })?,
+            }
+        }
+        Ok(lacking)
+    }
+
+    /// Child half: the steps that need capabilities.
+    pub fn with_capabilities(&self, clear_groups: bool, missing: &mut MissingSet) -> Applied {
+        self.set_hostname()?;
+        match process::join_new_session_keyring() {
+            _ if without(Layer::Keyring) => {}
+            Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
+            Err(_) if self.keyring_may_fail => missing.add(Missing::Keyring),
+            result => result.during(Step::Keyring, 0)?,
+        }
+        if clear_groups {
+            process::clear_groups().during(Step::Groups, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Child half: sets the name of the new UTS namespace.
+    pub fn set_hostname(&self) -> Applied {
+        use std::os::unix::ffi::OsStrExt as _;
+        let Some(hostname) = &self.hostname else { return Ok(()) };
+        sethostname(std::ffi::OsStr::from_bytes(hostname.as_bytes())).during(Step::Hostname, 0)
+    }
+
+    /// Child half: creates a session and takes the standard streams.
+    ///
+    /// The descriptors become 0, 1 and 2. With `terminal` the first becomes the controlling terminal.
+    pub fn take_streams(&self, streams: [BorrowedFd<'_>; 3], terminal: bool) -> Applied {
+        if !without(Layer::Session) {
+            setsid().during(Step::Session, 0)?;
+        }
+        for (number, stream) in streams.into_iter().enumerate() {
+            process::dup_onto(stream, number as i32).during(Step::Streams, number)?;
+        }
+        if terminal {
+            terminal::take_control(0).during(Step::Terminal, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Child half: sets everything else that the program inherits. Only the descriptors 0 to 2 survive execve.
+    pub fn settle(&self) -> Applied {
+        self.settle_but(3)
+    }
+
+    /// As [`Self::settle`], but all descriptors below `first` survive.
+    pub fn settle_but(&self, first: i32) -> Applied {
+        umask(self.umask);
+        for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
+            process::set_rlimit(None, limit.resource, limit.soft, limit.hard).during(Step::Rlimit, index)?;
+        }
+        for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.verified) {
+            if process::rlimit(limit.resource).during(Step::Rlimit, index)? != (limit.soft, limit.hard) {
+                return Err(Errno::EINVAL).during(Step::Rlimit, index);
+            }
+        }
+        if !without(Layer::Descriptors) {
+            process::cloexec_from(first).during(Step::Descriptors, 0)?;
+        }
+        process::reset_signals().during(Step::Signals, 0)
+    }
+
+    /// Child half: looks up the candidates. This happens before the filter is installed, so that the filter needs to allow only
+    /// execve and the report of its failure.
+    pub fn find(&self) -> Applied<Found<'_>> {
+        let mut programs: Vec<(&CString, Program)> = Vec::new();
+        let mut failed = Errno::ENOENT;
+        for candidate in &self.candidates {
+            match Program::find(candidate) {
+                // /bin/sh and /usr/bin/sh are often the same file, which is tried only once.
+                Ok(program) if programs.iter().any(|(_, known)| known.named == program.named) => {}
+                Ok(program) => programs.push((candidate, program)),
+                Err(errno @ (Errno::EACCES | Errno::ELOOP)) => failed = errno,
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {}
+                Err(errno) => return Err(errno).during(Step::Exec, 0), // it may exist
+            }
+        }
+        if programs.is_empty() { Err(failed).during(Step::Exec, 0) } else { Ok(Found { programs }) }
+    }
+
+    /// Child half: opens the working directory within the new root.
+    pub fn open_cwd(&self) -> std::result::Result<OwnedFd, Errno> {
+        open_beneath(AT_FDCWD, &self.cwd, libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)
+    }
+
+    /// Child half: executes the first candidate that can be executed. Returns only a failure.
+    pub fn exec(&self, found: &Executable<'_>) -> Applied<std::convert::Infallible> {
+        let mut failed = (Step::Interpreter, Errno::ENOENT); // the file exists, so ENOENT is about the interpreter in its first line
+        for path in &found.paths {
+            match process::execve(path, &self.argv, &self.env) {
+                Errno::ENOENT | Errno::ENOTDIR => {}
+                errno @ Errno::EACCES => failed = (Step::Exec, errno), // as execvp(3): another directory may have it
+                errno => return Err(errno).during(Step::Exec, 0),
+            }
+        }
+        Err(failed.1).during(failed.0, 0)
+    }
+
+    /// The name of the limit or stream of a failure.
+    pub fn object(&self, step: Step, index: usize) -> Option<String> {
+        match step {
+            Step::Rlimit => self.limits.get(index).map(|limit| name_of(limit.resource).to_owned()),
+            Step::Streams => {
+                ["standard input", "standard output", "standard error"].get(index).map(ToString::to_string)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The program or socket in `core_pattern` that receives core dumps, `core(5)`.
+pub fn core_helper() -> Option<String> {
+    let pattern = std::fs::read("/proc/sys/kernel/core_pattern").ok()?;
+    let pattern = String::from_utf8_lossy(&pattern).trim_end().to_owned();
+    pattern.starts_with(['|', '@']).then_some(pattern)
+}
+
+/// For a workload whose core limit is 0 because its caller's is.
+fn crashes_reach_a_helper() -> Option<Degraded> {
+    core_helper().map(|pattern| Degraded {
+        what: "core-limit".to_owned(),
+        wanted: "no program of the host is started for a crash".to_owned(),
+        got: format!("core_pattern is {pattern:?}"),
+        why: "the caller's hard limit on core files is 0, and only 1 keeps the kernel from starting it".to_owned(),
+    })
+}
+
+fn name_of(resource: u32) -> &'static str {
+    RlimitResource::ALL.iter().find(|item| item.number() == resource).map_or("?", |item| item.name())
+}

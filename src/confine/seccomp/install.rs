@@ -1,0 +1,200 @@
+//! Prepares the workload's filter from the plan, and installs it.
+
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use stockade_seccomp::builtin::{self, Builtin, Group, Guard};
+use stockade_seccomp::{Action, Arch, Call, Context, Instruction, Listener, Program, interpret};
+
+use crate::error::{Error, Result, Step};
+use crate::failure::{Applied, During};
+use crate::plan::{Capability, ContainerPlan, Network, RunPlan, Seccomp, SeccompProfile};
+use crate::report;
+use crate::sys;
+
+use super::listen::Judge;
+use super::{Request, Source};
+
+/// A filter in the kernel's types, ready to be installed.
+#[derive(Debug)]
+pub struct PreparedSeccomp {
+    /// A filter with the guards, if the profile does not contain them.
+    guard: Option<Vec<libc::sock_filter>>,
+    filter: Option<Vec<libc::sock_filter>>,
+    flags: u32,
+    listens: bool,
+    listener: Option<Listener>,
+    record: report::Seccomp,
+    /// Warnings about the profile.
+    pub warnings: Vec<String>,
+}
+
+/// Since Linux 5.19 a waiting caller can be made killable only, so that a signal cannot make it repeat the call.
+const WAIT_KILLABLE_RECV: u32 = 1 << 5;
+
+/// Facts from the rest of the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Implied<'a> {
+    /// Capabilities inside the sandbox, on which rules of a profile may depend.
+    pub capabilities: &'a [Capability],
+    /// The network mode, which determines the socket families of the built-in default.
+    pub network: Network,
+    /// Names of guards: calls that are refused under every profile.
+    pub guards: &'a [String],
+    /// Whether refused calls are reported to a listener.
+    pub explain_denials: bool,
+    /// Whether a profile may send calls to an agent that it names.
+    pub has_agent: bool,
+}
+
+impl<'a> From<&'a RunPlan> for Implied<'a> {
+    fn from(plan: &'a RunPlan) -> Self {
+        Self {
+            capabilities: &plan.capabilities,
+            network: plan.namespaces.network,
+            guards: &plan.confinement.guards,
+            explain_denials: plan.explain_denials,
+            has_agent: false,
+        }
+    }
+}
+
+impl<'a> From<&'a ContainerPlan> for Implied<'a> {
+    fn from(plan: &'a ContainerPlan) -> Self {
+        Self {
+            capabilities: &plan.process.capabilities.bounding,
+            network: Network::Host, // only matters to built-in profiles
+            guards: &plan.confinement.guards,
+            explain_denials: false,
+            has_agent: true,
+        }
+    }
+}
+
+/// Parent half: reads and compiles the profile, if there is one. Also returns the judge of refused calls.
+pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
+    let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("there is no such {what}"));
+    let guards = implied.guards.iter().map(|name| name.parse::<Guard>().map_err(|()| unknown(name, "guard")));
+    let guards = guards.collect::<Result<Vec<_>>>()?;
+    let Some(wanted) = wanted else { return Ok((guards_alone(implied.guards, &guards)?, None)) };
+    let (source, name) = match &wanted.profile {
+        SeccompProfile::Builtin(name) => {
+            (Source::Builtin(name.parse::<Builtin>().map_err(|()| unknown(name, "built-in profile"))?), name.clone())
+        }
+        SeccompProfile::File(path) => (Source::File(path.as_path()), path.to_string()),
+        SeccompProfile::Binary(path) => (Source::Binary(path.as_path()), path.to_string()),
+        SeccompProfile::Inline(text) => (Source::Text(text), "linux.seccomp".to_owned()),
+    };
+    let groups = wanted.allow.iter().map(|name| name.parse::<Group>().map_err(|()| unknown(name, "group")));
+    let groups = groups.collect::<Result<Vec<_>>>()?;
+    let capabilities: Vec<_> = implied.capabilities.iter().map(ToString::to_string).collect();
+    let capabilities: Vec<_> = capabilities.iter().map(String::as_str).collect();
+    let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
+    let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
+    // The listener is notified only by the program that was prepared for it, so it must contain all refusals.
+    let hears_all = implied.explain_denials && !matches!(source, Source::Binary(_));
+    // The built-in programs contain the standing guards, because a second filter would cost every start its installation.
+    let is_within =
+        |guard: &Guard| hears_all || matches!(source, Source::Builtin(_)) && Guard::STANDING.contains(guard);
+    let (within, beside): (Vec<_>, Vec<_>) = guards.into_iter().partition(is_within);
+    let request = Request {
+        source,
+        sha256: &wanted.sha256,
+        network: implied.network,
+        groups: &groups,
+        guards: &within,
+        strict: wanted.strict,
+    };
+    let (program, warnings) = super::prepare(&request, &context)?;
+    if program.notifies && (!implied.has_agent || program.listener.is_none()) {
+        return Err(Error::new(Step::SeccompProfile, name, "sends calls to a listener, but there is none")
+            .hint("SCMP_ACT_NOTIFY requires a listener that answers; choose another action"));
+    }
+    let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
+    let beside = guard(&beside)?;
+    let judge = match implied.explain_denials {
+        true => Some(Judge::new(program.clone(), &request, &context)?),
+        false => None,
+    };
+    let prepared = PreparedSeccomp {
+        guard: beside.map(|guard| own(&guard.instructions)),
+        filter: Some(judge.as_ref().map_or_else(|| own(&program.instructions), Judge::listening)),
+        flags,
+        listens: judge.is_some() || program.notifies,
+        listener: program.listener.clone(),
+        warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
+        record: report::Seccomp { profile: name, sha256, guards: implied.guards.to_vec() },
+    };
+    Ok((Some(prepared), judge))
+}
+
+/// The filter of a run without a profile.
+fn guards_alone(names: &[String], guards: &[Guard]) -> Result<Option<PreparedSeccomp>> {
+    Ok(guard(guards)?.map(|program| PreparedSeccomp {
+        guard: Some(own(&program.instructions)),
+        filter: None,
+        flags: 0,
+        listens: false,
+        listener: None,
+        warnings: Vec::new(),
+        record: report::Seccomp {
+            profile: "unconfined".to_owned(),
+            sha256: program.sha256.into_owned(),
+            guards: names.to_vec(),
+        },
+    }))
+}
+
+fn guard(guards: &[Guard]) -> Result<Option<Program>> {
+    if guards.is_empty() {
+        return Ok(None);
+    }
+    let context = Context { arch: Arch::NATIVE, kernel: (5, 0), capabilities: &[], strict: true };
+    let wrong = |error| Error::new(Step::SeccompProfile, "guards", format!("{error}"));
+    builtin::guarding(guards, &context).map(Some).map_err(wrong)
+}
+
+fn own(filter: &[Instruction]) -> Vec<libc::sock_filter> {
+    filter.iter().map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect()
+}
+
+impl PreparedSeccomp {
+    /// Child half, the last step before execve: the profile must allow every later call. Returns the listener, if there is one.
+    pub fn apply(&self) -> Applied<Option<OwnedFd>> {
+        if let Some(guard) = &self.guard {
+            sys::seccomp::set_filter(guard, 0).during(Step::Seccomp, 0)?;
+        }
+        let Some(filter) = &self.filter else { return Ok(None) };
+        if !self.listens {
+            sys::seccomp::set_filter(filter, self.flags).during(Step::Seccomp, 0)?;
+            return Ok(None);
+        }
+        // A profile that names its own listener also sets the flags for waiting calls.
+        let wait = if self.listener.is_some() { 0 } else { WAIT_KILLABLE_RECV };
+        let listener = match sys::seccomp::set_filter_with_listener(filter, self.flags | wait) {
+            Err(Errno::EINVAL) => sys::seccomp::set_filter_with_listener(filter, self.flags),
+            result => result,
+        };
+        listener.during(Step::Seccomp, 0).map(Some)
+    }
+
+    /// Whether the filter allows a call without notifying a listener.
+    pub fn lets_through(&self, number: libc::c_long, first: u64) -> bool {
+        let call = Call { arch: Arch::NATIVE.audit(), number: number as u32, args: [first, 0, 0, 0, 0, 0] };
+        [&self.guard, &self.filter].into_iter().flatten().all(|filter| {
+            let program: Vec<_> =
+                filter.iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect();
+            matches!(interpret::run(&program, &call).0, Action::Allow | Action::Log)
+        })
+    }
+
+    /// The destination of the listener: a socket's path, and data for its reader.
+    pub fn listener(&self) -> Option<(&str, &str)> {
+        self.listener.as_ref().map(|listener| (listener.path.as_str(), listener.metadata.as_str()))
+    }
+
+    /// The installed filter, after the workload's status has confirmed it.
+    pub fn record(&self) -> report::Seccomp {
+        self.record.clone()
+    }
+}

@@ -1,0 +1,445 @@
+//! The container's process: the start-up sequence from clone3 to execve, one line per step.
+//!
+//! As in a direct run, everything was prepared before the clone, and a failure is reported as numbers. Hooks are the exception:
+//! they are the administrator's programs, and this process starts them because they run inside the container.
+
+use std::convert::Infallible;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::fstatfs;
+
+use super::gate::Gate;
+use super::hooks;
+use super::prepare::Prepared;
+use crate::confine::landlock::PreparedLandlock;
+use crate::confine::process::program::Executable;
+use crate::confine::schedule;
+use crate::error::Step;
+use crate::failure::{Applied, During};
+use crate::launch::channels::{self, ChildEnds, failure_with_message};
+use crate::plan::ContainerPlan;
+use crate::plan::container::Hook;
+use crate::rootfs;
+use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
+use crate::sys::{entry, mount, namespace, net, process, terminal};
+
+/// The state that an intermediate process passes to the container's process, if it confines itself before it joins.
+#[derive(Debug)]
+pub struct Confined<'a> {
+    terminal: Option<OwnedFd>,
+    ready: Ready<'a>,
+}
+
+/// The remaining steps of a confined process.
+#[derive(Debug)]
+struct Ready<'a> {
+    rules: Option<PathRules>,
+    executable: Executable<'a>,
+}
+
+/// Becomes the container's program. Never returns to the code that cloned it.
+pub fn run(
+    prepared: &Prepared<'_>,
+    plan: &ContainerPlan,
+    confined: Option<Confined<'_>>,
+    ends: &ChildEnds,
+    state: &dyn Fn(i32, &str) -> String,
+) -> ! {
+    entry::retitle(&prepared.title); // other processes of the container can read the command line
+    if ends.wait() {
+        let mut hook_message = String::new();
+        let Err(failure) = match confined {
+            Some(confined) => join(prepared, plan, confined, ends, state, &mut hook_message),
+            None => start(prepared, plan, ends, state, &mut hook_message),
+        };
+        // After the gate opens, only `start` reads failures.
+        if let Some(gate) = &prepared.gate {
+            let _ = nix::unistd::write(gate.answer(), &failure_with_message(failure, &hook_message));
+        }
+        ends.fail_with_message(failure, &hook_message);
+    }
+    process::exit(125)
+}
+
+fn start(
+    prepared: &Prepared<'_>,
+    plan: &ContainerPlan,
+    ends: &ChildEnds,
+    state: &dyn Fn(i32, &str) -> String,
+    hook_message: &mut String,
+) -> Applied<Infallible> {
+    process::ignore_broken_pipes();
+    process::set_dumpable(false).during(Step::Lifeline, 0)?;
+    if prepared.in_user_namespace {
+        process::set_ids(0, 0).during(Step::SetIds, 0)?; // root of its user namespace, until set-up is complete
+    }
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?; // after the change of ids, which clears the signal
+    if !ends.parent_lives() {
+        process::exit(125);
+    }
+    let terminal = take_root(prepared, plan, ends, &[], state, hook_message)?;
+    take_streams(prepared, terminal.as_ref())?;
+    let rules = path_rules(prepared)?;
+    prepared.process.settle_but(prepared.first_closed)?;
+    let ready = confine(prepared, plan, ends, rules)?;
+    wait_and_execute(prepared, plan, ends, state, hook_message, ready)
+}
+
+/// The steps that require privilege: cgroup namespace, loopback, and the root with its mounts and hooks. Returns the process's
+/// terminal. Afterwards no descriptor of the host is open except `also`.
+fn take_root(
+    prepared: &Prepared<'_>,
+    plan: &ContainerPlan,
+    ends: &ChildEnds,
+    also: &[RawFd],
+    state: &dyn Fn(i32, &str) -> String,
+    hook_message: &mut String,
+) -> Applied<Option<OwnedFd>> {
+    if prepared.hides_cgroup {
+        process::unshare_cgroup().during(Step::Cgroup, 0)?; // after the move into its cgroup, which becomes the namespace's root
+    }
+    nix::sys::stat::umask(Mode::empty());
+    if prepared.loopback {
+        net::loopback_up().during(Step::Loopback, 0)?;
+    }
+    let Some(root) = &prepared.root else {
+        close_the_host(prepared, None, ends, also)?;
+        let devpts = prepared.terminal.map(|_| devpts()).transpose().during(Step::Terminal, 0)?;
+        set_up(prepared, plan, || Ok(()))?;
+        return open_terminal(prepared, devpts.as_ref(), ends);
+    };
+    let built = root.build()?;
+    let terminal = open_terminal(prepared, built.devpts.as_ref(), ends)?;
+    if let Some(terminal) = &terminal {
+        root.show_console(&built, terminal.as_fd())?;
+    }
+    if prepared.waits_for_hooks && !ends.built() {
+        process::exit(125);
+    }
+    run_hooks(&plan.hooks.create_container, 0, state, "creating", hook_message)?;
+    set_up(prepared, plan, || {
+        let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
+        close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
+        root.protect_and_pivot(built)
+    })?;
+    Ok(terminal)
+}
+
+/// Confines the intermediate process of a process that joins a pid namespace, while no process inside can see it. The process
+/// that then appears inside has no more privileges than the others. `channel` stays open.
+pub fn confine_first<'a>(
+    prepared: &'a Prepared<'_>,
+    plan: &ContainerPlan,
+    ends: &ChildEnds,
+    channel: RawFd,
+    state: &dyn Fn(i32, &str) -> String,
+    hook_message: &mut String,
+) -> Applied<Confined<'a>> {
+    entry::retitle(&prepared.title); // the container's process will be a copy of this one
+    process::ignore_broken_pipes();
+    let terminal = take_root(prepared, plan, ends, &[channel], state, hook_message)?;
+    let ready = confine(prepared, plan, ends, path_rules(prepared)?)?;
+    Ok(Confined { terminal, ready })
+}
+
+/// The remaining steps of the container's process in the joined pid namespace, after [`confine_first`].
+fn join(
+    prepared: &Prepared<'_>,
+    plan: &ContainerPlan,
+    confined: Confined<'_>,
+    ends: &ChildEnds,
+    state: &dyn Fn(i32, &str) -> String,
+    hook_message: &mut String,
+) -> Applied<Infallible> {
+    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+    if !ends.parent_lives() {
+        process::exit(125);
+    }
+    let Confined { terminal, ready } = confined;
+    let rules = ready.rules.as_ref().map(|rules| rules.outside.as_raw_fd());
+    close_the_host(prepared, terminal.as_ref(), ends, rules.as_slice())?;
+    take_streams(prepared, terminal.as_ref())?;
+    prepared.process.settle_but(prepared.first_closed)?;
+    wait_and_execute(prepared, plan, ends, state, hook_message, ready)
+}
+
+/// Waits until the runtime has verified this process, then for `start` if there is a gate, and executes the program.
+fn wait_and_execute(
+    prepared: &Prepared<'_>,
+    plan: &ContainerPlan,
+    ends: &ChildEnds,
+    state: &dyn Fn(i32, &str) -> String,
+    hook_message: &mut String,
+    Ready { rules, executable }: Ready<'_>,
+) -> Applied<Infallible> {
+    process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
+    ends.send_ready(executable.executed).during(Step::Fork, 0)?;
+    // The runtime may refuse what it sees. And it must have recorded this process, or a process that no command knows would
+    // wait for ever.
+    if !ends.wait() {
+        process::exit(125);
+    }
+    if let Some(gate) = &prepared.gate {
+        gate.wait().during(Step::Wait, 0)?;
+        let first = plan.hooks.create_container.len();
+        run_hooks(&plan.hooks.start_container, first, state, "created", hook_message)?;
+    }
+    // Only now, because hooks inside the container must not be restricted.
+    if let Some(rules) = rules {
+        rules.apply(prepared)?;
+    }
+    execute(prepared, ends, &executable)
+}
+
+/// Closes every descriptor that is not the container's own and not passed to it. This happens before the first path in its root
+/// is looked up: `/proc/self/fd/N/..` must not lead to the host, and close-on-exec takes effect only after execve has resolved
+/// its paths.
+fn close_the_host(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
+    let mut kept: Vec<RawFd> = prepared.streams.iter().map(|stream| stream.as_raw_fd()).collect();
+    kept.extend([ends.control().as_raw_fd(), ends.failure().as_raw_fd()]);
+    kept.extend(prepared.gate.iter().flat_map(Gate::fds));
+    kept.extend(terminal.map(|terminal| terminal.as_raw_fd()));
+    kept.extend(prepared.landlock.as_ref().map(|rules| rules.fd().as_raw_fd()));
+    kept.extend(also);
+    process::close_but(prepared.first_closed, &mut kept).during(Step::Descriptors, 1)
+}
+
+/// As [`close_the_host`], for an intermediate process before it enters the container's root. It keeps the namespaces that it
+/// has yet to enter and its channel to the runtime.
+pub fn leave_the_host(prepared: &Prepared<'_>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
+    let joined = prepared.joined.iter().map(|join| join.fd.as_raw_fd());
+    close_the_host(prepared, None, ends, &joined.chain(also.iter().copied()).collect::<Vec<_>>())
+}
+
+/// Installs the filter, if it is not installed yet, and executes the program.
+fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, executable: &Executable<'_>) -> Applied<Infallible> {
+    if let (Some(seccomp), Some(handshake)) = (&prepared.seccomp, &prepared.handshake) {
+        let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
+        channels::announce_filter(pipe).during(Step::Wait, 1)?;
+        seccomp.apply()?;
+        handshake.wait(prepared.scheduled_last); // makes no system call, and neither does the code between here and execve
+    }
+    prepared.process.exec(executable)
+}
+
+fn take_streams(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>) -> Applied {
+    let null = own_null();
+    let streams = prepared.streams.map(|stream| match (terminal, &null) {
+        (Some(terminal), _) => terminal.as_fd(),
+        (None, Some(null)) if is_null(stream) => null.as_fd(),
+        _ => stream,
+    });
+    prepared.process.take_streams(streams, terminal.is_some())
+}
+
+fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
+    prepared.landlock.as_ref().map(PathRules::of).transpose()
+}
+
+/// Set-up that requires privilege and the old root: host name, kernel parameters, label. Then the new root, keyring and
+/// scheduling.
+fn set_up(prepared: &Prepared<'_>, plan: &ContainerPlan, change_root: impl FnOnce() -> Applied) -> Applied {
+    if let Some(root) = &prepared.root {
+        prepared.process.set_hostname()?;
+        if let Some(name) = &plan.domainname {
+            namespace::set_domain_name(name.as_bytes()).during(Step::Hostname, 1)?;
+        }
+        if !plan.sysctl.is_empty() {
+            root.write_sysctl(private_proc(Step::Sysctl)?.as_fd())?;
+        }
+        label(prepared)?;
+        change_root()?;
+    } else if !prepared.confines_first {
+        label(prepared)?;
+    }
+    if plan.new_keyring {
+        match process::join_new_session_keyring() {
+            Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
+            joined => joined.during(Step::Keyring, 0)?,
+        }
+    }
+    if !prepared.confines_first && !prepared.scheduled_last {
+        schedule::set_policy(&plan.process, 0)?; // otherwise the runtime sets it
+    }
+    schedule::apply(plan)
+}
+
+/// Sets the labels for the next execve. An intermediate process that joins a pid namespace does so while it can reach the
+/// procfs of its own pid namespace: in any other procfs it has no `self`.
+pub fn label(prepared: &Prepared<'_>) -> Applied {
+    if prepared.label.is_empty() {
+        return Ok(());
+    }
+    let proc = match prepared.confines_first {
+        true => rootfs::host_proc().during(Step::Label, 0)?,
+        false => private_proc(Step::Label)?,
+    };
+    prepared.label.apply(proc.as_fd())
+}
+
+/// A procfs that no other process can reach. If none can be mounted, the old root's procfs.
+fn private_proc(step: Step) -> Applied<OwnedFd> {
+    mount::private_proc().or_else(|_| rootfs::host_proc()).during(step, 0)
+}
+
+/// Sets no_new_privs, ids, capabilities and the working directory, and reads them back.
+fn confine<'a>(
+    prepared: &'a Prepared<'_>,
+    plan: &ContainerPlan,
+    ends: &ChildEnds,
+    mut rules: Option<PathRules>,
+) -> Applied<Ready<'a>> {
+    // Opened before a filter that may refuse it, and before the change of ids, because the program's user may lack access.
+    let cwd = prepared.process.open_cwd();
+    let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
+    let looked_up = prepared.process.find();
+    process::ignore_broken_pipes(); // the program's signal dispositions are already set; until execve a write to a broken pipe must not kill
+    if plan.process.no_new_privs {
+        process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
+    }
+    if prepared.filters_early
+        && let Some(rules) = rules.take()
+    {
+        rules.apply(prepared)?;
+    }
+    // Without no_new_privs, installing a filter requires CAP_SYS_ADMIN. A listener must be handed over while the runtime
+    // exists.
+    if prepared.filters_early
+        && let Some(seccomp) = &prepared.seccomp
+        && let Some(listener) = seccomp.apply()?
+    {
+        ends.send_listener(listener.as_fd()).during(Step::Seccomp, 1)?;
+    }
+    prepared.capabilities.bound()?;
+    process::keep_capabilities(true).during(Step::Capabilities, 0)?;
+    if prepared.users.can_clear_groups() {
+        match process::set_groups(&plan.process.groups) {
+            // setgroups may be denied in a user namespace. Then no process inside has groups that could be dropped.
+            Err(Errno::EPERM) if plan.process.groups.is_empty() && prepared.in_user_namespace => {}
+            set => set.during(Step::Groups, 0)?,
+        }
+    }
+    prepared.users.take()?;
+    prepared.capabilities.take()?;
+    process::keep_capabilities(false).during(Step::Capabilities, 0)?;
+    let again = match &cwd {
+        Ok(cwd) => nix::unistd::fchdir(cwd),
+        Err(_) => prepared.process.open_cwd().and_then(|cwd| enter(&cwd)),
+    };
+    match again {
+        Err(_) if entered.is_ok() => {}
+        result => result.during(Step::Cwd, 0)?,
+    }
+    prepared.users.verify()?;
+    prepared.capabilities.verify()?;
+    if plan.process.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
+        return Err(Errno::EPERM).during(Step::Verify, 2);
+    }
+    // The change of ids has cleared the signal and made this process dumpable.
+    process::set_dumpable(false).during(Step::Lifeline, 0)?;
+    process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
+        .during(Step::Lifeline, 0)?;
+    process::default_broken_pipes().during(Step::Signals, 0)?;
+    // If root did not find the program, the lookup as the container's user counts.
+    let mut found = match looked_up {
+        Ok(found) if entered.is_ok() => found,
+        _ => prepared.process.find()?,
+    };
+    found.retain_executable()?;
+    Ok(Ready { rules, executable: found.close() })
+}
+
+/// Makes it the working directory, if it lies within our root.
+fn enter(directory: &OwnedFd) -> std::result::Result<(), Errno> {
+    nix::unistd::fchdir(directory)?;
+    if nix::unistd::getcwd()?.is_absolute() { Ok(()) } else { Err(Errno::EXDEV) }
+}
+
+/// Landlock rules that are not enforced yet.
+#[derive(Debug)]
+struct PathRules {
+    /// A private file system that no rule permits. Once it cannot be read, the ruleset is in force.
+    outside: OwnedFd,
+}
+
+impl PathRules {
+    /// Adds the path rules while every path is still reachable and file systems can be mounted.
+    fn of(landlock: &PreparedLandlock) -> Applied<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = openat(AT_FDCWD, c"/", flags, Mode::empty()).during(Step::Landlock, usize::MAX)?;
+        let outside =
+            FsContext::open(c"tmpfs").and_then(|context| context.mount(0)).during(Step::Landlock, usize::MAX)?;
+        landlock.add_paths(root.as_fd())?;
+        Ok(Self { outside })
+    }
+
+    fn apply(self, prepared: &Prepared<'_>) -> Applied {
+        prepared.landlock.as_ref().map_or(Ok(()), |landlock| landlock.restrict(self.outside.as_fd()))
+    }
+}
+
+fn run_hooks(
+    all: &[Hook],
+    first: usize,
+    state: &dyn Fn(i32, &str) -> String,
+    status: &str,
+    hook_message: &mut String,
+) -> Applied {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let state = state(std::process::id() as i32, status);
+    for (index, hook) in all.iter().enumerate() {
+        hooks::run_one(hook, &state)
+            .map_err(|message| {
+                *hook_message = message;
+                Errno::ECANCELED
+            })
+            .during(Step::Hook, first + index)?;
+    }
+    Ok(())
+}
+
+/// The container's own null device. It replaces the host's, so that no descriptor of a host file system stays open and criu can
+/// save every open file.
+fn own_null() -> Option<OwnedFd> {
+    let open = |flags| open_beneath(AT_FDCWD, c"/dev/null", flags | libc::O_NOFOLLOW, NO_MAGICLINKS).ok();
+    // Checked before it is opened for real: opening a different device may have side effects.
+    open(libc::O_PATH).filter(|null| is_null(null.as_fd()))?;
+    open(libc::O_RDWR | libc::O_NOCTTY).filter(|null| is_null(null.as_fd()))
+}
+
+fn is_null(fd: BorrowedFd<'_>) -> bool {
+    let device = nix::sys::stat::makedev(1, 3);
+    nix::sys::stat::fstat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == device)
+}
+
+/// Opens a terminal on the container's own devpts and sends its master side to the runtime.
+fn open_terminal(prepared: &Prepared<'_>, devpts: Option<&OwnedFd>, ends: &ChildEnds) -> Applied<Option<OwnedFd>> {
+    let Some(size) = prepared.terminal else { return Ok(None) };
+    let devpts = devpts.ok_or(Errno::ENODEV).during(Step::Terminal, 0)?;
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = openat(devpts, c"ptmx", flags, Mode::empty()).during(Step::Terminal, 0)?;
+    let slave = terminal::open_peer(&master).during(Step::Terminal, 0)?;
+    terminal::set_size(&slave, size).during(Step::Terminal, 0)?;
+    // The program's user must be able to open its terminal again.
+    let owner = nix::unistd::Uid::from_raw(prepared.users.inside().0);
+    let _ = nix::unistd::fchown(&slave, Some(owner), None); // a devpts of another user namespace refuses this
+    send(ends, master.as_fd())?;
+    Ok(Some(slave))
+}
+
+fn send(ends: &ChildEnds, master: BorrowedFd<'_>) -> Applied {
+    ends.send_terminal(master).during(Step::Terminal, 0)
+}
+
+/// Opens `/dev/pts` of the current root and checks that it is a devpts.
+fn devpts() -> std::result::Result<OwnedFd, Errno> {
+    const DEVPTS_SUPER_MAGIC: i64 = 0x1cd1;
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let devpts = open_beneath(AT_FDCWD, c"/dev/pts", flags, NO_MAGICLINKS)?;
+    if fstatfs(&devpts)?.filesystem_type().0 as i64 == DEVPTS_SUPER_MAGIC { Ok(devpts) } else { Err(Errno::ENODEV) }
+}

@@ -1,0 +1,471 @@
+//! A container: from a plan to a process that waits for `start` or runs.
+//!
+//! # Theory of operation
+//!
+//! ```text
+//! process                ids                              namespaces                    lifetime
+//! ─────────────────────  ───────────────────────────────  ────────────────────────────  ─────────────────────────────
+//! runtime: create,       the caller's                     the caller's                  one command
+//!   start, run, exec
+//! intermediate process,  the runtime's, until it joins    enters those that are         until it has created the
+//!   only if namespaces     a user namespace                 joined; sets the clocks       container's process
+//!   are joined or
+//!   clocks are set
+//! container's process,   root of a new user namespace     new and joined ones; pid 1    dies with the runtime until
+//!   a child of the         during set-up, then the          of a new pid namespace        that has recorded it;
+//!   runtime                configured ids                                                 becomes the program
+//!
+//! channel                between                          carries
+//! ─────────────────────  ───────────────────────────────  ───────────────────────────────────────────────────────────
+//! control socket         runtime, container's process     "go"; back: "built", terminal, seccomp listener, "ready"
+//! failure pipe           container's process to runtime   {step, index, errno} and a message; end of file: the
+//!                                                           program was executed
+//! intermediate socket    runtime, intermediate process    the go-ahead; back: the new process's pidfd, or a failure
+//! gate: two FIFOs        `start`, container's process     one byte to start; back: as on the failure pipe
+//! shared memory          `start` or exec, container's     the filter handshake: "filter installed", "go"
+//!                          process
+//! ```
+//!
+//! Only a child of the caller can enter a pid or time namespace, so the intermediate process enters the namespaces and creates
+//! the container's process with `CLONE_PARENT`, as a child of the runtime.
+//!
+//! ```text
+//! runtime (create, run or exec)            intermediate process              container's process
+//! ────────────────────────────────────     ──────────────────────────────    ─────────────────────────────────────
+//! prepare: open, parse, compile
+//! clone3 ──────────────────────────────► only if needed (see above):
+//!   move it into the cgroups               enter the namespaces, then
+//!                                          clone3 with CLONE_PARENT ──────► wait
+//! limits, id maps, OOM score
+//! go ────────────────────────────────────────────────────────────────────► root and mounts
+//!   run the runtime's hooks ◄─────────────────────────────────── built ───
+//! go ────────────────────────────────────────────────────────────────────► hooks inside, pivot, ids, capabilities,
+//!                                                                          no_new_privs
+//!   verify it, write the record ◄─────────────────────────────── ready ───
+//! go, end of `create` ───────────────────────────────────────────────────► wait at the gate
+//!
+//! `start`: one byte into the gate ───────────────────────────────────────► last hooks, seccomp
+//!   verify the filter ◄────────────────────────── filter due, installed ───
+//! go (in shared memory) ─────────────────────────────────────────────────► execve
+//! ```
+//!
+//! No process of ours remains afterwards. The process that adopts the runtime's orphans (an engine's shim) reaps the container's
+//! process. Until the runtime has recorded the container, its process dies with the runtime. Without a gate, as in `exec`,
+//! the process continues right after "ready". A filter that is installed before "ready" needs no handshake.
+
+mod child;
+mod confined;
+mod enter;
+mod filter_handshake;
+pub mod foreground;
+pub mod gate;
+pub mod hooks;
+mod net_devices;
+pub mod preflight;
+mod prepare;
+pub mod rdt;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+use self::gate::Gate;
+use self::prepare::Prepared;
+use crate::cgroup::container::Groups;
+use crate::confine::seccomp::install::PreparedSeccomp;
+use crate::confine::{schedule, user};
+use crate::error::{Cause, Error, Result, Step};
+use crate::failure::Failure;
+use crate::launch::channels::{self, FailureEvent, Message, ParentEnds};
+use crate::launch::executed;
+use crate::launch::verify::Inhabited;
+use crate::plan::ContainerPlan;
+use crate::plan::container::{IdRange, OCI_VERSION};
+use crate::report::Enforced;
+use crate::sys::mount::FileOnMount;
+use crate::sys::{process, socket};
+
+/// Everything that a start needs besides the plan.
+pub struct Request<'a> {
+    /// The container's cgroups; `None` if the process stays in the runtime's own cgroups.
+    pub groups: Option<&'a Groups>,
+    /// For `exec`: the container's first process, and which of its namespaces (`CLONE_NEW*`) are entered.
+    pub entered: Option<(BorrowedFd<'a>, i32)>,
+    /// The process's standard streams.
+    pub streams: [BorrowedFd<'a>; 3],
+    /// How many descriptors from 3 on the process inherits.
+    pub preserved: u32,
+    /// Where the process waits for `start`; `None` if it does not wait.
+    pub gate: Option<Gate>,
+    /// The state that hooks read, for a process id and a status.
+    pub state: &'a dyn Fn(i32, &str) -> String,
+    /// The state directory, which records host resources that outlive the process. `None` for `exec`.
+    pub notes: Option<&'a std::path::Path>,
+    /// Called while the process builds its root.
+    pub cloned: &'a mut dyn FnMut(Pid, &Enforced) -> Result<()>,
+    /// Called when the root is built and the old root is still reachable.
+    pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
+}
+
+/// A container that waits for `start` or, without a gate, runs.
+#[derive(Debug)]
+pub struct Launched {
+    /// Its first process.
+    pub pid: Pid,
+    /// The same process. A pidfd never refers to a later process with the same id.
+    pub pidfd: OwnedFd,
+    /// The master side of its terminal, if it has one.
+    pub terminal: Option<OwnedFd>,
+    /// Optional settings that could not be applied.
+    pub warnings: Vec<String>,
+    /// Until [`Self::release`], the process dies with this one.
+    lifeline: Option<ParentEnds>,
+}
+
+impl Launched {
+    /// A container that another program created.
+    pub fn adopted(pid: Pid, pidfd: OwnedFd, terminal: Option<OwnedFd>) -> Self {
+        Self { pid, pidfd, terminal, warnings: Vec::new(), lifeline: None }
+    }
+
+    /// Lets the container outlive this process. The state directory must be complete, so that later commands find the
+    /// container.
+    pub fn release(&mut self) -> Result<()> {
+        self.lifeline.take().map_or(Ok(()), |ends| ends.go())
+    }
+}
+
+/// Starts a container up to the point where it waits for `start`. On failure, nothing of it is left.
+pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
+    let Request { groups, entered, streams, preserved, gate, state, notes, cloned, built } = request;
+    let mut prepared = prepare::prepare(plan, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
+    let warnings = std::mem::take(&mut prepared.warnings);
+    let (ends, child_ends) = channels::channels()?;
+    if let (Some(handshake), None) = (&prepared.handshake, &prepared.gate) {
+        handshake.watch().map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))?;
+    }
+    let first = entered.map(|(pidfd, _)| pidfd);
+    let mut messages = Vec::new();
+    let (pid, pidfd) = match enter::clone(plan, &prepared, groups, first, (&ends, &child_ends), &mut *built, state)? {
+        enter::Side::Child(confined) => {
+            if confined.is_some() || prepared.root.is_none() {
+                std::mem::forget(ends); // its creator has closed these descriptors
+            } else {
+                drop(ends); // the child's copy would keep the lifeline open
+            }
+            child::run(&prepared, plan, confined, &child_ends, state)
+        }
+        enter::Side::Parent(pid, pidfd, before) => {
+            messages.extend(before);
+            (pid, pidfd)
+        }
+    };
+    drop(child_ends);
+    let gated = prepared.gate.is_some();
+    let enforced = enforced(plan, &prepared, groups);
+    let mut launch = Launch {
+        plan,
+        prepared: &prepared,
+        ends,
+        pid,
+        terminal: None,
+        seen: false,
+        executed: None,
+        notes,
+        built,
+        state,
+    };
+    let told = messages.into_iter().try_for_each(|message| launch.take(message));
+    let admitted =
+        told.and_then(|()| launch.admit(groups)).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
+    match admitted.and_then(|proc_pid| launch.follow(&proc_pid, gated)) {
+        Ok(()) => {
+            let Launch { terminal, ends, .. } = launch;
+            Ok(Launched { pid, pidfd, terminal, warnings, lifeline: gated.then_some(ends) })
+        }
+        Err(error) => {
+            process::end_child(pidfd.as_fd(), pid);
+            Err(error)
+        }
+    }
+}
+
+/// The settings that the child has verified. It would not have reported "ready" otherwise.
+fn enforced(plan: &ContainerPlan, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
+    let kinds = plan.namespaces();
+    let (uid, gid) = prepared.users.inside();
+    let outside = |maps: &[IdRange], id: u32| match maps {
+        [] => Some(id),
+        maps => {
+            maps.iter().find_map(|map| Some(map.outside + id.checked_sub(map.inside).filter(|at| *at < map.count)?))
+        }
+    };
+    let mut enforced = Enforced {
+        namespaces: kinds.map(|kind| kind.name().to_owned()).collect(),
+        seccomp: prepared.seccomp.as_ref().map(PreparedSeccomp::record),
+        cgroup: groups.and_then(Groups::record),
+        caps: prepared.capabilities.names(),
+        no_new_privs: plan.process.no_new_privs,
+        host_uid: outside(&plan.uid_map, uid),
+        host_gid: outside(&plan.gid_map, gid),
+        supplementary_groups: plan.process.groups.clone(),
+        ..Enforced::default()
+    };
+    if let Some(landlock) = &prepared.landlock {
+        landlock.record(&mut enforced);
+    }
+    enforced
+}
+
+struct Launch<'a> {
+    plan: &'a ContainerPlan,
+    prepared: &'a Prepared<'a>,
+    ends: ParentEnds,
+    pid: Pid,
+    terminal: Option<OwnedFd>,
+    /// Whether the runtime has verified a filter that is installed last.
+    seen: bool,
+    /// The program file that the process found when it looked the program up.
+    executed: Option<FileOnMount>,
+    notes: Option<&'a std::path::Path>,
+    built: &'a mut dyn FnMut(Pid) -> Result<()>,
+    state: &'a dyn Fn(i32, &str) -> String,
+}
+
+impl Launch<'_> {
+    /// Prepares the new process from outside and sends the first "go". Returns its directory in `/proc`.
+    fn admit(&mut self, groups: Option<&Groups>) -> Result<OwnedFd> {
+        if let Some(groups) = groups {
+            groups.take_in(self.pid)?;
+        }
+        let proc_pid = user::open_proc_pid(self.pid)?;
+        match Inhabited::by(&proc_pid) {
+            // An unprivileged reader cannot inspect a process that is not dumpable. Without the check, success of clone3 must
+            // do.
+            Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !process::is_hosts_root() => {}
+            inhabited => inhabited?.expect_new(&self.prepared.new_namespaces)?,
+        }
+        self.prepared.process.raise_limits(self.pid)?;
+        if self.prepared.users.has_maps() {
+            self.prepared.users.write_maps(&proc_pid, self.pid)?;
+        }
+        self.set_oom_score(&proc_pid)?;
+        if let Some(notes) = self.notes {
+            self.provide(&proc_pid, notes)?;
+        }
+        self.ends.go()?;
+        Ok(proc_pid)
+    }
+
+    fn follow(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<()> {
+        loop {
+            let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+            let mut polled = [readable(self.ends.control.as_fd()), readable(self.ends.failure.as_fd())];
+            match poll(&mut polled, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(Error::errno(Step::Supervise, "poll", errno)),
+                Ok(_) => {}
+            }
+            let [message, failure] = polled.map(|fd| fd.any().unwrap_or(true));
+            if message {
+                match self.ends.receive() {
+                    Ok(None) => {}
+                    Ok(Some(Message::Ready(executed))) => {
+                        self.executed = executed;
+                        if self.prepared.confines_first && !self.prepared.scheduled_last {
+                            set_policy(self.plan, self.pid)?;
+                        }
+                        confined::verify(proc_pid, self.plan, self.prepared)?;
+                        if gated {
+                            return Ok(());
+                        }
+                        self.ends.go()?;
+                    }
+                    Ok(Some(message)) => self.take(message)?,
+                    Err(Errno::EPIPE | Errno::ECONNRESET) if self.handle_failure_event(proc_pid, gated)? => {
+                        return Ok(());
+                    }
+                    Err(Errno::EPIPE | Errno::ECONNRESET) => {}
+                    Err(errno) => return Err(Error::errno(Step::Supervise, "message from the container", errno)),
+                }
+            } else if failure && self.handle_failure_event(proc_pid, gated)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves host resources into a new container: network devices and a resctrl group.
+    fn provide(&self, proc_pid: &OwnedFd, notes: &std::path::Path) -> Result<()> {
+        if !self.plan.net_devices.is_empty() {
+            let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
+            let network = nix::fcntl::openat(proc_pid, "ns/net", flags, Mode::empty())
+                .map_err(|errno| Error::errno(Step::NetDevice, "network namespace", errno))?;
+            net_devices::attach(&self.plan.net_devices, network)?;
+        }
+        self.plan
+            .intel_rdt
+            .as_ref()
+            .map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.confinement.id, self.pid, notes))
+    }
+
+    /// Handles the next event of the failure pipe: the filter announcement, a failure, or end of file, which means that the
+    /// program was executed. Returns `Ok(false)` if more events follow.
+    fn handle_failure_event(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
+        let handshake = self.prepared.handshake.as_ref().filter(|_| !gated);
+        match (channels::read_failure_event(self.ends.failure.as_fd()), handshake) {
+            (Err(Errno::EINTR), _) => Ok(false),
+            (Ok(FailureEvent::Failed(failure, message)), _) => {
+                Err(with_message(name_failure(self.plan, self.prepared, failure), message))
+            }
+            (Ok(FailureEvent::FilterDue), Some(handshake)) => {
+                let filters = confined::filters_with_one_more();
+                let schedule = || set_policy(self.plan, self.pid);
+                self.seen = handshake.verify_and_release(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
+                Ok(false)
+            }
+            _ if gated => Err(confined::died("while it was set up")),
+            (_, Some(_)) if !self.seen => Err(confined::died("before it executed its program")),
+            _ => executed::verify(self.pid.as_raw(), self.executed).map(|()| true),
+        }
+    }
+
+    fn take(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Built => {
+                (self.built)(self.pid)?;
+                self.ends.go()
+            }
+            Message::Terminal(master) => {
+                self.terminal = Some(master);
+                Ok(())
+            }
+            Message::Listener(listener) => self.hand_over_listener(listener),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the seccomp listener, with the state that the specification requires, to the socket that the profile names.
+    fn hand_over_listener(&self, listener: OwnedFd) -> Result<()> {
+        let Some((path, metadata)) = self.prepared.seccomp.as_ref().and_then(|seccomp| seccomp.listener()) else {
+            return Ok(());
+        };
+        let failed = |errno| {
+            Error::errno(Step::Seccomp, path, errno)
+                .hint("start the program that listens on this socket before the container")
+        };
+        let state = serde_json::json!({
+            "ociVersion": OCI_VERSION,
+            "fds": ["seccompFd"],
+            "pid": self.pid.as_raw(),
+            "metadata": metadata,
+            "state": serde_json::from_str::<serde_json::Value>(&(self.state)(self.pid.as_raw(), "creating")).unwrap_or_default(),
+        });
+        let socket = socket::connect(std::path::Path::new(path)).map_err(failed)?;
+        socket::send(&socket, state.to_string().as_bytes(), Some(listener.as_fd())).map_err(failed)
+    }
+
+    fn set_oom_score(&self, proc_pid: &OwnedFd) -> Result<()> {
+        let Some(score) = self.plan.process.command.oom_score_adj else { return Ok(()) };
+        let failed = |errno| Error::errno(Step::OomScore, score.to_string(), errno);
+        let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
+        let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
+        match nix::unistd::write(file, score.to_string().as_bytes()) {
+            // Lowering the score requires CAP_SYS_RESOURCE, which an unprivileged caller does not have.
+            Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.plan.uid_map.is_empty() => Ok(()),
+            Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own requires CAP_SYS_RESOURCE")),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// Sets the scheduling policy of a container's process from outside.
+pub fn set_policy(plan: &ContainerPlan, pid: Pid) -> Result<()> {
+    schedule::set_policy(&plan.process, pid.as_raw())
+        .map_err(|failure| Error::errno(failure.step, schedule::NAMES[0], failure.errno))
+}
+
+/// Turns the child's numbers into an error with the names of the plan.
+fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure) -> Error {
+    let index = usize::from(failure.index);
+    let root = prepared.root.as_ref();
+    let object = match failure.step {
+        Step::Exec | Step::Interpreter => return exec_error(plan, failure),
+        Step::Cwd => Some(plan.process.command.cwd.to_string()),
+        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string),
+        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
+        Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
+        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
+        Step::Hook => hooks::named(&plan.hooks, index),
+        step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
+    };
+    if let (Step::Verify, Some(object)) = (failure.step, &object) {
+        return Error::new(failure.step, object, "differs from what was mounted")
+            .hint("a createContainer hook, or a process that shares the mount namespace, may have changed it");
+    }
+    if failure.step == Step::MountPoint
+        && let Some(reason) =
+            plan.mounts.get(index).and_then(|mount| unfit(plan, mount.destination.as_path(), failure.errno))
+    {
+        return Error::new(failure.step, object.unwrap_or_default(), reason);
+    }
+    Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
+}
+
+/// Explains why an existing path cannot be the mount point. `None` if the path has changed or gone meanwhile.
+fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> Option<String> {
+    let root = plan.root.as_ref()?;
+    let path = root.as_path().join(destination.strip_prefix("/").unwrap_or(destination));
+    let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
+    match errno {
+        Errno::ENOTDIR if kind.is_symlink() => Some(format!("{} is a symlink; a directory is needed", path.display())),
+        Errno::ENOTDIR if !kind.is_dir() => {
+            let kind = if kind.is_file() { "a file" } else { "a special file" };
+            Some(format!("{} is {kind}; a directory is needed", path.display()))
+        }
+        Errno::EISDIR => Some(format!("{} is a directory, but the mount source is not", path.display())),
+        _ => None,
+    }
+}
+
+/// Longest program name in an error, in characters.
+const MAX_PROGRAM_NAME: usize = 1000;
+/// A message from the failed program is more useful than an error number.
+fn with_message(error: Error, message: String) -> Error {
+    if message.is_empty() { error } else { Error { cause: Cause::Reason(message), ..error } }
+}
+
+/// How many seccomp filters a container's process has before it executes its program: the runtime's own and the planned one.
+/// `None` if no filter is planned.
+pub fn filters_of(enforced: &Enforced) -> Option<u64> {
+    enforced.seccomp.as_ref().map(|_| confined::filters_with_one_more())
+}
+
+/// A failure between `start` and `execve`, when the process that created the container has ended.
+pub fn start_error(plan: &ContainerPlan, failure: Failure, message: String) -> Error {
+    if failure.step != Step::Hook {
+        return exec_error(plan, failure);
+    }
+    let named = hooks::named(&plan.hooks, usize::from(failure.index));
+    with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), message)
+}
+
+/// Engines look for exactly these texts when a program cannot be executed.
+pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
+    let mut program = plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    if let Some((end, _)) = program.char_indices().nth(MAX_PROGRAM_NAME) {
+        program.truncate(end);
+        program.push('…');
+    }
+    let by_path = program.contains('/');
+    let reason = match (failure.step, failure.errno) {
+        (Step::Exec, Errno::ENOENT) if !by_path => "executable file not found in $PATH".to_owned(),
+        (Step::Exec, Errno::ENOENT | Errno::ENOTDIR) => format!("stat {program}: no such file or directory"),
+        (Step::Exec, Errno::EACCES) => "permission denied".to_owned(),
+        (Step::Interpreter, _) => "its interpreter: no such file or directory".to_owned(),
+        (_, errno) => errno.desc().to_lowercase(),
+    };
+    Error::new(failure.step, format!("exec: {program:?}"), reason)
+}

@@ -1,0 +1,13 @@
+//! What a run and a container share between the plan and the running process: the channels to the new process, its standard
+//! streams and terminal, and verification from outside.
+
+#[cfg(feature = "ablate")]
+pub mod ablate;
+pub mod channels;
+pub mod executed;
+pub mod pump;
+pub mod signals;
+pub mod standard;
+pub mod streams;
+pub mod terminal;
+pub mod verify;

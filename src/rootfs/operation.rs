@@ -1,0 +1,352 @@
+//! Operations: each makes one entry of the new root, a mount or a generated file or symlink. The mounts of runs and containers
+//! become operations. The parent opens sources and formats texts; the child creates and attaches the mounts by descriptor.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::unistd::symlinkat;
+
+use super::dev::Dev;
+use super::mount_point::{MountPointPlan, Shape, make_directory};
+use super::read_back::{self, Expected};
+use super::source::Source;
+use super::{copy_up, within};
+use crate::error::Step;
+use crate::failure::{Applied, During};
+use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDONLY};
+
+/// One entry, prepared.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // a plan has some thirty, nearly all mounts
+pub enum Operation {
+    /// A mount.
+    Mount(Mount),
+    /// A generated entry, on a file system of the sandbox.
+    Entry {
+        /// The index of the plan's mount.
+        index: usize,
+        /// Its mount point.
+        place: MountPointPlan,
+        /// Its content.
+        content: Content,
+    },
+}
+
+/// A generated content.
+#[derive(Debug)]
+pub enum Content {
+    /// A file.
+    File(Vec<u8>, Mode),
+    /// A symlink.
+    Symlink(CString),
+}
+
+/// A mount, prepared.
+#[derive(Debug)]
+pub struct Mount {
+    /// The index of the plan's mount.
+    pub index: usize,
+    /// Its mount point.
+    pub point: MountPoint,
+    /// Its source.
+    pub what: What,
+    /// Its final attributes, `MOUNT_ATTR_*`.
+    pub set: u64,
+    /// The attributes that every mount below it must have too.
+    pub set_below: u64,
+    /// Propagation changes, in order: `MS_*`, with `MS_REC` for all mounts below too.
+    pub propagation: Vec<u64>,
+}
+
+/// A mount point.
+#[derive(Debug)]
+pub enum MountPoint {
+    /// A planned mount point. Entries are created only on file systems of the sandbox.
+    Planned(MountPointPlan),
+    /// A path in a container's root: resolved within the root, created if it does not exist. Other processes may share these
+    /// mounts, and hooks run meanwhile, so the mounts are read back at the end.
+    InRoot(CString),
+}
+
+/// The source of a mount.
+#[derive(Debug)]
+pub enum What {
+    /// A tree of the host, with these attribute changes.
+    Tree { source: Source, changes: Vec<Attributes<'static>> },
+    /// A new instance of a file system.
+    FileSystem { kind: CString, options: Vec<(CString, Option<CString>)>, strict: bool, copy_up: bool },
+    /// A directory of the scratch tmpfs.
+    Scratch { name: CString, mode: Mode },
+    /// A new `/dev`.
+    Dev(Dev),
+    /// The mount that exists there, with other attributes.
+    Existing { clear: u64, options: Vec<(CString, Option<CString>)> },
+    /// A tmpfs with a container's hierarchies of cgroup v1.
+    CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
+}
+
+/// Results of the operations, for later steps.
+#[derive(Debug, Default)]
+pub struct BuildResults {
+    /// File systems that become read-only when the root is complete.
+    pub freeze: Vec<OwnedFd>,
+    /// The new devpts instance at `/dev/pts`.
+    pub devpts: Option<OwnedFd>,
+    /// The new procfs at `/proc`, if it is unrestricted.
+    pub proc: Option<OwnedFd>,
+    /// The expected final state of the mounts.
+    pub expected: Vec<Expected>,
+}
+
+impl Operation {
+    /// Parent half, after the clone: closes inherited mounts. Closing the last copy takes time, and so happens in the child.
+    pub fn drop_parent_copies(&mut self) {
+        match self {
+            Self::Mount(Mount { what: What::Tree { source, .. }, .. }) => source.drop_parent_copies(),
+            Self::Mount(Mount { what: What::Dev(dev), .. }) => dev.drop_parent_copies(),
+            _ => {}
+        }
+    }
+
+    /// Child half: creates the mount point if necessary, and then the entry.
+    pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+        match self {
+            Self::Mount(mount) => mount.apply(root, scratch, results),
+            Self::Entry { index, place, content } => {
+                place.create(root).during(Step::MountPoint, *index)?;
+                place.entry.create(root, |parent, name| content.create(parent, name)).during(Step::Mount, *index)
+            }
+        }
+    }
+
+    /// The path of the device node of a [`Step::Device`] failure.
+    pub fn device(&self, at: usize) -> Option<String> {
+        if let Self::Mount(Mount { what: What::Dev(dev), .. }) = self { dev.node_path(at) } else { None }
+    }
+}
+
+impl Content {
+    fn create(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+        let (mut content, mode) = match self {
+            Self::Symlink(target) => return symlinkat(target.as_c_str(), parent, name),
+            Self::File(content, mode) => (&content[..], *mode),
+        };
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = openat(parent, name, flags, mode)?;
+        while !content.is_empty() {
+            let written = nix::unistd::write(&file, content)?;
+            content = &content[written..];
+        }
+        Ok(())
+    }
+}
+
+impl Mount {
+    fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+        let target = self.target(root).during(Step::MountPoint, self.index)?;
+        match &self.what {
+            What::Tree { source, changes } => {
+                let tree = source.tree(changes).during(Step::Mount, self.index)?;
+                self.attach(tree.as_fd(), &target, results)
+            }
+            What::FileSystem { kind, options, copy_up, .. } => {
+                let tree = self.file_system(kind, options, &target).during(Step::Mount, self.index)?;
+                if *copy_up {
+                    let (from, to) = (within::directory(&target), within::directory(&tree));
+                    from.and_then(|from| copy_up::copy(from.as_fd(), to?.as_fd(), 0))
+                        .during(Step::Mount, self.index)?;
+                }
+                self.attach(tree.as_fd(), &target, results)?;
+                self.keep(kind, options, tree, results);
+                Ok(())
+            }
+            What::Scratch { name, mode } => {
+                mkdirat(scratch, name.as_c_str(), *mode).during(Step::MountPoint, self.index)?;
+                let tree = mount::clone_tree(scratch, name, false).during(Step::MountClone, self.index)?;
+                let change = Attributes { set: self.set, ..Attributes::default() };
+                mount::set_attributes(&tree, change).during(Step::MountAttributes, self.index)?;
+                self.attach(tree.as_fd(), &target, results)
+            }
+            What::Dev(dev) => dev.apply(target.as_fd(), results),
+            What::Existing { clear, options } => {
+                self.change(&target, *clear, options).during(Step::MountAttributes, self.index)?;
+                self.set_propagation(target.as_fd(), results)
+            }
+            What::CgroupV1 { hierarchies, links } => {
+                let top = self.cgroup_v1(&target, hierarchies, links).during(Step::Mount, self.index)?;
+                self.set_propagation(top.as_fd(), results)?;
+                if self.set & RDONLY != 0 || hierarchies.is_empty() {
+                    results.freeze.push(top); // a later mount may be in it
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn target(&self, root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        let destination = match &self.point {
+            MountPoint::Planned(place) => {
+                place.create(root)?;
+                return mount::open_beneath(root, &place.path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS);
+            }
+            MountPoint::InRoot(destination) => destination,
+        };
+        let target = match &self.what {
+            What::FileSystem { strict: true, .. } => within::create_directory(root, destination),
+            What::Existing { .. } => mount::open_beneath(root, destination, libc::O_PATH, IN_ROOT | NO_MAGICLINKS),
+            What::Tree { source, .. } if !source.is_dir() => within::create(root, destination, Shape::File),
+            _ => within::create(root, destination, Shape::Directory),
+        }?;
+        let is_directory = fstat(&target)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        if self.wants_directory().is_some_and(|wanted| wanted != is_directory) {
+            return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        // Checked after resolving links. Most files of procfs must not be covered, because only the kernel may provide their
+        // contents.
+        let covers = !matches!(self.what, What::Existing { .. }) && !may_be_covered(destination.to_bytes());
+        if covers && fstatfs(&target)?.filesystem_type() == PROC_SUPER_MAGIC {
+            return Err(Errno::EPERM);
+        }
+        Ok(target)
+    }
+
+    /// Whether the mount point must be a directory (or must not). `None` accepts what exists.
+    fn wants_directory(&self) -> Option<bool> {
+        match &self.what {
+            What::Existing { .. } => None,
+            What::Tree { source, .. } => Some(source.is_dir()),
+            _ => Some(true),
+        }
+    }
+
+    fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, results: &mut BuildResults) -> Applied {
+        mount::attach(tree, target).during(Step::Mount, self.index)?;
+        self.set_propagation(tree, results)
+    }
+
+    /// Sets the propagation and records the expected final state.
+    fn set_propagation(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+        for kind in &self.propagation {
+            let (propagation, recursive) = (kind & !libc::MS_REC, kind & libc::MS_REC != 0);
+            let change = Attributes { propagation, recursive, ..Attributes::default() };
+            mount::set_attributes(mounted, change).during(Step::MountAttributes, self.index)?;
+        }
+        if matches!(self.point, MountPoint::Planned(_)) {
+            return Ok(());
+        }
+        let last = self.propagation.last().copied().unwrap_or(0);
+        let id = mount::id_of(mounted).during(Step::Mount, self.index)?;
+        let before = results.expected.iter().find(|other| other.id == id).map_or(0, |other| other.set);
+        let kept = if let What::Existing { clear, .. } = &self.what { before & !clear } else { 0 };
+        let expected =
+            Expected { id, set: self.set | kept, shared: last & libc::MS_SHARED != 0, below: false, index: self.index };
+        if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Existing { .. }) {
+            // Verified at once, because these attributes are not required of mounts that are attached below later.
+            let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
+            read_back::verify(results.proc.as_ref().map(AsFd::as_fd), &[below])?;
+        }
+        results.expected.retain(|other| other.id != expected.id);
+        results.expected.push(expected);
+        Ok(())
+    }
+
+    /// Keeps what later steps need.
+    fn keep(&self, kind: &CStr, options: &[(CString, Option<CString>)], tree: OwnedFd, results: &mut BuildResults) {
+        let destination = match &self.point {
+            MountPoint::Planned(place) => &place.path,
+            MountPoint::InRoot(destination) => destination,
+        };
+        let shows_all = !options.iter().any(|(name, _)| name.as_c_str() == c"subset");
+        match (kind.to_bytes(), destination.to_bytes()) {
+            (b"tmpfs", _) if self.set & RDONLY != 0 => results.freeze.push(tree),
+            (b"proc", b"proc") if shows_all => results.proc = Some(tree),
+            (b"devpts", b"dev/pts") => results.devpts = Some(tree),
+            _ => {}
+        }
+    }
+
+    fn file_system(
+        &self,
+        kind: &CStr,
+        options: &[(CString, Option<CString>)],
+        target: &OwnedFd,
+    ) -> Result<OwnedFd, Errno> {
+        let context = FsContext::open(kind)?;
+        set_options(&context, options)?;
+        let filled = kind == c"tmpfs"; // files are added after it is mounted
+        if filled && !options.iter().any(|(name, _)| name.as_c_str() == c"mode") {
+            // The tmpfs gets the mode of the directory that it covers.
+            let mode = format!("{:o}", fstat(target)?.st_mode & 0o7777);
+            context.set(c"mode", &CString::new(mode).unwrap_or_default())?;
+        }
+        context.mount(if filled { self.set & !RDONLY } else { self.set })
+    }
+
+    fn change(&self, target: &OwnedFd, clear: u64, options: &[(CString, Option<CString>)]) -> Result<(), Errno> {
+        // Fails if nothing is mounted there.
+        mount::set_attributes(target, Attributes { set: self.set, clear, ..Attributes::default() })?;
+        if self.set_below != 0 {
+            let below = Attributes { set: self.set_below, recursive: true, ..Attributes::default() };
+            mount::set_attributes(target, below)?;
+        }
+        if options.is_empty() {
+            return Ok(());
+        }
+        let context = FsContext::pick(target)?;
+        set_options(&context, options)?;
+        context.reconfigure()
+    }
+
+    fn cgroup_v1(
+        &self,
+        target: &OwnedFd,
+        hierarchies: &[(CString, Source)],
+        links: &[(CString, CString)],
+    ) -> Result<OwnedFd, Errno> {
+        let context = FsContext::open(c"tmpfs")?;
+        context.set(c"mode", c"755")?;
+        let top = context.mount(self.set & !RDONLY)?;
+        mount::attach(&top, target)?;
+        let directory = within::directory(&top)?;
+        for (name, source) in hierarchies {
+            make_directory(directory.as_fd(), name, Mode::from_bits_truncate(0o755))?;
+            let place = within::create(top.as_fd(), name, Shape::Directory)?;
+            mount::attach(source.tree(&[])?, &place)?;
+        }
+        for (name, target) in links {
+            symlinkat(target.as_c_str(), &directory, name.as_c_str())?;
+        }
+        Ok(top)
+    }
+}
+
+fn set_options(context: &FsContext, options: &[(CString, Option<CString>)]) -> Result<(), Errno> {
+    options.iter().try_for_each(|(name, value)| match value {
+        Some(value) => context.set(name, value),
+        None => context.set_flag(name),
+    })
+}
+
+/// Whether this path may be covered even in procfs: the whole procfs by another one, and the files that tools such as lxcfs
+/// cover to show a container its own limits.
+fn may_be_covered(path: &[u8]) -> bool {
+    const SIZES: [&[u8]; 12] = [
+        b"cpuinfo",
+        b"diskstats",
+        b"loadavg",
+        b"meminfo",
+        b"net/dev",
+        b"pressure",
+        b"slabinfo",
+        b"stat",
+        b"swaps",
+        b"uptime",
+        b"sys/crypto/fips_enabled",
+        b"sys/kernel/ns_last_pid",
+    ];
+    path == b"proc" || path.strip_prefix(b"proc/").is_some_and(|path| SIZES.contains(&path))
+}

@@ -1,0 +1,73 @@
+//! Pid 1 of the sandbox. It reaps orphans, forwards signals, detaches tracees, and reports the workload's exit status to the
+//! supervisor. No process inside can trace, read or kill it. It dies with its supervisor.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::sys::statvfs::fstatvfs;
+use nix::unistd::Pid;
+
+use crate::launch::channels::{Exited, send_exited, was_verified};
+use crate::sys::process::{self, ChildEvent};
+
+/// Serves until it is killed. All signals are blocked and read one by one.
+pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> ! {
+    // Closes the caller's streams and everything else. A reader must see end of file when the workload ends.
+    if process::dup_onto(control, 0).is_err()
+        || process::dup_onto(scratch, 1).is_err()
+        || process::close_from(2).is_err()
+    {
+        process::exit(125);
+    }
+    loop {
+        match process::wait_signal() {
+            Ok(libc::SIGCHLD) => reap_all(workload),
+            Ok(signal) => forward(workload, signal),
+            Err(_) => {}
+        }
+    }
+}
+
+fn forward(workload: Pid, signal: libc::c_int) {
+    // Sends the signal to the workload's group, as a terminal would, or to the workload itself until it has created its
+    // session.
+    if process::kill_group(workload, signal).is_err() {
+        let _ = nix::sys::signal::kill(workload, nix::sys::signal::Signal::try_from(signal).ok());
+    }
+}
+
+fn reap_all(workload: Pid) {
+    loop {
+        match process::peek_child() {
+            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => report_and_exit(status),
+            Ok(Some(ChildEvent::Ended(pid, _))) => drop(process::reap(pid)),
+            Ok(Some(ChildEvent::Traced(pid))) => drop(process::detach_tracee(pid)),
+            Err(Errno::EINTR) => {}
+            Ok(None) | Err(Errno::ECHILD) => return,
+            // The workload's end cannot be observed any more. Ending the sandbox is better than running for ever.
+            Err(_) => process::exit(125),
+        }
+    }
+}
+
+/// Reports how the workload ended and exits, which ends every process that it left. Until the supervisor has verified the workload, it
+/// stays a zombie, and the supervisor kills both.
+fn report_and_exit(status: i32) -> ! {
+    let [control, scratch] = [0, 1].map(process::borrow_standard);
+    let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
+        Ok(space) => {
+            ((space.blocks() - space.blocks_free()) * space.fragment_size(), space.files() - space.files_free())
+        }
+        Err(_) => (u64::MAX, u64::MAX),
+    };
+    let was_verified = was_verified(control.as_fd());
+    if send_exited(control.as_fd(), Exited { status, scratch_bytes, scratch_inodes }).is_err() {
+        process::exit(125);
+    }
+    if was_verified {
+        process::exit(0);
+    }
+    loop {
+        nix::unistd::pause();
+    }
+}

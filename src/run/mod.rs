@@ -1,0 +1,297 @@
+//! The sandbox: from a plan to a report.
+//!
+//! # Theory of operation
+//!
+//! ```text
+//! process                ids                              namespaces                    lifetime
+//! ─────────────────────  ───────────────────────────────  ────────────────────────────  ─────────────────────────────
+//! supervisor: called     the caller's                     the caller's                  until the report is complete
+//!   `run`
+//! pid 1: the sandbox's   the sandbox's user, only         its own: user, mount, pid;    dies with the supervisor;
+//!   init                   planned capabilities             the others as planned         ends after the workload
+//! network thread of      pid 1's, before capabilities     creates the network           ends before pid 1 enters
+//!   pid 1                  are dropped                      namespace                     that namespace
+//! workload: pid 2        pid 1's; restricted by seccomp   pid 1's                       until it exits or the run
+//!                          and Landlock                                                   ends
+//!
+//! channel                between                          carries
+//! ─────────────────────  ───────────────────────────────  ───────────────────────────────────────────────────────────
+//! control socket         supervisor, pid 1 and, until     "go" twice and "verified"; back: terminal, missing
+//!                          execve, the workload             facilities, pidfd, listener, program, exit status
+//! failure pipe           pid 1 or workload to supervisor  {step, index, errno}; end of file: the workload was executed
+//! ```
+//!
+//! ```text
+//! supervisor                               pid 1 of the sandbox                      workload, pid 2
+//! ────────────────────────────────────     ─────────────────────────────────────     ─────────────────────────────
+//! prepare: open, parse, compile, allocate
+//! clone3 with the new namespaces ────────► wait; meanwhile a thread creates the network namespace
+//! write id maps, go ─────────────────────► ids, parent-death signal, root and mounts, network, pivot,
+//! verify namespaces, go ─────────────────► host name, keyring, groups, capabilities, no_new_privs,
+//! supervise: pidfd, signals, deadlines,    not dumpable
+//!   messages, streams                      vfork, wait ──────────────────────────► session, streams, cwd,
+//!                                                                                     Landlock, umask, limits,
+//!                                                                                     signals, read back,
+//!                          ◄──── pidfd ─── init: reap, forward signals ◄─────────── seccomp, execve
+//! verify /proc/PID/status                                                            (closes the failure pipe)
+//!                          ◄─── status ─── workload ended; unverified, it stays a zombie until it is verified
+//! SIGKILL to pid 1, unless it has ended:
+//!   every process in the sandbox is dead
+//! drain the streams, read the usage, report
+//! ```
+//!
+//! The child is copied from a process without threads. It formats no text and takes no lock. Its failures are reported as
+//! `{step, index, errno}`; the supervisor has the plan and names the object. Pid 1 dies with its supervisor
+//! (`PR_SET_PDEATHSIG`; before that is set, pid 1 notices the end of the control socket). The kernel kills every process in the pid
+//! namespace when pid 1 ends. Without init the workload is pid 1.
+
+mod child;
+pub(crate) mod cpu;
+mod denials;
+mod hint;
+mod init;
+pub(crate) mod kernel_audit;
+mod network;
+mod outcome;
+mod prepare;
+mod program;
+mod supervise;
+
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::signal::SigSet;
+use nix::unistd::Pid;
+
+pub use self::outcome::signal_name;
+use self::outcome::{Beginning, Findings, Outcome};
+use self::prepare::{Kept, Prepared};
+pub use self::supervise::Sampler;
+use self::supervise::{Supervisor, Watches};
+use crate::confine::{schedule, user};
+use crate::error::{Error, Result, Step};
+use crate::failure::{Failure, Missing};
+pub use crate::launch::signals::Blocked;
+use crate::launch::streams::ChildStream;
+use crate::launch::{channels, executed, verify};
+use crate::plan::{Facility, RunPlan};
+use crate::report::{Degraded, Enforced, Report};
+use crate::sys::ablate::{Layer, without};
+use crate::sys::clone::{Cloned, clone3};
+use crate::sys::process;
+use crate::sys::status::Status;
+
+/// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
+///
+/// `warn` is called once, before the workload exists, with warnings about the files that the plan names.
+///
+/// SIGCHLD gets its default disposition. The caller should have no other threads (`clone3(2)` copies only the calling one).
+pub fn run(plan: &RunPlan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
+    let begun = Beginning::now();
+    process::default_child_signal();
+    let report = start(plan, sampler, begun, &signals.taken, warn);
+    report.unwrap_or_else(|error| Report::not_started(&plan.confinement.id, Some(plan.into()), begun.time, &error))
+}
+
+fn start(
+    plan: &RunPlan,
+    sampler: Option<Sampler<'_>>,
+    begun: Beginning,
+    signals: &SigSet,
+    warn: impl FnOnce(&[String]),
+) -> Result<Report> {
+    #[cfg(feature = "ablate")]
+    let plan = &crate::launch::ablate::thinned(plan);
+    let (mut prepared, mut kept, stack) = prepare::prepare(plan)?;
+    warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
+    let watches = Watches::new(signals)?;
+    let (ends, child_ends) = channels::channels()?;
+    let flags = namespace_flags(plan);
+    let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
+        Ok(Cloned::Child) => child::run(&mut prepared, stack, ends, &child_ends),
+        Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
+        Err(errno) => return Err(clone_error(errno)),
+    };
+    let cloned_at = Instant::now();
+    drop(child_ends);
+    prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
+    let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
+    let pid = child.0;
+    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
+    let mut inhabited = None;
+    let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
+    let mut verify = |workload, looked_up| {
+        let status = match Status::of(workload) {
+            Err(Errno::ENOENT | Errno::ESRCH) => return Ok(false), // it has ended
+            status => status.map_err(|errno| Error::errno(Step::Verify, format!("/proc/{workload}/status"), errno))?,
+        };
+        let planned = verify::Planned {
+            kept_capabilities: prepared.kept_capabilities,
+            host_ids: (prepared.users.host_uid, prepared.users.host_gid),
+            filtered: prepared.seccomp.is_some(),
+            nested: plan.namespaces.nested > 0 && inhabited.is_some_and(|sandbox| sandbox.has_left(workload)),
+        };
+        match verify::record(&status, &planned, &mut enforced) {
+            Err(_) if status.is_ending() => return Ok(false), // it was killed on its way to execve, when only part of the confinement was in place
+            result => result?,
+        }
+        executed::verify(workload, looked_up)?;
+        enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
+        Ok(true)
+    };
+    // The report is begun and resources are released while the workload runs, so that neither delays the end.
+    let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
+    let (mut early, mut stack) = (None, Some(stack));
+    let mut meanwhile = || {
+        early = Some(blank());
+        prepared.root.drop_parent_copies();
+        drop(stack.take());
+    };
+    let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
+    kept.pumps.restore();
+    Ok(build_report(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
+}
+
+fn namespace_flags(plan: &RunPlan) -> u64 {
+    let namespaces = &plan.namespaces;
+    let optional = [
+        (namespaces.ipc, libc::CLONE_NEWIPC),
+        (namespaces.uts, libc::CLONE_NEWUTS),
+        (namespaces.cgroup, libc::CLONE_NEWCGROUP),
+        (!without(Layer::UserNamespace), libc::CLONE_NEWUSER),
+    ];
+    let always = libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+    let wanted = optional.into_iter().filter(|(wanted, _)| *wanted).fold(always, |flags, (_, flag)| flags | flag);
+    wanted as u64
+}
+
+fn clone_error(errno: Errno) -> Error {
+    let error = Error::errno(Step::Clone, "", errno);
+    match errno {
+        Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL | Errno::ENOSYS => {
+            error.hint("`stockade doctor` shows which namespace this host refuses, and how to change that")
+        }
+        Errno::EAGAIN => error.hint("a limit on processes was reached (ulimit -u, or pids.max of the caller's cgroup)"),
+        _ => error,
+    }
+}
+
+/// Prepares the child from outside: cgroup, limits and id maps. Then checks its namespaces.
+fn admit(
+    plan: &RunPlan,
+    prepared: &Prepared,
+    pid: Pid,
+    supervisor: &Supervisor<'_>,
+    inhabited: &mut Option<verify::Inhabited>,
+    enforced: &mut Enforced,
+) -> Result<()> {
+    supervisor.move_into_cgroup()?; // before anything else, so that everything after it is counted
+    let proc_pid = user::open_proc_pid(pid)?;
+    enforced.degraded.extend(prepared.process.raise_limits(pid)?);
+    prepared.users.write_maps(&proc_pid, pid)?;
+    supervisor.go()?;
+    // Checked while the child builds its root. Later it is not dumpable, and it waits for this before it becomes so.
+    let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?);
+    enforced.namespaces = now.differing(&plan.namespaces)?;
+    supervisor.go()
+}
+
+/// Records the facilities that the child had to do without.
+fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
+    for item in missing {
+        let (facility, wanted, got, why) = match item {
+            Missing::NamespaceLimits => (
+                Facility::NamespaceLimits,
+                "no nested namespaces",
+                "nested namespaces",
+                "/proc/sys/user is not writable",
+            ),
+            Missing::Keyring => {
+                (Facility::Keyring, "a new session keyring", "the caller's", "the kernel refused to create one")
+            }
+        };
+        let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());
+        enforced.degraded.push(Degraded { what: facility.name().to_owned(), wanted, got, why });
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn build_report(
+    blank: Report,
+    plan: &RunPlan,
+    begun: Beginning,
+    cloned_at: Instant,
+    prepared: &Prepared,
+    kept: Kept,
+    mut enforced: Enforced,
+    outcome: &Outcome,
+) -> Report {
+    let mut findings =
+        Findings { cloned_at, enforced: Enforced::default(), usage: Default::default(), output: kept.pumps.record() };
+    note_missing(&outcome.missing, &mut enforced);
+    if outcome.executed_at.is_some() {
+        // The child has verified these, or it would not have executed the workload.
+        let later = [("net", prepared.network.is_own()), ("time", plan.namespaces.time)];
+        enforced.namespaces.extend(later.into_iter().filter(|(_, own)| *own).map(|(name, _)| name.to_owned()));
+        if let Some(landlock) = &prepared.landlock {
+            landlock.record(&mut enforced);
+        }
+    }
+    if let Some(group) = kept.cgroup {
+        group.usage(&mut findings.usage);
+        enforced.cgroup = Some(group.record());
+        if let Err(error) = group.remove() {
+            let (what, wanted, got) = ("cgroup".to_owned(), "removed".to_owned(), "left behind".to_owned());
+            enforced.degraded.push(Degraded { what, wanted, got, why: error.to_string() });
+        }
+    }
+    findings.enforced = enforced;
+    // Pid 1 sent no exit status and we did not kill it: init failed, unless the kernel killed it for lack of memory.
+    let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
+    let init_failed = plan.init && !outcome.killed && outcome.scratch.is_none() && !oom_killed;
+    // Init that shares the workload's memory does not report a workload that has not executed its program.
+    let started = outcome.started && !plan.namespaces.time;
+    let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);
+    let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
+    // If the kernel killed the child for lack of memory, an error that we met while checking it is not the cause.
+    let unexplained = outcome.error.is_none() || oom_killed;
+    let died_silently = (never_ran || init_failed) && unasked && unexplained;
+    let error = match &outcome.failure {
+        Some(failure) => Some(name_failure(plan, prepared, *failure)),
+        None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
+        None => outcome.error.clone().or_else(|| kept.pumps.failure().filter(|_| unasked)),
+    };
+    let mut report = outcome::complete_report(blank, plan, begun, outcome, findings, error.as_ref());
+    if let (Some(command), Some(program)) =
+        (&mut report.command, outcome.program.as_ref().filter(|_| outcome.executed_at.is_some()))
+    {
+        command.exe_sha256 = program.sha256();
+    }
+    if let Some(denials) = kept.denials {
+        report.denials_unheard = Some(denials.unheard());
+        report.denials = Some(denials.into_listed());
+    }
+    report
+}
+
+/// Turns the child's numbers into an error with the names of the plan and a hint.
+fn name_failure(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
+    let index = usize::from(index);
+    let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    let object = match step {
+        Step::Clone => "network namespace".to_owned(),
+        Step::Exec | Step::Interpreter => program.clone(),
+        Step::Cwd => plan.command.cwd.to_string(),
+        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
+        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
+        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
+        _ => {
+            prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
+        }
+    };
+    let error = Error::errno(step, object, errno);
+    match hint::of(plan, step, index, errno) {
+        Some(text) => error.hint(text),
+        None => error,
+    }
+}
