@@ -2,17 +2,16 @@
 
 use std::path::PathBuf;
 
-use cgroups_rs::fs::MaxValue;
-use cgroups_rs::fs::blkio::BlkIoController;
-use cgroups_rs::fs::cpu::CpuController;
-use cgroups_rs::fs::cpuset::CpuSetController;
-use cgroups_rs::fs::error::Result as Written;
-use cgroups_rs::fs::hugetlb::HugeTlbController;
-use cgroups_rs::fs::memory::MemController;
-use cgroups_rs::fs::net_cls::NetClsController;
-use cgroups_rs::fs::net_prio::NetPrioController;
-use cgroups_rs::fs::pid::PidController;
-use cgroups_rs::fs::rdma::RdmaController;
+use cgroups_rs::MaxValue;
+use cgroups_rs::blkio::BlkIoController;
+use cgroups_rs::cpu::CpuController;
+use cgroups_rs::cpuset::CpuSetController;
+use cgroups_rs::error::Result as Written;
+use cgroups_rs::memory::MemController;
+use cgroups_rs::net_cls::NetClsController;
+use cgroups_rs::net_prio::NetPrioController;
+use cgroups_rs::pid::PidController;
+use cgroups_rs::rdma::RdmaController;
 
 use super::super::budget::has_swap;
 use super::Cgroup;
@@ -39,26 +38,25 @@ impl Cgroup {
         }
         if let Some(limit) = some(resources.pids) {
             let limit = if limit < 0 { MaxValue::Max } else { MaxValue::Value(limit) };
-            self.set("pids.max", limit.to_string(), |at| PidController::new(at, root(), false).set_pid_max(limit))?;
+            self.set("pids.max", limit.to_string(), |at| PidController::new(at, false).set_pid_max(limit))?;
         }
         self.limit_block_devices(resources)?;
         for (size, limit) in &resources.hugepages {
-            self.set(&format!("hugetlb.{size}.limit_in_bytes"), limit, |at| {
-                HugeTlbController::new(at, root(), false).set_limit_in_bytes(size, *limit)
-            })?;
+            // Not through cgroups-rs: it looks for page sizes with regular expressions, a megabyte of program.
+            self.set_directly(&format!("hugetlb.{size}.limit_in_bytes"), limit)?;
         }
         if let Some(class) = some(resources.network_class) {
-            self.set("net_cls.classid", class, |at| NetClsController::new(at, root()).set_class(class.into()))?;
+            self.set("net_cls.classid", class, |at| NetClsController::new(at).set_class(class.into()))?;
         }
         for (interface, priority) in &resources.network_priorities {
             self.set("net_prio.ifpriomap", format!("{interface} {priority}"), |at| {
-                NetPrioController::new(at, root()).set_if_prio(interface, (*priority).into())
+                NetPrioController::new(at).set_if_prio(interface, (*priority).into())
             })?;
         }
         for (device, handles, objects) in &resources.rdma {
             let part = |name, value: &Option<u32>| value.map(|value| format!(" {name}={value}")).unwrap_or_default();
             let line = format!("{device}{}{}", part("hca_handle", handles), part("hca_object", objects));
-            self.set("rdma.max", &line, |at| RdmaController::new(at, root()).set_max(&line))?;
+            self.set("rdma.max", &line, |at| RdmaController::new(at).set_max(&line))?;
         }
         Ok(())
     }
@@ -78,7 +76,7 @@ impl Cgroup {
         }
         // Without swap there is none to limit.
         let swap = swap.filter(|swap| self.counts_swap() || (*swap > 0 && has_swap()));
-        let memory = |at| MemController::new(at, root(), false);
+        let memory = |at| MemController::new(at, false);
         let set_limit = || limit.map_or(Ok(()), |limit| self.set(MEMORY, limit, |at| memory(at).set_limit(limit)));
         let set_swap = || swap.map_or(Ok(()), |swap| self.set(SWAP, swap, |at| memory(at).set_memswap_limit(swap)));
         // Each must be within the other at every moment: one of the two orders is right.
@@ -108,11 +106,11 @@ impl Cgroup {
 
     /// Lifts the limit on CPU time. A failure only makes a tree that was killed end more slowly.
     pub fn unthrottle(&self) {
-        let _ = self.set("cpu.cfs_quota_us", -1, |at| CpuController::new(at, root(), false).set_cfs_quota(-1));
+        let _ = self.set("cpu.cfs_quota_us", -1, |at| CpuController::new(at, false).set_cfs_quota(-1));
     }
 
     fn limit_cpu(&self, resources: &Resources) -> Result<()> {
-        let cpu = |at| CpuController::new(at, root(), false);
+        let cpu = |at| CpuController::new(at, false);
         if let Some(shares) = some(resources.cpu_shares) {
             self.set("cpu.shares", shares, |at| cpu(at).set_shares(shares))?;
         }
@@ -138,7 +136,7 @@ impl Cgroup {
     }
 
     fn limit_block_devices(&self, resources: &Resources) -> Result<()> {
-        let blkio = |at| BlkIoController::new(at, root(), false);
+        let blkio = |at| BlkIoController::new(at, false);
         if let Some(weight) = some(resources.block_weight) {
             self.set("blkio.weight", weight, |at| blkio(at).set_weight(weight.into()))?;
         }
@@ -172,12 +170,7 @@ impl Cgroup {
 }
 
 fn cpuset(at: PathBuf) -> CpuSetController {
-    CpuSetController::new(at, root(), false)
-}
-
-/// What cgroups-rs calls the root of a cgroup, and does not use.
-fn root() -> PathBuf {
-    PathBuf::new()
+    CpuSetController::new(at, false)
 }
 
 /// 0 is nothing asked for.

@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cgroups_rs::CgroupPid;
-use cgroups_rs::fs::Controller as _;
-use cgroups_rs::fs::cpuset::CpuSetController;
-use cgroups_rs::fs::devices::{DevicePermissions, DeviceType, DevicesController};
-use cgroups_rs::fs::error::Result as Written;
-use cgroups_rs::fs::freezer::FreezerController;
-use cgroups_rs::fs::pid::PidController;
+use cgroups_rs::Controller as _;
+use cgroups_rs::cpuset::CpuSetController;
+use cgroups_rs::devices::{DevicePermissions, DeviceType, DevicesController};
+use cgroups_rs::error::Result as Written;
+use cgroups_rs::freezer::FreezerController;
+use cgroups_rs::pid::PidController;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
@@ -90,7 +90,7 @@ impl Cgroup {
         let number = CgroupPid::from(u64::from(pid.as_raw().unsigned_abs()));
         for dir in self.dirs() {
             // Any controller writes the same file.
-            let written = PidController::new(by_descriptor(dir), PathBuf::new(), false).add_task_by_tgid(&number);
+            let written = PidController::new(by_descriptor(dir), false).add_task_by_tgid(&number);
             written.map_err(|error| failed(&dir.path().join("cgroup.procs"), cause(dir, "cgroup.procs", &error)))?;
         }
         let text = std::fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -134,7 +134,7 @@ fn through_crate(dir: &Dir, file: &str, write: impl FnOnce(PathBuf) -> Written<(
 }
 
 /// Why cgroups-rs could not write a file.
-fn cause(dir: &Dir, file: &str, error: &cgroups_rs::fs::error::Error) -> Errno {
+fn cause(dir: &Dir, file: &str, error: &cgroups_rs::error::Error) -> Errno {
     let errno = error.source().and_then(|cause| cause.downcast_ref()).map_or(Errno::EIO, errno_of);
     // With O_CREAT a missing file is one that must not be made.
     let missing = errno == Errno::EACCES && matches!(dir.file(file, OFlag::O_PATH), Err(Errno::ENOENT));
@@ -197,7 +197,7 @@ fn fill_cpuset(path: &Path, above: &Path) -> Result<()> {
     {
         let text = std::fs::read_to_string(above.join(file)).unwrap_or_default();
         let list = text.trim();
-        let written = through_crate(&dir, file, |at| set(&CpuSetController::new(at, PathBuf::new(), false), list));
+        let written = through_crate(&dir, file, |at| set(&CpuSetController::new(at, false), list));
         confirm(&dir, file, list, written)?;
     }
     Ok(())
@@ -214,7 +214,7 @@ pub fn apply_device_rule(dir: &Dir, rule: &DeviceRule) -> Result<()> {
     let number = |number: Option<u32>| if kind == DeviceType::All { -1 } else { number.map_or(-1, i64::from) };
     let access: Vec<_> = rule.access.chars().filter_map(DevicePermissions::from_char).collect();
     through_crate(dir, file, |at| {
-        change(&DevicesController::new(at, PathBuf::new()), kind, number(rule.major), number(rule.minor), &access)
+        change(&DevicesController::new(at), kind, number(rule.major), number(rule.minor), &access)
     })
     .map_err(|errno| failed(&dir.path().join(file), errno))
 }
@@ -222,7 +222,7 @@ pub fn apply_device_rule(dir: &Dir, rule: &DeviceRule) -> Result<()> {
 /// Asks for every process to be stopped, or to go on. Whether they did is in `freezer.state` a moment later.
 pub fn ask_to_freeze(dir: &Dir, frozen: bool) -> Result<()> {
     through_crate(dir, "freezer.state", |at| {
-        let freezer = FreezerController::new(at, PathBuf::new(), false);
+        let freezer = FreezerController::new(at, false);
         if frozen { freezer.freeze() } else { freezer.thaw() }
     })
     .map_err(|errno| failed(&dir.path().join("freezer.state"), errno))
