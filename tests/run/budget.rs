@@ -1,5 +1,5 @@
-//! Budgets hold for the whole tree, and the report says what became of them: on cgroup v2 in the virtual machine, on v1
-//! where the host has that.
+//! Budgets hold for the whole process tree, and the report describes their effect: on cgroup v2 in the virtual machine, on v1
+//! where the host has it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use crate::common::{Caller, Live, Outcome, Run, TempDir, is_root, skip, unique};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// What this host's controllers are in.
+/// The cgroup version with this host's controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
     V2,
 }
 
-/// Where a memory budget of root's is enforced; `None` and a skip where that is nowhere.
+/// The version that enforces a memory budget for root here; `None` and a skip if there is none.
 fn host() -> Option<Version> {
     let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok_and(|text| text.contains("memory"));
     match () {
@@ -31,7 +31,7 @@ fn host() -> Option<Version> {
     None
 }
 
-/// Like [`host`], for what v1 lacks.
+/// Like [`host`], for budgets that v1 lacks.
 fn host_v2() -> Option<()> {
     match host()? {
         Version::V2 => Some(()),
@@ -51,7 +51,7 @@ fn number(outcome: &Outcome, pointer: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{pointer} is not a number: {outcome}"))
 }
 
-/// The run's cgroup, on v1 the one of that controller. It is there while the run is.
+/// The run's cgroup, on v1 that of the named controller. It exists as long as the run.
 fn cgroup_of(run: &Live, controller: &str) -> PathBuf {
     let name = format!("stockade.{}.", run.marker());
     let (v1, v2) = (Path::new("/sys/fs/cgroup").join(controller), PathBuf::from("/sys/fs/cgroup"));
@@ -90,7 +90,7 @@ fn a_memory_bomb_ends_as_oom_whatever_it_is_made_of() {
     let sockets = "import socket\nkept = []\n\
         while len(kept) < 400:\n  a, b = socket.socketpair(); kept += [a, b]\n  for s in (a, b):\n    s.setblocking(False)\n\
         \x20   try:\n      while True: s.send(bytes(64 << 10))\n    except BlockingIOError: pass";
-    // A page of nothing in every 2 MiB: what grows is the table of them.
+    // An empty page in every 2 MiB: the page tables grow.
     let page_tables = "import mmap\nkept = []\n\
         while len(kept) < 64:\n  m = mmap.mmap(-1, 1 << 30, flags=0x4022, prot=mmap.PROT_READ); kept.append(m)\n\
         \x20 for at in range(0, 1 << 30, 2 << 20): m[at]";
@@ -128,7 +128,7 @@ fn what_fits_the_budget_runs_and_its_peak_is_told() {
     assert_eq!(outcome.report().pointer("/usage/cpu/source").unwrap(), source);
 }
 
-/// A parent that lives on without its children would make a failed job look like a slow one.
+/// A parent that survives its children would make a failed job look like a slow one.
 #[test]
 fn a_child_that_takes_all_memory_takes_the_tree_with_it() {
     let Some(()) = host_v2() else { return };
@@ -138,7 +138,7 @@ fn a_child_that_takes_all_memory_takes_the_tree_with_it() {
     assert!(outcome.wall < PATIENCE, "{outcome}");
 }
 
-/// An exit code of 137 alone is no proof.
+/// An exit code of 137 alone does not prove an OOM kill.
 #[test]
 fn dying_of_sigkill_is_not_called_oom() {
     if host().is_none() {
@@ -158,7 +158,7 @@ fn a_budget_too_small_to_start_in_is_said_to_be() {
     assert_eq!(outcome.report()["enforced"], Value::Null, "nothing ran: {outcome}");
 }
 
-/// Wherever in the start it strikes, the kernel's killing is not taken for something else.
+/// At whatever point of the start the OOM killer strikes, the error names the budget.
 #[test]
 fn a_budget_that_may_be_too_small_is_said_to_be_or_is_kept() {
     if host().is_none() {
@@ -183,7 +183,7 @@ fn a_budget_that_may_be_too_small_is_said_to_be_or_is_kept() {
     }
 }
 
-/// A file on a loop device of the test's own, until this goes; `None` where devices cannot be made.
+/// A file on a loop device, both removed on drop; `None` where devices cannot be created.
 struct Disk {
     device: String,
     _image: TempDir,
@@ -192,12 +192,12 @@ struct Disk {
 impl Disk {
     fn new(size: u64) -> Option<Self> {
         let image = TempDir::new(Caller::Root);
-        // Nothing sparse: memory for it would be taken from who writes to it, and that may be at its limit.
+        // Not sparse: its pages would be charged to the cgroup that writes to it, which may be at its limit.
         let file = image.file("image", vec![0; usize::try_from(size).expect("a small one")]);
         let output = std::process::Command::new("losetup").args(["--find", "--show"]).arg(&file).output().ok()?;
         let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if device.is_empty() {
-            skip("no loop device can be had");
+            skip("no loop device is available");
             return None;
         }
         Some(Self { device, _image: image })
@@ -275,7 +275,7 @@ const FORK_BOMB: &str = "import os, sys, time\n\
 fn a_fork_bomb_is_a_line_in_the_report() {
     let Some(version) = host() else { return };
     let outcome = root().opts(["--pids-limit", "30"]).python(FORK_BOMB).go().expect(3).expect_status("pids_limit");
-    assert_eq!(outcome.text(), "28\n", "init, the bomb and its children");
+    assert_eq!(outcome.text(), "28\n", "30 processes less init and the bomb");
     assert_eq!(number(&outcome, "/usage/pids/limit"), 30);
     assert!(number(&outcome, "/usage/pids/max_events") >= 1, "{outcome}");
     if version == Version::V2 && outcome.report()["usage"]["pids"]["peak"] != Value::Null {
@@ -300,7 +300,7 @@ fn a_neighbour_of_a_fork_bomb_goes_on_on_time() {
     let beside = median();
     bomb.signal(Signal::SIGTERM);
     bomb.finish().expect(143);
-    // Others may have begun to use the machine in between.
+    // The load of the machine may have changed meanwhile.
     let alone = alone.max(median());
     assert!(beside < alone * 3 + Duration::from_millis(100), "{alone:?} alone, {beside:?} beside it");
 }
@@ -325,16 +325,17 @@ fn a_tenth_of_a_cpu_is_a_tenth_of_a_cpu_on_time() {
     let spin = "import time\nend = time.monotonic() + 5\nwhile time.monotonic() < end: pass";
     let outcome = root().opts(["--cpus", "0.1"]).python(spin).go().expect(0);
     let (used, wall) = (number(&outcome, "/usage/cpu/total_us"), number(&outcome, "/usage/wall_us"));
-    // A little more: quota of the first and the last period, and what a guest's kernel takes for use while it waits itself.
+    // The margin covers quota of the first and the last period, and time that a guest's kernel counts as use while it waits
+    // itself.
     assert!(used <= wall / 5, "{used} of {wall} µs");
-    // Where others are busy it gets less than its tenth, and is never held back.
+    // On a busy machine it gets less than its tenth, and is never throttled.
     if used > wall / 12 {
-        assert!(number(&outcome, "/usage/cpu/throttled_periods") > 1, "it wanted more: {outcome}");
+        assert!(number(&outcome, "/usage/cpu/throttled_periods") > 1, "it was not throttled: {outcome}");
         assert!(number(&outcome, "/usage/cpu/throttled_us") > 0);
     }
 }
 
-/// What is killed has to run to end: a thousand processes that share a hundredth of a CPU take ten seconds for that.
+/// A killed process must run to exit: a thousand processes with a hundredth of a CPU take ten seconds for that.
 #[test]
 fn a_tree_that_has_no_cpu_time_left_is_killed_on_time() {
     if host().is_none() {
@@ -439,12 +440,12 @@ fn every_limit_is_in_the_kernel_while_the_workload_runs() {
     }
     let swap = cgroup_of(&run, "memory").join("memory.swap.max");
     assert!(version == Version::V1 || !swap.exists() || read(&swap) == "0", "no swap unless asked for");
-    // The whole tree is in there, the workload's init too, and the supervisor is not.
+    // The cgroup contains the whole tree with init, but not the supervisor.
     let mut tree: Vec<i32> = run.processes().into_iter().filter(|pid| *pid != run.pid()).collect();
     let inside = read(&cgroup_of(&run, "memory").join("cgroup.procs"));
     let inside: Vec<i32> = inside.lines().map(|line| line.parse().unwrap()).collect();
     assert!(!inside.contains(&run.pid()), "{inside:?}");
-    tree.retain(|pid| common::leaks::stat(*pid).is_some_and(|(state, _)| state != 'Z')); // or it ended meanwhile
+    tree.retain(|pid| common::leaks::stat(*pid).is_some_and(|(state, _)| state != 'Z')); // it may have ended meanwhile
     assert!(tree.len() >= 2 && tree.iter().all(|pid| inside.contains(pid)), "{tree:?} in {inside:?}");
     run.signal(Signal::SIGTERM);
     let outcome = run.finish();
@@ -479,7 +480,7 @@ fn what_the_kernel_would_not_enforce_is_refused() {
         if !fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap().contains("hugetlb") {
             refused.push((&["--hugetlb", "2M=64M"], &["hugetlb"]));
         }
-        // So much that the kernel takes it for no limit at all.
+        // A value so large that the kernel takes it for unlimited.
         refused.push((&["-m", "9223372036854775807"], &["memory.max", "has \"max\""]));
     }
     for (options, expected) in refused {
@@ -491,7 +492,7 @@ fn what_the_kernel_would_not_enforce_is_refused() {
     }
 }
 
-/// A budget that was asked for is enforced, or the run does not start; one of the defaults is left out, and that is told.
+/// A requested budget is enforced, or the run does not start. A missing default is left out, and the report says so.
 #[test]
 fn without_a_cgroup_a_budget_is_refused_unless_it_may_lack() {
     let outcome = Run::new(Caller::Unprivileged).opts(["-m", "64M", "--pids-limit", "9"]).sh("echo ran").go();
@@ -514,7 +515,7 @@ fn without_a_cgroup_a_budget_is_refused_unless_it_may_lack() {
     assert_eq!(outcome.report().pointer("/usage/memory/limit_bytes"), Some(&Value::Null));
 }
 
-/// In the place of a cgroup that an unprivileged caller cannot have here: limits of each process, told and in force.
+/// An unprivileged caller may not have a cgroup here: limits for each process replace it, and the report lists them.
 #[test]
 fn a_budget_that_may_be_missing_becomes_limits_of_each_process() {
     let run = |options: &[&str]| Run::new(Caller::Unprivileged).opts(options.iter().copied());
@@ -535,7 +536,7 @@ fn a_budget_that_may_be_missing_becomes_limits_of_each_process() {
     let outcome = run(&pids).python(many).go().expect(0);
     assert_eq!(outcome.text(), "refused\nTrue\n", "{outcome}");
     assert_eq!(got(&outcome, "pids").unwrap(), "RLIMIT_NPROC 9 for the processes of its user");
-    // A limit that is stricter already stays, and a default that is missing is none that a large workload fails at.
+    // A stricter limit stays, and a default is not replaced by a limit that a large workload would fail at.
     let outcome = run(&memory).opts(["--ulimit", "data=32M:48M"]).sh("ulimit -d; ulimit -Hd").go().expect(0);
     assert_eq!(outcome.text(), format!("{}\n{}\n", 32 << 10, 48 << 10), "{outcome}");
     let outcome = run(&[]).sh("ulimit -d; cat /proc/self/oom_score_adj").go().expect(0);
@@ -573,7 +574,7 @@ fn a_policy_file_gives_a_budget() {
 
 // --- A subtree of the user's own ------------------------------------------------------------------------------------------------
 
-/// A delegated subtree with one process in it, as an engine or a login manager leaves it.
+/// A delegated subtree with one process, as an engine or a login manager creates it.
 struct Subtree(PathBuf);
 
 impl Subtree {
@@ -589,7 +590,7 @@ impl Subtree {
         }
         for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
             let (uid, gid) = caller.ids();
-            std::os::unix::fs::chown(path.join(file), Some(uid), Some(gid)).expect("it can be handed over");
+            std::os::unix::fs::chown(path.join(file), Some(uid), Some(gid)).expect("its owner can be changed");
         }
         Self(path)
     }
@@ -614,7 +615,7 @@ fn a_delegated_subtree_gives_budgets_without_root() {
     let caller = Caller::Unprivileged;
     let subtree = Subtree::new(caller);
     let bomb = "kept = []\nwhile True: kept.append(bytearray(1 << 20))";
-    // The first finds the subtree as it was handed over; the others start where that one's caller was moved.
+    // The first run finds the subtree as it was delegated; the others start in the leaf that the first one's caller was moved to.
     let leaf = subtree.0.join("stockade.callers");
     for place in [&subtree.0, &leaf, &leaf] {
         let outcome = Run::new(caller).within(place).opts(["-m", "64M"]).python(bomb).go();
@@ -628,7 +629,7 @@ fn a_delegated_subtree_gives_budgets_without_root() {
     assert!(left.len() <= 1, "only the caller's own leaf: {left:?}");
 }
 
-/// `systemd --user` as it runs for a session, in a subtree of its own that nobody else may manage.
+/// `systemd --user`, as it runs for a session, in a delegated subtree of its own.
 #[test]
 fn the_users_systemd_gives_budgets() {
     let Some(()) = host_v2() else { return };
@@ -642,7 +643,7 @@ fn the_users_systemd_gives_budgets() {
     let runtime = TempDir::new(caller);
     let home = runtime.dir("home");
     common::set_mode(runtime.path(), 0o700);
-    // It runs only where it believes that the system was booted with it.
+    // It runs only if it believes that systemd booted the system.
     let enter = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"";
     let mut manager = std::process::Command::new("unshare");
     manager.args(["-m", "--propagation", "private", "sh", "-c", enter, "sh"]).arg(&subtree.0);
@@ -652,7 +653,7 @@ fn the_users_systemd_gives_budgets() {
     let mut manager = common::leaks::spawn(&mut manager);
     let has_socket = eventually(|| runtime.join("systemd/private").exists());
     assert!(has_socket, "systemd has no socket: {:?}", manager.try_wait());
-    // Where a terminal would be: beside the manager.
+    // The caller's cgroup beside the manager's, where a terminal would be.
     let (uid, gid) = caller.ids();
     let terminal = subtree.0.join("terminal.scope");
     fs::create_dir(&terminal).unwrap();
@@ -671,10 +672,10 @@ fn the_users_systemd_gives_budgets() {
     let path = oom.report().pointer("/enforced/cgroup/path").unwrap().as_str().unwrap().to_owned();
     assert!(
         path.starts_with(common::text(&subtree.0)) && path.contains("/stockade-") && path.contains(".scope/"),
-        "in a scope of systemd's: {path}"
+        "not in a scope of systemd: {path}"
     );
     ok.expect(0);
-    // For a default nobody waits for systemd.
+    // A default budget does not wait for systemd.
     assert_eq!(default.expect(0).report().pointer("/enforced/cgroup"), Some(&Value::Null));
 }
 
@@ -697,16 +698,16 @@ fn what_a_killed_supervisor_left_is_collected_and_nothing_else() {
     killed.kill_supervisor();
     killed.finish(); // runs `stockade gc`, and fails if a cgroup of that run is left
     assert!(!gone.exists());
-    assert!(stays.exists(), "a living run's cgroup is not rubbish: {version:?}");
+    assert!(stays.exists(), "the cgroup of a living run was removed: {version:?}");
     for path in strangers {
-        assert!(path.exists(), "{} is not provably ours", path.display());
+        assert!(path.exists(), "{} was removed, but may belong to others", path.display());
         fs::remove_dir(path).unwrap();
     }
     alive.signal(Signal::SIGTERM);
     alive.finish();
 }
 
-/// Every system call in which the supervisor deals with cgroups: its name, and which of that name it is.
+/// All system calls of the supervisor that use cgroups: name, and count among calls of that name.
 fn steps_with_cgroups(options: &[&str]) -> Vec<(String, usize)> {
     let outcome = root().via(["strace", "-o", "../trace"]).opts(options.iter().copied()).cmd(["true"]).go().expect(0);
     let trace = read(&outcome.home.join("trace"));
@@ -722,7 +723,7 @@ fn steps_with_cgroups(options: &[&str]) -> Vec<(String, usize)> {
         let Some((name, _)) = line.split_once('(') else { continue };
         let nth = seen.entry(name).or_default();
         *nth += 1;
-        // Freeing memory and closing files fail in no way that anybody could act on.
+        // Not tried: freeing memory and closing files, whose failure has no remedy.
         let memory = ["mmap", "munmap", "brk", "madvise", "mprotect", "mremap", "close"].contains(&name);
         if ((first..=cloned).contains(&at) || (after..=last).contains(&at)) && !memory && !line.starts_with("---") {
             steps.push((name.to_owned(), *nth));
@@ -740,21 +741,21 @@ fn no_fault_in_a_step_with_cgroups_leaves_anything() {
     let steps = steps_with_cgroups(&options);
     assert!(steps.len() > 20, "{steps:?}");
     eprintln!("{} steps", steps.len());
-    // Tracing is slow there: the machine itself takes them all.
+    // Tracing is slow in UML: the kernel itself traces all processes.
     let every = if common::host::is_uml() && std::env::var_os("STOCKADE_SWEEP").is_none_or(|wanted| wanted != "all") {
         3
     } else {
         1
     };
     for (name, nth) in steps.iter().step_by(every) {
-        eprintln!("{name} {nth}"); // a panic over what is left does not say
+        eprintln!("{name} {nth}"); // the message of a leak does not contain it
         let step = |fault: &str| format!("inject={name}:{fault}:when={nth}");
         let run = root().via(["strace", "-o", "/dev/null", "-e", &step("error=EIO")]);
         let mut run = run.opts(options).cmd(["true"]).spawn();
         if name == "rmdir" {
-            run.expect_killed(); // what cannot be removed is left to `stockade gc`
+            run.expect_killed(); // `stockade gc` removes the rest
         }
-        let outcome = run.finish(); // nothing is left, or this fails
+        let outcome = run.finish(); // fails if anything is left
         assert!([0, 125].contains(&outcome.code()), "{name} {nth}: {outcome}");
         assert!(outcome.code() == 0 || outcome.stderr.starts_with("stockade: "), "{name} {nth}: {outcome}");
         let run = root().via(["strace", "-o", "/dev/null", "-e", &step("signal=KILL")]);
@@ -794,12 +795,12 @@ fn usage_is_told_while_it_runs() {
     assert!(samples.windows(2).all(|pair| cpu(&pair[0]) <= cpu(&pair[1])), "{text}");
     assert!(cpu(samples.last().unwrap()) <= cpu(report) && cpu(samples.last().unwrap()) > 300_000, "{text}");
     let memory = |line: &Value| line.pointer("/usage/memory/current_bytes").unwrap().as_u64().unwrap();
-    // The last one may have come when it was over.
+    // The last sample may come after the peak.
     assert!(samples.iter().any(|line| memory(line) >= 24 * MIB), "{text}");
-    assert!(samples.iter().all(|line| line["schema"] != report["schema"]), "told apart by their schema");
+    assert!(samples.iter().all(|line| line["schema"] != report["schema"]), "samples and report have different schemas");
 }
 
-/// A filler's pages are the budget's own: the scratch space is full long before the host's memory is.
+/// The pages of the scratch space count against the budget: the scratch space is full long before the host's memory is.
 #[test]
 fn a_disk_filler_fills_its_scratch_space_alone() {
     let filler = "import errno\nf = open('/tmp/x', 'wb')\nn = 0\ntry:\n  while True: f.write(bytes(1 << 20)); f.flush(); n += 1\n\
@@ -821,7 +822,7 @@ fn a_plan_marks_every_writable_bind_that_nothing_caps() {
     );
 }
 
-/// What a supervisor calls itself is read back from the kernel, which cuts it in the middle of a letter.
+/// The supervisor's name is read back from the kernel, which truncates it within a character.
 #[test]
 fn a_program_with_any_name_has_a_budget() {
     if host().is_none() {

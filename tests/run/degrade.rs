@@ -1,6 +1,6 @@
-//! What a run does on a kernel that lacks something: it is refused with an error that names what and the way out; allowed to
-//! go without, it runs and the report says so; and the doctor agrees beforehand. Each test asks the running kernel what it
-//! has, and says so where nothing is missing. `tests/all qemu` runs them on kernels that really lack it.
+//! Runs on kernels that lack a facility. The run is refused with an error that names the facility and the remedy; if the caller
+//! allows its absence, the run starts and the report lists it; and the doctor predicts both. Each test reads the facilities of
+//! the running kernel, and skips if none is missing. `tests/all qemu` runs them on kernels that really lack one.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::host::{idmappable_dir, landlock_abi};
 use crate::common::{Caller, Outcome, Run, attack, for_each_caller, is_root, set_mode, skip, text};
 use serde_json::Value;
 
-/// The controllers of cgroup v2 that the kernel offers; `None` where it is not the only one, or not mounted.
+/// The controllers of cgroup v2 that the kernel offers; `None` if v2 is not mounted or not the only version.
 fn controllers() -> Option<Vec<String>> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let pure = own.lines().all(|line| line.starts_with("0::"));
@@ -18,7 +18,7 @@ fn controllers() -> Option<Vec<String>> {
     Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Controllers that a run wants without being asked, or may be asked for, and that this kernel was booted without.
+/// Controllers that a run uses by default or on request, and that are disabled in this kernel.
 fn missing_controllers() -> Option<Vec<(&'static str, [&'static str; 2], &'static str)>> {
     let all = [
         ("memory", ["--memory", "64M"], "budget_memory"),
@@ -41,15 +41,15 @@ fn run(caller: Caller, options: &[&str]) -> Outcome {
     Run::new(caller).opts(options.iter().copied()).sh("echo ran").go()
 }
 
-/// The run did not happen, and everybody is told why and what to do about it.
+/// Fails unless the run was refused, with the reason and the remedy in report and message.
 #[track_caller]
 fn expect_refusal(outcome: Outcome, step: &str, texts: &[&str]) {
     let outcome = outcome.expect(125).expect_status("setup_error");
-    assert_eq!(outcome.text(), "", "nothing ran");
+    assert_eq!(outcome.text(), "", "the workload ran");
     let error = &outcome.report()["error"];
     assert_eq!(error["step"], step, "{outcome}");
     for text in texts {
-        assert!(outcome.stderr.contains(text), "{text:?} is not said: {outcome}");
+        assert!(outcome.stderr.contains(text), "{text:?} is missing: {outcome}");
     }
     assert!(outcome.stderr.contains("hint: ") && error["hint"].is_string(), "{outcome}");
 }
@@ -64,7 +64,7 @@ fn degraded_as(outcome: &Outcome, what: &str) -> Value {
     found.unwrap_or_else(|| panic!("{what} is not listed as degraded: {outcome}"))
 }
 
-/// What `stockade doctor` finds, and its exit code.
+/// The findings of `stockade doctor`, and its exit code.
 fn doctor(caller: Caller) -> (Value, i32) {
     let outcome = Run::new(caller).plain().opts(["doctor", "--json"]).go();
     let json = serde_json::from_slice(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"));
@@ -96,7 +96,7 @@ fn without_landlock_a_run_is_refused_unless_it_may_lack() {
             assert_eq!(enforced["landlock_abi"], Value::Null);
             assert_eq!(enforced["landlock_rights"], Value::Array(Vec::new()));
         }
-        // Asked for nothing, it lacks nothing.
+        // Without Landlock requested, nothing is degraded.
         let outcome = run(caller, &["--landlock", "off"]).expect(0);
         assert!(degraded(&outcome).iter().all(|one| one["what"] != "landlock"), "{outcome}");
 
@@ -106,7 +106,7 @@ fn without_landlock_a_run_is_refused_unless_it_may_lack() {
         assert_eq!((&finding["state"], &finding["required"]), (&"missing".into(), &true.into()), "{finding}");
         assert!(finding["consequence"].as_str().unwrap().contains("--allow-degraded landlock"), "{finding}");
         if why == "not enabled at boot" {
-            // The remedy keeps what is enabled.
+            // The remedy keeps the enabled modules.
             let remedy = finding["remedy"].as_str().unwrap();
             let enabled = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
             assert!(remedy.contains("lsm=landlock,") && remedy.contains(enabled.trim()), "{enabled}: {finding}");
@@ -114,7 +114,7 @@ fn without_landlock_a_run_is_refused_unless_it_may_lack() {
     });
 }
 
-/// The rules are lost with the layer; what holds by other layers still does.
+/// The rules are lost with the layer; the other layers still hold.
 #[test]
 fn without_landlock_the_other_layers_hold() {
     if landlock_abi().0 > 0 {
@@ -136,13 +136,13 @@ attempt("own", lambda: open("/tmp/own", "w"))
     });
 }
 
-/// A list that an old Landlock cannot hold anyone to is not quietly left out: before ABI 3 files outside of what may be
-/// written could be truncated, and before ABI 4 every port would be open.
+/// A list that an old Landlock cannot enforce is not silently ignored: before ABI 3 files outside of the writable paths could be
+/// truncated, and before ABI 4 every port would be open.
 #[test]
 fn a_list_that_this_landlock_cannot_hold_to_is_refused() {
     let (abi, _) = landlock_abi();
     if abi == 0 || abi >= 4 {
-        return skip("this kernel has no Landlock, or one that holds to every list");
+        return skip("this kernel has no Landlock, or one that enforces every list");
     }
     let write = (3, ["--allow-write", "/tmp"], ["what may be written", "ABI 3"]);
     let connect = (4, ["--allow-connect", "443"], ["a list of ports", "ABI 4"]);
@@ -158,14 +158,14 @@ fn a_list_that_this_landlock_cannot_hold_to_is_refused() {
             let entry = degraded_as(&outcome, "landlock");
             assert_eq!(entry["got"], format!("ABI {abi}"), "{entry}");
             assert!(entry["wanted"].as_str().unwrap().contains(said[1]), "{entry}");
-            assert_eq!(outcome.report()["enforced"]["landlock_abi"], abi, "what there is, is used");
+            assert_eq!(outcome.report()["enforced"]["landlock_abi"], abi, "the available ABI is used");
         }
-        // Without a network, the namespace holds to a list of ports.
+        // Without a network, the namespace enforces the list of ports.
         run(caller, &["--allow-connect", "443"]).expect(0);
     });
 }
 
-/// The hole is real: with the way out taken, a file outside of the list is truncated on such a kernel, and on no newer one.
+/// The gap is real: with the allowance, a file outside of the list can be truncated on such a kernel, and not on newer ones.
 #[test]
 fn what_a_list_of_writable_paths_is_worth_is_what_the_report_says() {
     let (abi, _) = landlock_abi();
@@ -210,7 +210,7 @@ fn the_doctor_says_what_an_older_landlock_lacks() {
         for (first, what) in since {
             assert_eq!(detail.contains(what), abi >= 2 && first > abi, "{what}: {finding}");
         }
-        // That is no obstacle: a run has what there is, and says what is missing.
+        // The run starts: it uses the available rights, and the report lists the missing ones.
         let outcome = run(caller, &[]).expect(0);
         let missing = outcome.report()["enforced"]["landlock_missing"].to_string();
         for (first, right) in [(3, "fs:Truncate"), (4, "net:ConnectTcp"), (6, "scope:Signal")] {
@@ -241,7 +241,7 @@ fn without_a_controller_its_budget_is_refused_unless_it_may_lack() {
         };
         assert!(entry["got"].as_str().unwrap().starts_with(got), "{entry}");
         assert!(entry["wanted"].as_str().unwrap().starts_with(&format!("{name}.max ")), "{entry}");
-        // Allowing another thing to lack does not help.
+        // An allowance for another facility does not help.
         expect_refusal(run(Caller::Root, &[&budget[..], &["--allow-degraded", "io"]].concat()), "cgroup", &said);
         let finding = finding(&report, found_as);
         assert_eq!((&finding["state"], &finding["required"]), (&"missing".into(), &false.into()), "{finding}");
@@ -254,7 +254,7 @@ fn without_a_controller_its_budget_is_refused_unless_it_may_lack() {
         let way_out = names.iter().map(|name| format!("--allow-degraded {name}")).collect::<Vec<_>>().join(" ");
         expect_refusal(run(Caller::Root, &all), "cgroup", &[&together, &way_out]);
     }
-    // No budget is needed for a default run, and what it goes without is said.
+    // A default run needs no budget, and its report lists the missing one.
     assert_eq!(code, if landlock_abi().0 >= 2 { 0 } else { 1 }, "{report:#}");
     if code == 0 {
         let outcome = run(Caller::Root, &[]).expect(0);
@@ -264,7 +264,7 @@ fn without_a_controller_its_budget_is_refused_unless_it_may_lack() {
     }
 }
 
-/// What the kernel still has is used, and what it does not count is not made up.
+/// The available controllers are used, and missing counters are not invented.
 #[test]
 fn a_missing_controller_takes_no_other_with_it() {
     if !is_root() {
@@ -287,9 +287,9 @@ fn a_missing_controller_takes_no_other_with_it() {
     }
 }
 
-// --- Everything else, on whatever this kernel is -------------------------------------------------------------------------
+// --- All kernels ---------------------------------------------------------------------------------------------------------
 
-/// Whatever a kernel lacks, what is left works: a program that computes, starts others, and leaves its result behind.
+/// Ordinary work succeeds on every kernel: a program computes, starts others, and leaves a result.
 #[test]
 fn a_real_run_works_with_what_there_is() {
     for_each_caller(|caller| {
@@ -308,7 +308,7 @@ fn a_real_run_works_with_what_there_is() {
             .go()
             .expect(0)
             .expect_status("ok");
-        let result = fs::read_to_string(dir.join("result")).expect("the result was left in the workspace");
+        let result = fs::read_to_string(dir.join("result")).expect("the result is in the workspace");
         assert_eq!(result, "[285, \"sandbox\"]", "{outcome}");
         let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(dir.join("result")).unwrap());
         assert_eq!(owner, caller.ids().0, "files keep their owner");
@@ -317,7 +317,7 @@ fn a_real_run_works_with_what_there_is() {
     });
 }
 
-/// Root's writable binds take idmapped mounts, which tmpfs has since Linux 6.3.
+/// A writable bind of root's is an idmapped mount, which tmpfs supports since Linux 6.3.
 #[test]
 fn a_writable_bind_that_cannot_be_idmapped_is_refused_with_the_way_out() {
     if !is_root() {
@@ -337,23 +337,23 @@ fn a_writable_bind_that_cannot_be_idmapped_is_refused_with_the_way_out() {
         run(Caller::Root, "/data/made").expect(0);
         assert!(dir.join("made").exists());
     }
-    // Nobody else needs one.
+    // Other callers do not need one.
     set_mode(dir.path(), 0o777);
     run(Caller::Unprivileged, "/data/theirs").expect(0);
 }
 
-/// The counters that a kernel does not have are `null` in the report, and no error.
+/// Counters that the kernel lacks are `null` in the report, not an error.
 #[test]
 fn what_this_kernel_does_not_count_is_null() {
     if !is_root() || controllers().is_none_or(|all| !all.iter().any(|name| name == "memory")) {
         return skip("takes root, and a memory controller in cgroup v2");
     }
-    // One of our own, to see which files there are.
+    // Creates a cgroup to see which files exist.
     let probe = Path::new("/sys/fs/cgroup").join(common::unique());
     fs::create_dir(&probe).expect("root can make a cgroup");
     let there = |file: &str| probe.join(file).exists();
     let (peak, swap) = (there("memory.peak"), there("memory.swap.peak"));
-    fs::remove_dir(&probe).expect("and remove it");
+    fs::remove_dir(&probe).expect("root can remove a cgroup");
     let outcome = run(Caller::Root, &["-m", "64M", "--allow-degraded", "landlock"]).expect(0).expect_status("ok");
     let memory = &outcome.report()["usage"]["memory"];
     assert_eq!((memory["peak_bytes"].is_u64(), memory["swap_peak_bytes"].is_u64()), (peak, swap), "{memory}");

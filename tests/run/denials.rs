@@ -1,4 +1,5 @@
-//! `--explain-denials` tells what was refused, by which rule and what would allow it, and changes nothing else.
+//! `--explain-denials` reports each denied operation, the rule that denied it and the option that would allow it, and changes
+//! nothing else.
 
 use crate::common;
 use crate::common::{Caller, Outcome, Run, TempDir, attack, for_each_caller, host, skip_part, text};
@@ -8,9 +9,12 @@ fn explained(caller: Caller, options: &[&str], program: &str) -> Outcome {
     Run::new(caller).opts(["--explain-denials"]).opts(options.iter().copied()).python(&attack(program)).go()
 }
 
-/// The denials of a report, all of which have this layer.
+/// The denials of a report, which must all have this layer.
 fn denials(outcome: &Outcome, layer: &str) -> Vec<Value> {
-    let all = outcome.report()["denials"].as_array().unwrap_or_else(|| panic!("somebody listened: {outcome}")).clone();
+    let all = outcome.report()["denials"]
+        .as_array()
+        .unwrap_or_else(|| panic!("the report has no denials: {outcome}"))
+        .clone();
     all.into_iter().filter(|denial| denial["layer"] == layer).collect()
 }
 
@@ -64,7 +68,7 @@ fn nobody_listens_unless_asked() {
     });
 }
 
-/// Every call with arguments that do nothing, but for those that end or stop the process or wait.
+/// Every system call with harmless arguments, except those that end or stop the process or wait.
 const EVERY_CALL: &str = r#"
 import resource, signal
 skipped = {335, 336, 15, 22, 23, 34, 35, 57, 58, 60, 61, 62, 128, 130, 186, 200, 202, 219, 231, 247, 270, 271, 281, 435, 441, 449, 454, 455, 456}
@@ -93,7 +97,7 @@ if IN_CHILD and os.fork():
     print("child", os.wait()[1], flush=True)
     os._exit(0)
 libc.syscall(ctypes.c_long(0x40000000 | 39))
-print("lived on", flush=True)
+print("survived", flush=True)
 "#;
 
 #[test]
@@ -113,12 +117,12 @@ fn a_killed_workload_has_a_status_of_its_own_and_the_call_named() {
             assert!(denial["errno"].is_null(), "{denial}");
         }
         let outcome = explained(caller, &[], &program("False", "True")).expect(0);
-        assert_eq!(outcome.text(), format!("child {}\n", libc::SIGSYS), "another process than the workload's first");
+        assert_eq!(outcome.text(), format!("child {}\n", libc::SIGSYS), "a child was killed");
         only(&outcome, named);
     });
 }
 
-/// Children that are killed for a call while a thread, a process with the same handlers or a tracer keeps SIGSYS from them.
+/// Children that are killed for a call while a thread, a process with the same handlers, or a tracer keeps SIGSYS from them.
 const HELPED: &str = r#"
 import mmap, signal, struct, threading, time
 def call():
@@ -217,7 +221,7 @@ fn profiles_of_ones_own_are_explained_too() {
         assert_eq!(
             (&denial["errno"], &denial["rule"]),
             (&77.into(), &Value::Null),
-            "its rules are not known: {denial}"
+            "the rules of a custom profile are unknown: {denial}"
         );
     });
 }
@@ -335,7 +339,7 @@ fn what_cannot_be_explained_is_said_before_anything_runs() {
     });
 }
 
-/// Turns the kernel's auditing on, in a guest that is ours alone.
+/// Enables the kernel's auditing, only in a virtual machine.
 const AUDIT_ON: &str = r#"
 import socket, struct
 audit = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9)
@@ -360,7 +364,7 @@ attempt("connect", lambda: s.connect(("127.0.0.1", 9)))
         let options =
             [&options[..], &["--allow-read", "/lib", "--allow-read", "/etc", "--allow-read", "/usr/local:optional"]]
                 .concat();
-        // An older kernel cannot hold anyone to ports, which is not what this is about.
+        // An older kernel cannot restrict ports, which this test does not need.
         let old: &[&str] = if host::landlock_abi().0 < 4 { &["--allow-degraded", "landlock"] } else { &[] };
         let options = [&options[..], old].concat();
         if caller == Caller::Root && host::is_uml() {
@@ -389,11 +393,11 @@ attempt("connect", lambda: s.connect(("127.0.0.1", 9)))
         assert_eq!(denial["hint"], "--allow-connect 9 would allow it");
         let wider = [&options[..], &["--allow-read", "/usr/share", "--allow-connect", "9"]].concat();
         let outcome = explained(caller, &wider, program).expect(0);
-        assert_eq!(denials(&outcome, "landlock"), [] as [Value; 0], "the hints are true: {outcome}");
+        assert_eq!(denials(&outcome, "landlock"), [] as [Value; 0], "a hint did not help: {outcome}");
     });
 }
 
-/// A workload can make up calls for ever; what is kept of them is bounded.
+/// A workload can make invalid calls without end; the list of them is bounded.
 #[test]
 fn made_up_calls_are_counted_together_beyond_a_bound() {
     for_each_caller(|caller| {

@@ -1,4 +1,4 @@
-//! What is refused whatever the seccomp profile says, because it leads past another layer.
+//! Operations that are refused whatever the seccomp profile says, because they would bypass another layer.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use crate::common::{Run, TempDir, for_each_caller, text};
 
 const EVERYTHING: &str = r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#;
 
-/// Every way to a file with set-id bits that a program has; a line each.
+/// Every way to create a file with set-id bits, one a line.
 const SET_ID: &str = "import ctypes, os, stat, struct\n\
     os.umask(0)\n\
     libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -32,7 +32,7 @@ const SET_ID: &str = "import ctypes, os, stat, struct\n\
     for make in (chmod, fchmod, fchmodat, fchmodat2, opened, creat, old_open, mknod, old_mknod, linked, openat2):\n\
     \x20   attempt(make.__name__, make)\n";
 
-/// The host honours them: a file of the workload's there belongs to whom the directory belongs to.
+/// The host honours set-id bits: a file that the workload creates there belongs to the directory's owner.
 #[test]
 fn no_profile_lets_set_id_files_out_of_the_sandbox() {
     for_each_caller(|caller| {
@@ -50,7 +50,7 @@ fn no_profile_lets_set_id_files_out_of_the_sandbox() {
             let guards = outcome.report().pointer("/enforced/seccomp/guards").unwrap();
             assert_eq!(*guards, serde_json::json!(["set-id", "core-limit", "init"]), "{profile}");
         }
-        // Where nothing outlives the run nothing is in the way.
+        // In scratch space, which ends with the run, they are allowed.
         let scratch = format!("import os; os.chdir('/tmp')\n{SET_ID}");
         let outcome = Run::new(caller).opts(["--seccomp", &everything]).python(&scratch).go().expect(0);
         assert!(outcome.text().contains("chmod 0o4000"), "{outcome}");
@@ -84,7 +84,7 @@ fn who_asks_for_set_id_files_is_warned() {
     });
 }
 
-/// A listener on the host that counts who gets through.
+/// A listener on the host that counts connections.
 fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

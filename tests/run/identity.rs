@@ -1,10 +1,10 @@
-//! Subordinate ids: the caller's range is mapped around its own id, and its groups are gone.
+//! Subordinate ids: the caller's range is mapped around its own id, and its groups are dropped.
 
 use std::process::{Command, Output};
 
 use crate::common::{Caller, TempDir, has_program, is_root, set_mode, skip, text};
 
-/// `stockade run --subuid` as an unprivileged user who has this line in subuid and subgid, and a group of its own.
+/// `stockade run --subuid` as an unprivileged user with a group of its own, and with this line in subuid and subgid.
 fn run_with_range(line: &str, script: &str) -> Option<Output> {
     if !is_root() {
         skip("covering /etc/subuid takes root");
@@ -47,6 +47,6 @@ fn without_a_range_the_way_out_is_named() {
     let Some(output) = run_with_range("somebody-else:200000:65536\n", "echo ran") else { return };
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{stderr}");
-    assert!(output.stdout.is_empty(), "nothing ran");
+    assert!(output.stdout.is_empty(), "the workload ran");
     assert!(stderr.contains("/etc/subuid") && stderr.contains("usermod --add-subuids"), "{stderr}");
 }

@@ -1,6 +1,6 @@
-//! The workload sees nothing of the host and can change nothing of it: files, devices, processes, kernel settings.
+//! The workload can neither see nor change the host: files, devices, processes, kernel settings.
 //!
-//! Where an attack could fail for reasons of its own it is first run outside, where it must succeed.
+//! An attack that could fail for reasons of its own is first run outside, where it must succeed.
 
 mod context;
 mod crashes;
@@ -119,7 +119,7 @@ fn only_planned_mounts_are_left() {
         for line in inside.lines() {
             let fields: Vec<_> = line.split(' ').collect();
             let (point, options) = (fields[4], fields[5]);
-            // What the host has mounted below a bound directory comes along with it.
+            // Mounts below a bound directory of the host are bound with it.
             let below_usr =
                 point.starts_with("/usr/") && fs::read_to_string("/proc/self/mountinfo").unwrap().contains(point);
             assert!(planned.contains(point) || below_usr, "not planned: {line}");
@@ -159,7 +159,7 @@ fn a_read_only_bind_refuses_every_change() {
             for name in ["old", "second"] {
                 common::set_mode(&dir.file(name, "content"), 0o666);
             }
-            common::set_mode(dir.path(), 0o777); // so that only the mount's flag is in the way
+            common::set_mode(dir.path(), 0o777); // so that only the mount's flag forbids it
             dir
         };
         let program = |dir: &TempDir| attack(&format!("PLACE = {:?}\n{CHANGES}", common::text(dir.path())));
@@ -207,10 +207,10 @@ for path in ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", 
     );
     if is_root() {
         let (_, text) = python_outside(Caller::Root, &program);
-        assert!(text.contains("core_pattern=OK"), "root outside may: {text}");
+        assert!(text.contains("core_pattern=OK"), "root outside can write it: {text}");
     }
     for_each_caller(|caller| {
-        // With this capability only the mount keeps the own network's settings.
+        // With this capability only the mount protects the settings of the sandbox's own network.
         for options in [&["-u", "sandbox"][..], &["-u", "root"], &["-u", "root", "--cap-add", "NET_ADMIN"]] {
             let inside = Run::new(caller).opts(options.iter().copied()).python(&program).go().expect(0);
             assert!(inside.text().contains("/proc/sys/kernel/core_pattern="), "{inside}");
@@ -227,7 +227,7 @@ fn masked_files_of_proc_are_empty() {
                       for d in acpi scsi asound; do [ -e /proc/$d ] && echo $d=$(ls -A /proc/$d | wc -l); done; true";
         if caller == Caller::Root {
             let (_, text) = outside(caller, ["sh", "-c", script.replace("kcore", "").replace("kmsg", "").as_str()]);
-            assert!(text.lines().any(|line| !line.ends_with("=0")), "there is something to hide: {text}");
+            assert!(text.lines().any(|line| !line.ends_with("=0")), "the files are empty outside too: {text}");
         }
         let inside = Run::new(caller).sh(script).go().expect(0);
         assert!(!inside.lines().is_empty(), "{inside}");
@@ -293,7 +293,7 @@ for name, kind, device in [("mem", stat.S_IFCHR, os.makedev(1, 1)), ("disk", sta
     if is_root() {
         let dir = TempDir::new(Caller::Root);
         let (_, text) = python_outside(Caller::Root, &program(common::text(dir.path())));
-        assert_eq!(text.matches("=OK").count(), 3, "root outside may: {text}");
+        assert_eq!(text.matches("=OK").count(), 3, "root outside can create them: {text}");
     }
     for_each_caller(|caller| {
         for user in ["sandbox", "root"] {
@@ -306,7 +306,7 @@ for name, kind, device in [("mem", stat.S_IFCHR, os.makedev(1, 1)), ("disk", sta
 #[test]
 fn a_setuid_program_gains_nothing() {
     if !is_root() {
-        return common::skip("not root: cannot make a setuid program of somebody else's");
+        return common::skip("not root: cannot make a setuid program of another user");
     }
     let dir = TempDir::new(Caller::Root);
     let program = dir.join("id");
@@ -334,7 +334,7 @@ for name, flag in flags.items():
 #[test]
 fn nested_namespaces_are_refused() {
     let (_, text) = python_outside(*common::callers().last().unwrap(), &attack(NEW_NAMESPACES));
-    assert!(text.contains("user=OK"), "anyone outside may: {text}");
+    assert!(text.contains("user=OK"), "every user outside can: {text}");
     for_each_caller(|caller| {
         let alone = ["-u", "root", "--cap-add", "ALL", "--seccomp", "unconfined"]; // the limits, without the filter
         for options in [&["-u", "sandbox"][..], &["-u", "root", "--cap-add", "ALL"], &alone] {
@@ -390,7 +390,7 @@ print(f"keepcaps={libc.prctl(8, 1, 0, 0, 0)}", flush=True)
 "#,
     );
     for_each_caller(|caller| {
-        // Landlock and seccomp want no_new_privs too.
+        // Landlock and seccomp need no_new_privs too.
         let alone = ["-u", "sandbox", "--landlock", "off", "--seccomp", "unconfined"];
         for options in [&["-u", "sandbox"][..], &["-u", "root"], &alone] {
             let user = options[1];
@@ -437,7 +437,7 @@ for line in init:
             assert_eq!(inside.value(set), "0000000000000400", "{set}");
         }
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-            assert_eq!(inside.value(&format!("init{set}")), "0000000000000000", "the init has none of them");
+            assert_eq!(inside.value(&format!("init{set}")), "0000000000000000", "init has no capabilities");
         }
         assert_eq!(inside.value("port80"), "OK");
         assert_ne!(inside.value("chown"), "OK");
@@ -445,13 +445,13 @@ for line in init:
             .opts(["--network", "loopback"])
             .python(&attack("import socket\nattempt('port80', lambda: socket.socket().bind(('127.0.0.1', 80)))"))
             .go();
-        assert_ne!(without.expect(0).value("port80"), "OK", "it takes the capability");
+        assert_ne!(without.expect(0).value("port80"), "OK", "it works without the capability");
     });
 }
 
 #[test]
 fn keys_of_the_callers_session_are_out_of_reach() {
-    // A key in a new session keyring, which the programs executed from there inherit.
+    // A key in a new session keyring, which programs executed from there inherit.
     let plant = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n\
                  if libc.syscall(250, 1, None, 0, 0, 0) == -1 and ctypes.get_errno() == 38: raise SystemExit(77)\n\
                  assert libc.syscall(248, b'user', b'stockade-canary', b'secret', 6, -3) > 0\n\
@@ -466,7 +466,7 @@ fn keys_of_the_callers_session_are_out_of_reach() {
             return skip_part("", "this kernel has no keyrings");
         }
         assert!(control.1.contains("search=OK"), "found outside: {}", control.1);
-        // The filter and the keyring, and the keyring alone.
+        // With filter and keyring, and with the keyring alone.
         for options in [&[][..], &["--seccomp", "unconfined"]] {
             let run = Run::new(caller).opts(options.iter().copied()).after_python(plant);
             let inside = run.python(&look).go().expect(0);
@@ -488,13 +488,13 @@ fn descriptors_of_the_caller_do_not_survive() {
         assert!(control.1.contains(" 7 8 ") && control.1.contains(" 900"), "they are inherited outside: {}", control.1);
         for options in [&[][..], &["--no-init"], &["-i", "--output-limit", "1M"]] {
             let inside = Run::new(caller).after_python(leak).opts(options.iter().copied()).python(list).go().expect(0);
-            // The third is the listing's own.
+            // The third descriptor is that of the listing itself.
             assert_eq!(inside.lines(), ["0 1 2 3", "refused"], "{options:?}: {inside}");
         }
     });
 }
 
-/// What is executed, or interprets it, is a file of the sandbox, also where no Landlock would stop anything else.
+/// The program and its interpreter are files of the sandbox, also without Landlock.
 #[test]
 fn no_program_of_the_host_is_executed_through_proc() {
     let home = TempDir::new(Caller::Root);
@@ -515,7 +515,7 @@ fn no_program_of_the_host_is_executed_through_proc() {
     let mut elf = fs::read("/bin/true").unwrap();
     if let Some(at) = elf.windows(loader.len()).position(|bytes| bytes == loader) {
         elf[at..at + loader.len()].copy_from_slice(b"/proc/self/exe\0-linux-64.so");
-        // The kernel does not care of what class and byte order a file says it is.
+        // The kernel executes a file whatever class and byte order its header gives.
         for (name, class, order) in [("elf", 2, 1), ("elf-narrow", 1, 1), ("elf-odd", 9, 2)] {
             (elf[4], elf[5]) = (class, order);
             fs::write(scripts.join(name), &elf).unwrap();
@@ -527,7 +527,7 @@ fn no_program_of_the_host_is_executed_through_proc() {
     for_each_caller(|caller| {
         let through = format!("{leak}\nimport sys\nos.execv(sys.argv[1], ['busybox'] + sys.argv[2:])");
         let control = outside(caller, [PYTHON, "-I", "-c", &through, &path, "echo", printed]);
-        assert!(control.1.contains(printed), "the descriptor leads there outside: {}", control.1);
+        assert!(control.1.contains(printed), "outside, the descriptor leads to the host: {}", control.1);
         let bind = format!("{}:/scripts:ro", common::text(&scripts));
         for options in [&["--landlock", "off"][..], &["--landlock", "off", "--no-init"], &[]] {
             for command in [
@@ -546,7 +546,7 @@ fn no_program_of_the_host_is_executed_through_proc() {
                 assert!(!outcome.text().contains(printed), "{options:?} {command:?}: {outcome}");
             }
         }
-        // Where no descriptor is left to look with, nothing is executed unseen.
+        // Without a free descriptor for the verification, the workload is not executed.
         for most in ["nofile=3", "nofile=4", "nofile=5", "nofile=6"] {
             let run = Run::new(caller).opts(["-v", &bind, "--landlock", "off", "--ulimit", most]);
             let outcome = run.cmd(["/scripts/itself"]).go().expect(126);
@@ -555,7 +555,7 @@ fn no_program_of_the_host_is_executed_through_proc() {
     });
 }
 
-/// In no process whose root is the sandbox's, and before none of its calls, is there a directory or file of the host.
+/// A process whose root is the sandbox's has no directory or file of the host open, at any of its calls.
 #[test]
 fn nothing_of_the_host_is_open_in_the_root_of_a_sandbox() {
     if !is_root() {
@@ -657,7 +657,7 @@ fn the_working_directory_is_inside() {
         let pwd = |options: &[&str]| Run::new(caller).opts(options.iter().copied()).cmd(["/bin/pwd", "-P"]).go();
         assert_eq!(pwd(&[]).expect(0).text(), "/home/sandbox\n");
         assert_eq!(pwd(&["-w", "/tmp"]).expect(0).text(), "/tmp\n");
-        assert_eq!(pwd(&["-w", "/usr/../tmp"]).code(), 125, "a path is not guessed at");
+        assert_eq!(pwd(&["-w", "/usr/../tmp"]).code(), 125, "a path with \"..\" is refused");
         for odd in ["/nowhere", "/etc/passwd", "/proc/self/fd/3", "/proc/1/root", "/proc/1/cwd"] {
             let outcome = pwd(&["-w", odd]).expect(125);
             assert!(outcome.stderr.contains(odd), "the error names it: {outcome}");
@@ -806,10 +806,10 @@ fn the_workload_is_one_unprivileged_user() {
         assert_eq!(lines[2], "1000", "no group of the caller's is left");
         let map: Vec<u32> = lines[3].split_ascii_whitespace().map(|number| number.parse().unwrap()).collect();
         assert_eq!((map[0], map[2]), (1000, 1));
-        // Seen from inside, the host's id is the parent namespace's; it is never root's.
+        // Inside, the id is that of the parent namespace; it is never root's.
         let host_uid = inside.report()["enforced"]["host_uid"].as_u64().unwrap();
         match caller {
-            Caller::Root => assert!(host_uid > 65_536, "an id of nobody's: {host_uid}"),
+            Caller::Root => assert!(host_uid > 65_536, "the id belongs to no user: {host_uid}"),
             Caller::Unprivileged => assert_eq!(host_uid, u64::from(caller.ids().0)),
         }
     });
@@ -824,7 +824,7 @@ fn shared_memory_and_queues_of_the_host_are_not_there() {
         let (_, text) = python_outside(caller, &program("0o1666"));
         assert!(text.contains("shm=OK"), "{text}");
         let (_, text) = python_outside(caller, &program("0"));
-        assert!(text.contains("shm=OK"), "anyone outside finds it: {text}");
+        assert!(text.contains("shm=OK"), "every user outside finds it: {text}");
         let inside = Run::new(caller).python(&program("0")).go().expect(0);
         outside(caller, ["sh", "-c", "ipcrm -M 0x57434b41; ipcrm -S 0x57434b41"]);
         assert!(!inside.text().contains("=OK"), "{inside}");

@@ -1,5 +1,5 @@
-//! Landlock keeps the workload to the paths that were named, and goes red without the layer: each attack is made once
-//! under the rules and once with `--landlock off`, where it succeeds.
+//! Landlock restricts the workload to the listed paths. The tests fail without the layer: each attack is made once under the
+//! rules and once with `--landlock off`, where it succeeds.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use crate::common;
 use crate::common::host::{busybox_rootfs, idmappable_dir, landlock_abi};
 use crate::common::{Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, has_program, set_mode, text};
 
-/// What an interpreter needs to read before it can attack anything.
+/// The paths that an interpreter must read before it can attack anything.
 const SYSTEM: [&str; 6] = ["--allow-read", "/usr", "--allow-read", "/etc", "--allow-read", "/lib64"];
 
-/// A run whose Landlock is off, and another one under these rules: the same command, mounts and caller.
+/// Two runs of the same command, with the same mounts and caller: without Landlock, and under these rules.
 fn without_and_with(caller: Caller, mounts: &[&str], rules: &[&str], program: &str) -> (Outcome, Outcome) {
     let run = |options: &[&str]| Run::new(caller).opts(mounts.iter().chain(options).copied()).python(program).go();
     (run(&["--landlock", "off"]).expect(0), run(rules).expect(0))
 }
 
-/// Whether the kernel can hold anyone to a list of what may be written; a skip where it cannot, and the run is refused.
+/// Whether the kernel can enforce a list of writable paths; otherwise a skip, and the run is refused.
 fn holds_to_write_lists() -> bool {
     let holds = landlock_abi().0 >= 3;
     if !holds {
@@ -25,19 +25,19 @@ fn holds_to_write_lists() -> bool {
     holds
 }
 
-/// The names that succeeded.
+/// The names of the attempts that succeeded.
 fn succeeded(outcome: &Outcome) -> Vec<String> {
     outcome.lines().iter().filter_map(|line| line.strip_suffix("=OK").map(str::to_owned)).collect()
 }
 
-/// Where the tests' directories are inside: on the host they may lie where nothing can be mounted.
+/// The path of the tests' directories inside: their host path may be in a place where nothing can be mounted.
 const D: &str = "/data";
 
 fn at_data(dir: &Path, access: &str) -> String {
     format!("--volume={}:{D}:{access}", text(dir))
 }
 
-/// A directory with `in/` and `out/`, each with files; everyone may do everything there as far as modes go.
+/// A directory with `in/` and `out/`, each with files; the modes allow everything to all users.
 fn two_halves(caller: Caller) -> TempDir {
     let dir = idmappable_dir(caller);
     set_mode(dir.path(), 0o777);
@@ -113,7 +113,7 @@ attempt("proc", lambda: os.write(os.open("/proc/self/comm", os.O_WRONLY), b"x"))
         assert!(allowed.iter().all(|name| name.starts_with("out ") || name == "null" || name == "proc"), "{with}");
         assert_eq!(allowed.len(), 10, "{with}");
         assert_eq!(common::host::fingerprint(&dir.join("in")), before);
-        // With nothing named, every writable mount is.
+        // Without a list, every writable mount is writable.
         let default =
             Run::new(caller).opts([at_data(control.path(), "rw")]).sh("mkdir /tmp/x /dev/shm/x ~/x /data/x").go();
         default.expect(0);
@@ -166,7 +166,7 @@ fn nothing_is_executed_but_what_was_named() {
         let rules = ["--allow-exec", PYTHON, "--allow-exec", "/data/bin/busybox"];
         let (without, with) = without_and_with(caller, &[&at_data(&root, "ro")], &rules, &program);
         let mut all = succeeded(&without);
-        all.retain(|name| name != "sealed memory"); // a flag that kernels before 6.3 lack
+        all.retain(|name| name != "sealed memory"); // kernels before 6.3 lack the flag
         assert_eq!(all.len(), 8, "{without}");
         let mut allowed = succeeded(&with);
         allowed.retain(|name| name != "sealed memory");
@@ -229,7 +229,7 @@ attempt("remove it", lambda: os.unlink(D + "file"))
     });
 }
 
-/// A rule speaks of a file or directory and not of a name: it goes where that goes, and stays away from what takes its name.
+/// A rule applies to a file or directory, not to a name: it follows a rename, and does not apply to a new file of the old name.
 #[test]
 fn a_rule_follows_what_it_named_when_that_is_renamed() {
     for_each_caller(|caller| {
@@ -256,8 +256,8 @@ attempt("new name", lambda: open(D + "/in/moved").read())
     });
 }
 
-/// A hard link is reached by either name, each with the rights of the directory that it lies in; none can be made, and
-/// nothing can be moved, to where it would have more.
+/// A hard link can be used by either name, each with the rights of its directory. No link can be made, and no file moved, to a
+/// directory where it would have more rights.
 #[test]
 fn a_rule_is_not_led_elsewhere_by_a_link_of_the_workloads() {
     for_each_caller(|caller| {
@@ -271,7 +271,7 @@ fn a_rule_is_not_led_elsewhere_by_a_link_of_the_workloads() {
             .sh("cd /data && mv in was && ln -s out in && ln -s ../out/file out/link")
             .go()
             .expect(0);
-        let writes = landlock_abi().0 >= 3; // else a list of what may be written is refused
+        let writes = landlock_abi().0 >= 3; // otherwise a list of writable paths is refused
         for rule in ["/data/in", "/data/in/file", "/data/out/link"] {
             for rights in
                 ["--allow-write", "--allow-read"].into_iter().filter(|rights| writes || *rights != "--allow-write")

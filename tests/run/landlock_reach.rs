@@ -1,5 +1,5 @@
-//! What Landlock covers of this kernel, and what beside paths: ports, abstract sockets, signals; and what a run does on a
-//! kernel that has less of it.
+//! The rights of this kernel that Landlock covers, and its other restrictions: ports, abstract sockets, signals; and runs on
+//! kernels with fewer of them.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -8,7 +8,7 @@ use crate::common;
 use crate::common::{Caller, Outcome, Run, attack, for_each_caller, python_outside, skip_part, unique};
 use serde_json::Value;
 
-/// Asks the kernel, and nobody else, which rights it can handle: each bit alone, in rulesets that are thrown away.
+/// Asks the kernel directly which rights it handles: each bit alone, in rulesets that are discarded.
 const RIGHTS: &str = r#"
 FS = ["Execute", "WriteFile", "ReadFile", "ReadDir", "RemoveDir", "RemoveFile", "MakeChar", "MakeDir", "MakeReg",
       "MakeSock", "MakeFifo", "MakeBlock", "MakeSym", "Refer", "Truncate", "IoctlDev", "ResolveUnix"]
@@ -87,7 +87,7 @@ for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         attempt(f"{host} connect {port}", lambda: connect(port))
 "#;
 
-/// Connecting is refused by the kernel because nobody listens, or by Landlock because it may not be tried.
+/// The kernel refuses a connection because there is no listener, or Landlock because the rules forbid it.
 fn ports(caller: Caller, options: &[&str]) -> (Vec<String>, Outcome) {
     let outcome = Run::new(caller).opts(options.iter().copied()).python(&attack(PORTS)).go().expect(0);
     let open = outcome.lines().into_iter().filter(|line| line.ends_with("=OK") || line.ends_with("=ECONNREFUSED"));
@@ -98,7 +98,7 @@ fn ports(caller: Caller, options: &[&str]) -> (Vec<String>, Outcome) {
 fn no_port_is_used_but_what_was_named() {
     for_each_caller(|caller| {
         if abi_of_this_kernel(caller).0 < 4 {
-            return common::skip("this kernel's Landlock knows no ports");
+            return common::skip("this kernel's Landlock has no rules for ports");
         }
         let network = ["--network", "loopback"];
         let (open, all) = ports(caller, &network);
@@ -113,19 +113,19 @@ fn no_port_is_used_but_what_was_named() {
     });
 }
 
-/// With the network none the default profile has no such sockets either; this looks at what is below it.
+/// Without a network the default profile forbids such sockets too; this tests the layer below it.
 #[test]
 fn without_a_network_every_port_is_closed() {
     for_each_caller(|caller| {
         if abi_of_this_kernel(caller).0 < 4 {
-            return common::skip("this kernel's Landlock knows no ports");
+            return common::skip("this kernel's Landlock has no rules for ports");
         }
         let (open, outcome) = ports(caller, &["--seccomp", "unconfined"]);
         assert!(open.is_empty() && outcome.text().matches("=EACCES").count() == 10, "{outcome}");
         let (open, outcome) = ports(caller, &["--seccomp", "unconfined", "--landlock", "off"]);
         assert_eq!(open.len(), 10, "{outcome}");
         let (open, outcome) = ports(caller, &["--landlock", "off"]);
-        assert!(open.is_empty(), "the second layer: {outcome}");
+        assert!(open.is_empty(), "a port is open: {outcome}");
     });
 }
 
@@ -155,7 +155,7 @@ attempt("connect", connect)
     });
 }
 
-/// Init is of the same user, in the same pid namespace and outside of the workload's Landlock domain.
+/// Init has the same user and pid namespace, but is outside of the workload's Landlock domain.
 #[test]
 fn signals_do_not_leave_the_workload() {
     for_each_caller(|caller| {
@@ -194,12 +194,15 @@ fn below_the_least_abi_a_run_is_refused_with_the_way_out() {
             let degraded = enforced(&outcome, "degraded");
             assert_eq!(degraded[0]["what"], "landlock", "{outcome}: {degraded}");
             assert!(degraded[0]["wanted"].as_str().unwrap().contains("99"), "{degraded}");
-            assert!(!strings(&enforced(&outcome, "landlock_rights")).is_empty(), "what there is, is used: {outcome}");
+            assert!(
+                !strings(&enforced(&outcome, "landlock_rights")).is_empty(),
+                "the available rights are used: {outcome}"
+            );
         }
     });
 }
 
-/// A kernel without Landlock, played by a filter that refuses its first call the way such kernels do.
+/// A filter simulates a kernel without Landlock: its first call fails as on such kernels.
 #[test]
 fn on_a_kernel_without_landlock_a_run_is_refused_with_the_way_out() {
     let refusing = |errno: i32| {
@@ -227,7 +230,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(filter
             assert!(refused.stderr.contains(why), "{refused}");
             let outcome = run(&["--landlock", "auto"]);
             if outcome.status.code() == Some(125) && outcome.stderr.contains("newuidmap") {
-                return skip_part("auto", "no_new_privs keeps this caller from its ids");
+                return skip_part("auto", "no_new_privs prevents this caller from mapping its ids");
             }
             let outcome = outcome.expect(0);
             assert_eq!(enforced(&outcome, "landlock_abi"), Value::Null, "{outcome}");

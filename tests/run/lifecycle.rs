@@ -1,4 +1,5 @@
-//! A run ends: with the right code, on time, and with everything it started dead, whatever it did and whatever surrounds it.
+//! A run ends with the right code, on time, and with all of its processes dead, whatever the workload does and whatever the
+//! environment is.
 
 use std::fs;
 use std::io::Read as _;
@@ -27,7 +28,7 @@ fn the_exit_code_is_the_workloads() {
                     Run::new(caller).opts(options.iter().copied()).sh(&format!("exit {code}")).go().expect(code);
                 let outcome = outcome.expect_status(if code == 0 { "ok" } else { "nonzero" });
                 assert_eq!(outcome.report()["exit_code"], code);
-                assert_eq!(outcome.stderr, "", "nothing of ours is printed");
+                assert_eq!(outcome.stderr, "", "the supervisor printed something");
             }
         }
     });
@@ -72,7 +73,7 @@ fn a_command_that_cannot_be_executed_is_126() {
             assert!(outcome.stderr.contains(command), "{outcome}");
         }
         let outcome = Run::new(caller).opts(["--ro", text(dir.path())]).cmd([missing.as_str()]).go();
-        assert!(outcome.stderr.contains("interpreter"), "it is said what is missing: {outcome}");
+        assert!(outcome.stderr.contains("interpreter"), "the message names the interpreter: {outcome}");
     });
 }
 
@@ -108,7 +109,7 @@ fn processes_that_left_their_session_are_dead_on_return() {
         for options in [&[][..], &["--no-init"]] {
             let outcome = Run::new(caller).opts(options.iter().copied()).python(daemonize).go().expect(0);
             let alive: u32 = outcome.text().trim().parse().unwrap();
-            assert!(alive >= 6, "the daemons were there: {outcome}");
+            assert!(alive >= 6, "the daemons did not run: {outcome}");
             assert_took(&outcome, 0.0, 5.0);
         }
         let shell = Run::new(caller).sh("(setsid sleep 1000 & ) ; nohup sleep 1000 >/dev/null 2>&1 & exit 3").go();
@@ -116,7 +117,7 @@ fn processes_that_left_their_session_are_dead_on_return() {
     });
 }
 
-/// A run with a time limit, and that limit in seconds: so long that the workload had begun, and said so, before it was over.
+/// A run with a time limit, and that limit in seconds: long enough for the workload to start and to print this.
 fn limited(begun: &str, run: impl Fn() -> Run) -> (Outcome, f64) {
     let mut millis = 300;
     loop {
@@ -136,7 +137,7 @@ fn a_deadline_ends_the_run_on_time() {
         assert_eq!(outcome.text(), "before\n");
         let asks = "trap 'echo asked; exit 5' TERM; echo on; while :; do sleep 0.05; done";
         let (polite, _) = limited("on\n", || Run::new(caller).sh(asks).opts(["--kill-after", "100s"]));
-        assert_eq!(polite.text(), "on\nasked\n", "it is asked first: {polite}");
+        assert_eq!(polite.text(), "on\nasked\n", "SIGTERM comes first: {polite}");
     });
 }
 
@@ -189,7 +190,7 @@ if os.fork() == 0:
         while os.getppid() != 1: time.sleep(0.01)
         syscall("traceme", 101, 0, 0, 0, 0)
         os.kill(os.getpid(), signal.SIGSTOP)
-        print("went on", flush=True)
+        print("continued", flush=True)
         os._exit(0)
     os._exit(0)
 os.wait()
@@ -198,7 +199,7 @@ time.sleep(1)
         );
         let traced = Run::new(caller).opts(["--seccomp-allow", "debug"]).python(&orphan);
         let outcome = traced.go().expect(0);
-        assert_eq!(outcome.text(), "traceme=OK\nwent on\n", "{outcome}");
+        assert_eq!(outcome.text(), "traceme=OK\ncontinued\n", "{outcome}");
         let own = attack(
             "import signal\nsyscall('traceme', 101, 0, 0, 0, 0)\nos.kill(os.getpid(), signal.SIGSTOP)\nos._exit(7)",
         );
@@ -337,7 +338,7 @@ fn cpu_time_is_bounded() {
             .go()
             .expect(124);
         outcome.expect_status("timeout_cpu");
-        // In many processes, none of which uses much.
+        // In many processes, each of which uses little.
         let many = "i=0; while :; do i=$((i+1)); sh -c 'j=0; while [ $j -lt 20000 ]; do j=$((j+1)); done'; done";
         let outcome = Run::new(caller).opts(["--cpu-time", "500ms", "--timeout", "20s"]).sh(many).go().expect(124);
         let outcome = outcome.expect_status("timeout_cpu");
@@ -350,7 +351,7 @@ fn cpu_time_is_bounded() {
 
 #[test]
 fn silence_is_bounded() {
-    // What speaks every quarter of that for longer than that is not silent. A virtual machine may be starved for seconds.
+    // A workload that prints at a quarter of the limit is not idle. A virtual machine may be starved for seconds.
     let (bound, pause, least) = if common::host::is_uml() { ("6s", "1.5", 12.0) } else { ("1s", "0.25", 2.0) };
     let speak = |to: &str| format!("for i in 1 2 3 4 5; do echo $i{to}; sleep {pause}; done");
     for_each_caller(|caller| {
@@ -372,7 +373,7 @@ fn standard_input_is_empty_unless_asked_for() {
             let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
             let open =
                 Run::new(caller).opts(options.iter().copied()).stdin(bytes.clone()).cmd(["/bin/cat"]).go().expect(0);
-            assert!(open.stdout == bytes, "{options:?}: every byte comes through");
+            assert!(open.stdout == bytes, "{options:?}: bytes are missing");
         }
     });
 }
@@ -437,7 +438,7 @@ fn too_much_output_can_end_the_run() {
 #[test]
 fn dropped_output_takes_no_memory() {
     for_each_caller(|caller| {
-        // More than it may take. Ten gigabytes take a guest too long.
+        // More than its memory limit. Ten gigabytes take too long in a guest.
         let much: u64 = if common::host::is_uml() { 64_000_000 } else { 10_000_000_000 };
         for (keep, bytes) in [("head", much), ("tail", much.min(300_000_000))] {
             let run = Run::new(caller)
@@ -465,12 +466,12 @@ fn a_reader_that_went_away_ends_the_workload() {
     for_each_caller(|caller| {
         for options in [&[][..], &["--no-init"], &["--output-limit", "100M"]] {
             let run = Run::new(caller).opts(options.iter().copied());
-            // `head` leaves after a line; without it `yes` would go on for ever.
+            // `head` ends after a line; without that `yes` would run for ever.
             let outcome =
                 run.via(["/bin/bash", "-c", "\"$@\" | head -n 1; exit ${PIPESTATUS[0]}", "bash"]).sh("exec yes").go();
             assert_eq!(outcome.text(), "y\n", "{options:?}");
             assert_took(&outcome, 0.0, 10.0);
-            // As it would without a sandbox; but no signal of its own kills a pid 1, which is told EPIPE instead.
+            // The same as without a sandbox; but pid 1 is not killed by a signal of its own, and gets EPIPE instead.
             let code = if options == ["--no-init"] { 1 } else { 128 + 13 };
             assert_eq!(outcome.code(), code, "{options:?}: {outcome}");
         }
@@ -487,7 +488,7 @@ fn a_slow_reader_does_not_stop_the_clock() {
                 .opts(["--timeout", "500ms", "--kill-after", "200ms"])
                 .streams(Stdio::null(), writer, Stdio::null())
                 .sh("yes");
-            // Nobody reads until it is over.
+            // The output is read only after the run.
             let outcome = run.go();
             assert_took(&outcome, 0.5, 4.0);
             outcome.expect(124).expect_status("timeout_wall");
@@ -522,7 +523,7 @@ fn a_supervisor_that_waits_uses_no_processor() {
     });
 }
 
-/// Preparations of the process that becomes the supervisor, each of which somebody's program makes by accident.
+/// Odd states of the process that becomes the supervisor, each of which some program causes by accident.
 const ODD: &[(&str, &str)] = &[
     ("ignored SIGCHLD", "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"),
     (
@@ -565,7 +566,7 @@ fn children_that_came_with_the_process_are_left_alone() {
         let ended = "import os\nif os.fork() == 0: os._exit(0)";
         let running = "import os, time\nif os.fork() == 0:\n    os.closerange(0, 3); time.sleep(1); os._exit(0)";
         for prepare in [ended, running] {
-            // The test is the one that adopts it in the end.
+            // The test process finally adopts it.
             let outcome = Run::new(caller).after_python(prepare).sh("sleep 0.1; exit 3").with_orphans().go();
             outcome.expect(3);
         }
@@ -617,7 +618,7 @@ fn standard_streams_may_be_anything_but_directories() {
         let mut read = String::new();
         { ours }.read_to_string(&mut read).unwrap();
         assert_eq!(read, "socket\n");
-        // What is lost is said, also where it went through us, and the workload did not see it.
+        // Lost output is reported, also if the supervisor relayed it and the workload did not notice.
         for options in [&["--output-limit", "1M"][..], &["--idle-timeout", "30s"]] {
             let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
             let run = Run::new(caller).opts(options).streams(Stdio::null(), full, Stdio::piped());
@@ -629,7 +630,7 @@ fn standard_streams_may_be_anything_but_directories() {
                 "{outcome}"
             );
         }
-        // A directory would be a way out for openat(2).
+        // A directory would be an escape by openat(2).
         let outcome = Run::new(caller)
             .opts(["-i"])
             .after_sh("exec </")
@@ -661,7 +662,7 @@ fn a_fork_storm_is_ended_on_time() {
     });
 }
 
-/// The init has never reaped them all, and the workload does not heed what it passes on.
+/// Init cannot reap them all in time, and the workload ignores forwarded signals.
 #[test]
 fn a_flood_of_orphans_is_ended_on_time() {
     let flood = "import os, signal\n\
@@ -689,7 +690,7 @@ fn a_flood_of_orphans_is_ended_on_time() {
 #[test]
 fn without_privileges_nothing_needs_root() {
     if is_root() {
-        // The same suite ran as an unprivileged user above; here is the one thing only root can show.
+        // This suite also ran as an unprivileged user above; this part can be tested only by root.
         let outcome = Run::new(Caller::Unprivileged)
             .via(["setpriv", "--bounding-set=-all", "--no-new-privs", "--"])
             .sh("exit 3")
@@ -698,7 +699,7 @@ fn without_privileges_nothing_needs_root() {
     }
 }
 
-/// The name of a process is its own choice, and need not even be text.
+/// A process chooses its name, which need not be text.
 #[test]
 fn cpu_time_is_counted_whatever_a_process_calls_itself() {
     for_each_caller(|caller| {
@@ -729,7 +730,7 @@ fn what_was_to_be_ignored_stays_so() {
     });
 }
 
-/// The mode of an open file, which all who share it have in common.
+/// The mode of an open file, shared by all processes that have it open.
 fn mode(fd: impl std::os::fd::AsFd) -> nix::fcntl::OFlag {
     let flags = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_GETFL).unwrap();
     nix::fcntl::OFlag::from_bits_retain(flags)
@@ -742,7 +743,7 @@ const UNBLOCK: &str = "import fcntl, os, sys, time\n\
 #[test]
 fn the_mode_of_the_callers_streams_is_as_before() {
     for_each_caller(|caller| {
-        // Pipes: at no moment anything else, even where ours is killed.
+        // The mode of a pipe never changes, even if our process is killed.
         for (killed, owner) in [(false, caller), (true, caller), (false, Caller::Root)] {
             let [(input, feed), (reader, output), (_errors, error)] = [(); 3].map(|()| std::io::pipe().unwrap());
             if is_root() {
@@ -761,7 +762,7 @@ fn the_mode_of_the_callers_streams_is_as_before() {
             (&reader).read_exact(&mut said).unwrap();
             assert_eq!(&said, b"True\n");
             assert_eq!(modes()[1..], before[1..], "while it runs");
-            assert!(modes()[0] == before[0] || owner != caller, "what is read ahead is lost: no pipe in between");
+            assert!(modes()[0] == before[0] || owner != caller, "input read ahead would be lost: it is not relayed");
             if killed {
                 run.kill_supervisor();
             }
@@ -769,7 +770,7 @@ fn the_mode_of_the_callers_streams_is_as_before() {
             assert_eq!(modes(), before);
             drop(feed);
         }
-        // A socket cannot be opened anew: taken back when the run is over.
+        // A socket cannot be reopened: its mode is restored after the run.
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let stream = || std::os::fd::OwnedFd::from(theirs.try_clone().unwrap());
         let before = mode(&theirs);
@@ -795,7 +796,7 @@ fn what_comes_after_a_run_in_a_pipe_arrives_whole() {
     });
 }
 
-/// Tries to get at what a file on its standard output and error held before.
+/// Tries to overwrite the earlier content of the file on its standard output and error.
 const REWRITE: &str = "import fcntl, os\n\
     def attempt(act):\n\
     \x20   try: act()\n\
@@ -819,7 +820,7 @@ fn a_file_that_is_appended_to_keeps_what_it_held() {
             .stderr(append())
             .status();
         assert!(plain.unwrap().success());
-        assert!(!fs::read_to_string(&file).unwrap().starts_with("precious"), "it does what it is to, outside");
+        assert!(!fs::read_to_string(&file).unwrap().starts_with("precious"), "the attack works outside");
         fs::write(&file, "precious\n").unwrap();
         Run::new(caller).streams(Stdio::null(), append(), append()).python(REWRITE).go().expect(0);
         let held = fs::read_to_string(&file).unwrap();

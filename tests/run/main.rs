@@ -1,4 +1,4 @@
-//! `stockade run`: what a workload can see, reach, use up and leave behind, and what is said of it.
+//! `stockade run`: what a workload can see, reach, use up and leave behind, and what the report says about it.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,4 @@
-//! What is mounted is what was asked for, with the flags, limits and owners that were asked for, and nothing is made or
-//! changed on the host for it.
+//! Mounts have the requested flags, limits and owners, and nothing is created or changed on the host for them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -56,7 +55,7 @@ fn the_workspace_is_writable_and_where_one_is() {
             Run::new(caller).opts(["--workspace", text(dir.path())]).sh("pwd; echo x > made; id -u").go().expect(0);
         assert_eq!(outcome.text(), "/workspace\n1000\n");
         let made = fs::metadata(dir.join("made")).unwrap();
-        assert_eq!((made.uid(), made.gid()), caller.ids(), "what is made belongs to the workspace's owner");
+        assert_eq!((made.uid(), made.gid()), caller.ids(), "new files belong to the workspace's owner");
     });
 }
 
@@ -76,7 +75,7 @@ fn a_workspace_of_root_is_idmapped() {
         return skip("not root");
     }
     let dir = idmappable_dir(Caller::Root);
-    // Somebody's project, which root runs a program over.
+    // Another user's project, in which root runs a program.
     let project = dir.dir("project");
     dir.file("project/theirs", "x");
     let (uid, gid) = (4321, 8765);
@@ -104,7 +103,7 @@ fn a_file_system_without_idmapping_is_a_named_error() {
     if !is_root() {
         return skip("not root");
     }
-    // A guest's working tree lies on a hostfs, which cannot; procfs cannot anywhere.
+    // A guest's working tree is on a hostfs, which has no idmapped mounts; nor has procfs anywhere.
     let place = if is_uml() { env!("CARGO_MANIFEST_DIR") } else { "/proc/sys" };
     let outcome = Run::new(Caller::Root).opts(["-v", &format!("{place}:/data:rw")]).cmd(["true"]).go().expect(125);
     assert!(outcome.stderr.contains(place), "{outcome}");
@@ -177,7 +176,7 @@ fn an_optional_source_may_be_missing_and_another_may_not() {
         let outcome = Run::new(caller).opts(["-v", &volume("ro")]).cmd(["true"]).go().expect(125);
         assert!(outcome.stderr.contains(text(&missing)), "{outcome}");
         assert_eq!(outcome.report()["error"]["step"], "source");
-        assert!(!missing.exists(), "nothing is made on the host");
+        assert!(!missing.exists(), "it was created on the host");
     });
 }
 
@@ -267,7 +266,7 @@ fn a_destination_below_a_symlink_stays_inside() {
         let dir = idmappable_dir(caller);
         let (canary, workspace, source) = (dir.dir("canary"), dir.dir("workspace"), dir.dir("source"));
         dir.file("source/file", "x");
-        // The mount points would lie behind links that the workload's files decide about.
+        // The mount points would be behind links that the workload controls.
         symlink(text(&canary), workspace.join("link")).unwrap();
         symlink("/proc/1/root/tmp", workspace.join("magic")).unwrap();
         let before = fingerprint(&canary);
@@ -300,7 +299,7 @@ fn a_busybox_root_runs_read_only() {
         let dir = idmappable_dir(caller);
         let Some(root) = busybox_rootfs(&dir) else { return };
         let before = fingerprint(&root);
-        // What the caller owns is his to write, but for the mounts.
+        // The caller may write to its own files; only the mounts forbid it.
         let alone = Run::new(caller).opts(["--rootfs", text(&root), "--landlock", "off"]);
         let alone = alone.cmd(["sh", "-c", "for d in / /bin /etc; do touch $d/x && echo made; done; echo end"]).go();
         assert_eq!(alone.text(), "end\n", "{alone}");
@@ -314,7 +313,7 @@ fn a_busybox_root_runs_read_only() {
         for name in ["bin", "dev", "etc", "proc", "tmp"] {
             assert!(lines.contains(&name.to_owned()), "{name}: {outcome}");
         }
-        assert!(!lines.contains(&"usr".to_owned()), "nothing of the host's is there: {outcome}");
+        assert!(!lines.contains(&"usr".to_owned()), "the host's /usr is visible: {outcome}");
         let tail = &lines[lines.len() - 5..];
         assert_eq!(&tail[..4], ["refused", "y", "1", "1"], "{outcome}");
         assert_eq!(fingerprint(&root), before, "the rootfs lacked /proc, /dev and /tmp, and still does");
@@ -333,8 +332,8 @@ fn a_rootfs_that_has_its_mount_points_is_used_as_it_is() {
         let before = fingerprint(&root);
         let outcome =
             Run::new(caller).opts(["--rootfs", text(&root)]).cmd(["sh", "-c", "ls -A /tmp; touch /tmp/x; pwd"]).go();
-        assert_eq!(outcome.expect(0).text(), "/\n", "its own /tmp is covered");
-        // The mount alone, without Landlock: what the caller owns would otherwise be his to write.
+        assert_eq!(outcome.expect(0).text(), "/\n", "the content of its own /tmp is visible");
+        // The mount alone, without Landlock: otherwise the caller could write to its own files.
         let alone = Run::new(caller).opts(["--rootfs", text(&root), "--landlock", "off"]);
         let alone = alone.cmd(["sh", "-c", "for d in / /bin /etc; do touch $d/x && echo made; done; echo end"]).go();
         assert_eq!(alone.text(), "end\n", "{alone}");
@@ -397,7 +396,7 @@ fn what_is_not_a_directory_is_no_rootfs() {
 
 #[test]
 fn flags_that_are_locked_in_a_user_namespace_are_carried_over() {
-    // A tmpfs with nosuid, nodev and noexec that the caller may not take off it, as /dev/shm is in many a container.
+    // A tmpfs with nosuid, nodev and noexec that the caller cannot clear, as /dev/shm has in many containers.
     let prepare =
         "mount -t tmpfs -o nosuid,nodev,noexec,mode=777 x $TMPDIR && cp /bin/true $TMPDIR/t && chmod 755 $TMPDIR/t";
     for_each_caller(|caller| {
@@ -405,7 +404,7 @@ fn flags_that_are_locked_in_a_user_namespace_are_carried_over() {
             "{prepare} && exec unshare -U --map-user=1000 --map-group=1000 \"$@\" -v $TMPDIR:/data:ro -- /bin/sh -c 'ls /data; /data/t; echo $?'"
         );
         let dir = idmappable_dir(caller);
-        // TMPDIR is the run's own; the mounts live and die with the outer namespaces.
+        // TMPDIR is the run's own; the mounts exist as long as the outer namespaces.
         let outcome = Run::new(caller).cwd(dir.path()).via(["unshare", "-Urm", "/bin/sh", "-c", &wrapper, "sh"]).go();
         assert_eq!(outcome.text(), "t\n126\n", "{outcome}");
     });
@@ -434,7 +433,7 @@ fn mounts_below_a_read_only_bind_are_read_only_too() {
     });
 }
 
-/// Runs a script as root of a mount namespace of the test's own, in which `$RUN` is the run as the caller.
+/// Runs a script as root of a private mount namespace, in which `$RUN` is the run as the caller.
 fn in_own_mounts(caller: Caller, script: &str) -> Run {
     let root = caller == Caller::Root && is_root();
     let (outer, inner): (&[&str], _) = match root {
@@ -469,12 +468,12 @@ fn a_device_that_is_not_what_its_name_says_is_refused() {
 #[test]
 fn subordinate_ids_come_from_the_callers_ranges() {
     if !is_root() {
-        return skip("not root: the ranges are root's to give");
+        return skip("not root: only root can assign ranges");
     }
     if !has_program("newuidmap") {
         return;
     }
-    // In a mount namespace of the test's own the two files say what the test needs.
+    // In a private mount namespace the two files have the content that the test needs.
     let (_, _, name) = common::UNPRIVILEGED;
     let dir = TempDir::new(Caller::Root);
     let ranges = dir.file("ranges", format!("{name}:700000:65536\nroot:800000:65536\n"));
@@ -518,14 +517,14 @@ fn subordinate_ids_come_from_the_callers_ranges() {
     assert!(outcome.1.starts_with("0\n") && outcome.1.ends_with("7\n"), "{}", outcome.1);
     let owner = |name: &str| fs::metadata(workspace.join(name)).unwrap().uid();
     assert_eq!(owner("mine"), 1);
-    assert_eq!(owner("theirs"), 700_004, "the ids around the caller's come from its range");
+    assert_eq!(owner("theirs"), 700_004, "the other ids come from the caller's range");
 }
 
-/// An entry of PATH that is empty or relative is wherever the caller happens to be, and one of another user is theirs.
+/// An empty or relative entry of PATH is the caller's working directory, and an entry may belong to another user.
 #[test]
 fn a_helper_is_only_looked_for_where_root_put_it() {
     if !is_root() {
-        return skip("not root: the ranges are root's to give");
+        return skip("not root: only root can assign ranges");
     }
     if !has_program("newuidmap") {
         return;
@@ -557,7 +556,7 @@ fn a_helper_is_only_looked_for_where_root_put_it() {
         );
         let (code, said) = outside(Caller::Root, ["unshare", "-m", "sh", "-c", &script]);
         assert_eq!(code, 0, "{path}: {said}");
-        assert!(!place.join("ran").exists(), "{path}: what was planted ran");
+        assert!(!place.join("ran").exists(), "{path}: the planted program ran");
     }
 }
 

@@ -1,5 +1,5 @@
 //! Namespaces inside the sandbox: none without the seccomp group `nested`, whatever else is allowed, and with it those that
-//! sandboxes inside are made of.
+//! nested sandboxes need.
 
 use crate::common::{Caller, Outcome, Run, for_each_caller, has_program};
 
@@ -16,7 +16,7 @@ fn user_namespaces_can_be_made_with_the_group_and_only_with_it() {
         let script = "unshare -Ur id -u && unshare -Urnipu true && echo made";
         assert_eq!(run(caller, &NESTED, script).expect(0).text(), "0\nmade\n");
         run(caller, &[], script).expect(1);
-        // Not the filter alone: the limits hold without one.
+        // Not the filter alone: the namespace limits hold without it.
         let limited = run(caller, &["--seccomp", "unconfined"], script).expect(1);
         assert!(limited.stderr.contains("No space left on device"), "{limited}");
     });
@@ -59,7 +59,7 @@ fn a_sandbox_runs_inside_without_landlock() {
                       sh -c 'echo written >/tmp/file; cat /tmp/file; ls /'";
         let outcome = run(caller, &MOUNTING, script).expect(0);
         assert_eq!(outcome.text(), "written\nbin\ndev\nlib\nlib64\ntmp\nusr\n");
-        // Landlock stands in the way of every mount, and the run says so before.
+        // Landlock forbids every mount, and the run warns of that first.
         let confined = run(caller, &NESTED, script).expect(1);
         assert!(confined.stderr.contains("need --landlock off too"), "{confined}");
         assert!(confined.stderr.contains("Operation not permitted"), "{confined}");
@@ -67,7 +67,7 @@ fn a_sandbox_runs_inside_without_landlock() {
     });
 }
 
-/// What covers parts of /proc cannot be taken off inside, nor gone around with a second one; what is read-only stays so.
+/// Masks of /proc can be neither unmounted inside nor bypassed by a second procfs; read-only mounts stay read-only.
 #[test]
 fn what_the_sandbox_covers_stays_covered_inside() {
     for_each_caller(|caller| {
@@ -82,7 +82,7 @@ fn what_the_sandbox_covers_stays_covered_inside() {
     });
 }
 
-/// What is verified from outside must not be taken for what the workload may do in a namespace of its own.
+/// The verification from outside must not mistake the rights in a nested namespace for missing confinement.
 #[test]
 fn who_enters_a_namespace_at_once_is_not_taken_for_unconfined() {
     for_each_caller(|caller| {

@@ -1,4 +1,4 @@
-//! What the workload can reach: nothing, its own loopback, or on request the caller's network.
+//! The networks that the workload can reach: none, its own loopback, or on request the caller's.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::common;
 use crate::common::{Caller, Run, TempDir, attack, for_each_caller, is_root, outside, python_outside, unique};
 
-/// A listener of the host that counts who comes.
+/// A listener of the host that counts connections.
 struct Canary {
     address: SocketAddr,
     came: Arc<AtomicUsize>,
@@ -29,7 +29,7 @@ impl Canary {
     }
 
     fn came(&self) -> usize {
-        // Whoever connected has been counted as soon as the thread ran.
+        // A connection is counted as soon as the thread runs.
         std::thread::sleep(std::time::Duration::from_millis(50));
         self.came.load(Ordering::SeqCst)
     }
@@ -126,7 +126,7 @@ fn abstract_sockets_of_the_host_are_out_of_reach() {
         let inside = Run::new(caller).python(&program).go().expect(0);
         assert_eq!(inside.value("connect"), "ECONNREFUSED");
         let listed = Run::new(caller).cmd(["/bin/cat", "/proc/net/unix"]).go().expect(0);
-        assert!(!listed.text().contains(&name), "not even its name: {listed}");
+        assert!(!listed.text().contains(&name), "its name is visible: {listed}");
     });
 }
 
@@ -141,7 +141,7 @@ fn datagrams_do_not_leave() {
         ));
         python_outside(caller, &program);
         let mut buffer = [0; 8];
-        assert!(canary.recv(&mut buffer).is_ok(), "they arrive from outside");
+        assert!(canary.recv(&mut buffer).is_ok(), "they do not arrive from outside either");
         Run::new(caller).python(&program).go().expect(0);
         assert!(canary.recv(&mut buffer).is_err());
     });
@@ -149,7 +149,7 @@ fn datagrams_do_not_leave() {
 
 #[test]
 fn a_socket_below_a_bound_directory_is_what_the_user_bound() {
-    // A read-only bind does not stop connect(2): that is the documented limit, and why /run and /tmp are never bound.
+    // A read-only bind does not stop connect(2): a documented limit, and the reason why /run and /tmp are never bound.
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let _listener = UnixListener::bind(dir.join("socket")).unwrap();

@@ -1,4 +1,4 @@
-//! The report says what happened, and agrees with what others measured; it is there whenever it was asked for.
+//! The report is correct, agrees with independent measurements, and exists whenever it was requested.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,14 +105,14 @@ fn times_agree_with_the_clock_outside() {
         let report = outcome.report();
         let (started, finished) = (report["started_at"].as_str().unwrap(), report["finished_at"].as_str().unwrap());
         let time = |text: &str| humantime::parse_rfc3339(text).unwrap();
-        let slack = Duration::from_secs(1); // of the clocks' granularities
+        let slack = Duration::from_secs(1); // for the granularity of the clocks
         assert!(
             time(started) + slack >= time(&before) && time(finished) <= time(&after) + slack,
             "{before} {started} {finished} {after}"
         );
         let wall = report["usage"]["wall_us"].as_u64().unwrap();
         let seen = outcome.wall.as_micros() as u64;
-        // The supervisor may have been late to see the beginning.
+        // The supervisor may have noticed the start late.
         let least = 600_000_u64.saturating_sub(outcome.allowance.as_micros() as u64);
         assert!((least..=seen).contains(&wall), "{wall} us in {seen} us");
         let timings = report["timings_us"].as_object().unwrap();
@@ -263,11 +263,11 @@ fn a_report_to_a_descriptor_is_complete_and_the_workload_has_no_part_in_it() {
         let stdout = Run::new(caller).without_report().opts(["--report", "fd:1"]).sh("echo ran").go().expect(125);
         assert_eq!(stdout.text(), "", "standard output is the workload's");
         let closed = Run::new(caller).without_report().opts(["--report", "fd:77"]).cmd(["true"]).go();
-        assert_ne!(closed.code(), 0, "a report that cannot be written is no success");
+        assert_ne!(closed.code(), 0, "a report that cannot be written fails the run");
     });
 }
 
-/// Ours while it writes its report into a pipe that is full.
+/// A supervisor that blocks while it writes its report into a full pipe.
 fn stuck_in_its_report(caller: Caller, blocking: &str) -> Live {
     let full = "import os\nos.mkfifo('../fifo')\nos.dup2(os.open('../fifo', os.O_RDWR), 9)\nos.set_blocking(9, False)\n\
         try:\n while True: os.write(9, b'\\0' * 4096)\nexcept BlockingIOError: pass\n";
@@ -280,7 +280,7 @@ fn stuck_in_its_report(caller: Caller, blocking: &str) -> Live {
     run.wait_for("on");
     let sleeps = || leaks::stat(run.pid()).is_some_and(|(state, _)| state == 'S');
     let waits = eventually(|| leaks::descendants(run.pid()) == [run.pid()] && sleeps());
-    assert!(waits, "it waits for whoever reads its report");
+    assert!(waits, "it waits for the reader of its report");
     run
 }
 
@@ -302,7 +302,7 @@ fn a_report_that_is_read_late_is_complete() {
         for blocking in ["True", "False"] {
             let run = stuck_in_its_report(caller, blocking);
             let fifo = run.home().join("fifo");
-            sleep(Duration::from_millis(2500)); // it has been interrupted twice by then
+            sleep(Duration::from_millis(2500)); // it is interrupted twice in that time
             let reader = std::thread::spawn(move || fs::read(fifo).unwrap());
             run.finish().expect(0);
             let read = reader.join().unwrap();
@@ -354,7 +354,7 @@ fn a_report_that_cannot_be_written_fails_the_run() {
             assert_eq!(outcome.code(), 125, "{file}: {outcome}");
             assert!(outcome.stderr.contains("report"), "{outcome}");
         }
-        // A planted link must not lead the report, which root may write, to somewhere else.
+        // A planted link must not redirect the report, which root may write anywhere.
         let dir = TempDir::new(caller);
         let target = dir.file("target", "untouched");
         symlink(&target, dir.join("link")).unwrap();
@@ -380,7 +380,7 @@ fn a_report_that_the_workload_could_forge_is_refused() {
             (&work, "work/old.json"),
             (&work, "work/deep/er/r.json"),
             (&work, "link/r.json"),
-            (&work, "work/out/r.json"), // the next run could find another link there
+            (&work, "work/out/r.json"), // the workload could replace the link for the next run
             (&deep, "link/r.json"),
             (&dir.join("link"), "work/deep/r.json"),
             (&dir.join("work/old.json"), "work/old.json"),
@@ -394,7 +394,7 @@ fn a_report_that_the_workload_could_forge_is_refused() {
             );
             assert!(outcome.stderr.contains("writing the report") && outcome.stderr.contains("hint: "), "{outcome}");
         }
-        // What is named by a descriptor has a place too.
+        // A report by descriptor has a path too.
         for (open, bound) in [("9>work/r.json", &work), ("9<>work/fifo", &work), ("9>>beside", &work)] {
             let script = format!(
                 "cd {}; [ -p work/fifo ] || mkfifo work/fifo; >>beside; ln -f beside work/hard; exec {open}",
@@ -408,7 +408,7 @@ fn a_report_that_the_workload_could_forge_is_refused() {
                 "{open}: {outcome}"
             );
         }
-        // Beside what is bound, where it is read-only, and where the sandbox has scratch space of its own.
+        // Allowed: beside the bound directory, in a read-only bind, and below the sandbox's own scratch space.
         for (option, bound) in [("--rw", &deep), ("--ro", &dir.path().to_owned())] {
             let run = Run::new(caller).without_report().cwd(&work).opts([option, text(bound), "--report", "r.json"]);
             run.sh("exit 3").go().expect(3);
@@ -429,7 +429,7 @@ fn a_bind_mount_elsewhere_does_not_hide_where_a_report_lies() {
         let run = Run::new(Caller::Root).without_report().showing(&deep, &other);
         run.opts(["--rw", text(bound), "--report", text(report)]).sh("echo ran").go()
     };
-    // Below what is bound, by another path; the same directory; and above it.
+    // Below the bound directory, by another path; the same directory; and above it.
     for (bound, report) in [(&work, other.join("r")), (&deep, other.join("r")), (&other, deep.join("r"))] {
         let outcome = go(bound, &report).expect(125);
         assert!(outcome.text().is_empty() && outcome.stderr.contains("is writable in the sandbox"), "{outcome}");
@@ -540,11 +540,11 @@ fn the_report_file_is_the_callers_alone_to_read_or_as_the_umask_says() {
         let outcome = Run::new(caller).cmd(["true"]).go().expect(0);
         let meta = fs::metadata(outcome.home.join("report.json")).unwrap();
         assert_eq!((meta.uid(), meta.gid()), caller.ids());
-        assert_eq!(meta.mode() & 0o022, 0, "nobody else may write it");
+        assert_eq!(meta.mode() & 0o022, 0, "other users can write it");
     });
 }
 
-/// Waits until the workload is on, does something outside, and lets it end.
+/// Waits until the workload runs, calls `act` outside, and lets the workload end.
 fn meanwhile(caller: Caller, report: &Path, act: impl FnOnce()) -> Outcome {
     let run = Run::new(caller).without_report().opts(["--report", text(report)]).sh("echo on; sleep 1; exit 3").spawn();
     run.wait_for("on");
@@ -552,7 +552,7 @@ fn meanwhile(caller: Caller, report: &Path, act: impl FnOnce()) -> Outcome {
     run.finish()
 }
 
-/// A report is trusted by its name, so what is found under that name must be it.
+/// A report is trusted by its name, so that name must lead to it.
 #[test]
 fn a_report_that_was_moved_away_is_an_error() {
     for_each_caller(|caller| {
@@ -568,7 +568,7 @@ fn a_report_that_was_moved_away_is_an_error() {
     });
 }
 
-/// A link that was put there is not followed, and not taken for a report.
+/// A planted link is neither followed nor taken for the report.
 #[test]
 fn a_report_whose_place_was_taken_is_an_error() {
     for_each_caller(|caller| {

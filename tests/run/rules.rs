@@ -1,4 +1,4 @@
-//! The words and tables for system calls, paths and ports: what they mean in a plan, and what is refused.
+//! Options and tables for system calls, paths and ports: their meaning in a plan, and the invalid ones.
 
 use crate::common::{Outcome, Run, TempDir, callers, text};
 use stockade::plan::{Facility, Landlock, MountKind, PathRule, RunPlan, Seccomp, SeccompProfile};
@@ -12,7 +12,7 @@ fn here() -> TempDir {
     TempDir::new(callers()[0])
 }
 
-/// The plan, and what was said about it.
+/// The plan, and the messages.
 fn plan(dir: &TempDir, options: &[&str]) -> (RunPlan, String) {
     let outcome = stockade(dir, "plan", &[&["--json"], options].concat()).expect(0);
     (serde_json::from_slice(&outcome.stdout).unwrap(), outcome.stderr)
@@ -127,7 +127,7 @@ fn a_list_of_programs_makes_every_writable_mount_noexec() {
     refuses(&dir, &["--allow-exec", "/dev/shm"], &["/dev/shm", "writable", "hint"]);
 }
 
-/// A kernel that could not hold anyone to a list is not asked to.
+/// A list for which the kernel is too old is not requested.
 #[test]
 fn a_list_asks_for_the_abi_that_holds_to_it() {
     let dir = here();
@@ -162,10 +162,10 @@ fn layers_add_rules_and_replace_profiles() {
         plan(&dir, &[&words[..], &["--allow-connect=443", "--landlock=require", "--landlock-abi=1"]].concat());
     assert_eq!(more.confinement.seccomp, Some(seccomp("strict", &["sysv", "aio"], true)));
     let landlock = more.confinement.landlock.unwrap();
-    assert_eq!((landlock.minimum_abi, landlock.read), (3, rules(&["/usr", "/etc"])), "the list of what may be written");
+    assert_eq!((landlock.minimum_abi, landlock.read), (3, rules(&["/usr", "/etc"])), "the list of writable paths");
     assert_eq!((landlock.connect_tcp, landlock.bind_tcp), (Some(vec![80, 443]), None));
     assert!(more.confinement.allow_degraded.is_empty());
-    // Who switches it off means the rules below too; who then gives rules contradicts himself.
+    // `--landlock off` drops the policy's rules; rules beside it are a contradiction.
     let (off, _) = plan(&dir, &["-p", "./p.toml", "--landlock", "off"]);
     assert!(off.confinement.landlock.is_none() && off.mounts.iter().any(|mount| !mount.read_only && !mount.noexec));
     let contradiction = ["is off, but rules are given for it"];
@@ -289,7 +289,7 @@ fn the_policys_hash_covers_what_the_profile_says() {
     assert_ne!(program("\u{7e}"), program("\u{7f}"));
 }
 
-/// A plan is carried out with the profile that it was made with, or not at all.
+/// A plan is executed with the profile that it was made with, or not at all.
 #[test]
 fn a_profile_that_changed_since_the_plan_was_made_is_refused() {
     let dir = here();

@@ -1,5 +1,5 @@
-//! Language runtimes, package tools, test runners and C libraries run under the default system-call profile, as root and as
-//! an unprivileged user. What [`workloads`](super::workloads) runs is not repeated here.
+//! Language runtimes, package tools, test runners and C libraries work under the default seccomp profile, as root and as an
+//! unprivileged user. Those of [`workloads`](super::workloads) are not repeated here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::common::{
     Caller, Outcome, PATH, Run, TempDir, compiled, for_each_caller, has_program, set_mode, skip, skip_part, text,
 };
 
-/// In a workspace, with a network of its own; the profile must be the default and nothing else.
+/// In a workspace, with a network of its own, and with exactly the default profile.
 #[track_caller]
 fn run(caller: Caller, workspace: &TempDir, options: &[&str], script: &str) -> Outcome {
     let outcome = Run::new(caller)
@@ -171,7 +171,7 @@ sqlite3 :memory: "with recursive c(x) as (values(1) union all select x+1 from c 
     });
 }
 
-/// What a C library does on a program's behalf.
+/// The system calls that a C library makes for a program.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -267,14 +267,14 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// The program above, made by a compiler on the host; `None` where that is not installed.
+/// The program above, compiled on the host; `None` without the compiler.
 fn library_program(dir: &TempDir, compiler: &str, how: &[&str]) -> Option<PathBuf> {
     if !PATH.split(':').any(|place| Path::new(place).join(compiler).exists()) {
         skip_part(compiler, "it is not installed");
         return None;
     }
     let program = dir.join(&format!("{compiler}{}", how.concat()));
-    // Neither the warnings of a C library about itself, nor those of a static glibc about getpwuid, are of interest.
+    // Warnings of C library headers and of a static glibc are ignored.
     let built = compiled(compiler, &[how, &["-O1", "-w", "-pthread"]].concat(), LIBRARY);
     std::fs::copy(built.unwrap_or_else(|error| panic!("{error}")), &program).unwrap();
     set_mode(&program, 0o755);
@@ -302,7 +302,7 @@ fn glibc_and_musl_dynamic_and_static() {
     });
 }
 
-/// An Alpine-like system: busybox, musl's loader and a program that needs it, and nothing of the host's.
+/// An Alpine-like system: busybox, musl's loader and a program that needs it, without files of the host.
 #[test]
 fn a_musl_system() {
     const LOADER: &str = "/lib/ld-musl-x86_64.so.1";

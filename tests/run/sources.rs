@@ -1,4 +1,4 @@
-//! A source on the host is resolved once, and nothing in it is followed that another user, or a workload, could have put there.
+//! A source on the host is resolved once, and no link that another user or a workload could have made is followed.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -13,7 +13,7 @@ use crate::common::{
 
 const SECRET: &str = "what-the-canary-holds";
 
-/// A directory that is none of the run's business, and that only its owner, the caller, can enter.
+/// A directory that the run must not reach, and that only its owner, the caller, can enter.
 fn canary(dir: &TempDir) -> std::path::PathBuf {
     let private = dir.dir("private");
     let canary = dir.dir("private/canary");
@@ -25,7 +25,7 @@ fn canary(dir: &TempDir) -> std::path::PathBuf {
     canary
 }
 
-/// Makes a link of the owner of the directory.
+/// Creates a link that belongs to the directory's owner.
 fn link(dir: &TempDir, target: &Path, name: &str) -> std::path::PathBuf {
     let link = dir.join(name);
     symlink(target, &link).unwrap();
@@ -54,11 +54,11 @@ fn a_link_that_the_last_run_left_in_the_workspace_leads_nowhere() {
         let script = format!("rmdir /workspace/cache && ln -s {} /workspace/cache", text(&canary));
         run().sh(&script).go().expect(0);
         let outside = outside(caller, ["cat", &format!("{}/cache/secret", text(&work))]);
-        assert!(outside.1.contains(SECRET), "it leads there outside: {}", outside.1);
+        assert!(outside.1.contains(SECRET), "outside, the link leads to the secret: {}", outside.1);
         let attack = "cat /cache/secret; echo overwritten >>/cache/secret";
         let hints = ["/work/cache is a symlink", "the workload of this run", "--follow", "(for /cache)"];
         is_refused(&run().sh(attack).go(), &hints);
-        // Further down, in any order, read-only, and by way of another name of the workspace.
+        // Deeper, in any order, read-only, and through another name of the workspace.
         let link_to_work = link(&dir, &work, "other");
         let (deep, other) =
             (format!("{}/cache/sub:/x:ro", text(&work)), format!("{}/cache:/x:ro", text(&link_to_work)));
@@ -68,7 +68,7 @@ fn a_link_that_the_last_run_left_in_the_workspace_leads_nowhere() {
         }
         assert_eq!(fs::read_to_string(canary.join("secret")).unwrap(), SECRET, "untouched");
         let followed = run().opts(["--follow"]).sh("cat /cache/secret").go();
-        assert!(followed.expect(0).text().contains(SECRET), "who says so gets it");
+        assert!(followed.expect(0).text().contains(SECRET), "--follow allows it");
     });
 }
 
@@ -90,7 +90,7 @@ fn no_way_up_is_taken_below_what_the_workload_writes() {
 #[test]
 fn no_mount_is_crossed_below_what_others_write() {
     if !is_root() {
-        return skip("not root: directories of others are root's to make");
+        return skip("not root: only root can create directories of others");
     }
     let dir = idmappable_dir(Caller::Root);
     let place = dir.dir("place");
@@ -114,7 +114,7 @@ fn no_mount_is_crossed_below_what_others_write() {
     assert_eq!(run("link", &["--follow"]).expect(0).text(), "mounted\n");
 }
 
-/// Serves a file system whose root, which it says is root's, holds a link; then executes the command of its arguments.
+/// Serves a file system whose root claims to belong to root and contains a link; then executes the command of its arguments.
 const SERVED: &str = r#"
 import ctypes, os, struct, sys
 target, place, command = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3:]
@@ -172,7 +172,7 @@ fn a_file_system_that_a_program_serves_is_not_believed_whose_it_is() {
     is_refused(&run(&[]), &["place/link is a symlink", "FUSE"]);
 }
 
-/// Words that run the caller's command after a script of root's, in a mount namespace of the test's own.
+/// Words that run the caller's command after a script of root's, in a private mount namespace.
 fn after_mounting(caller: Caller, script: &str) -> Run {
     let root = caller == Caller::Root && is_root();
     let (outer, inner): (&[&str], _) = match root {
@@ -225,7 +225,7 @@ fn a_bind_mount_of_a_part_of_the_workspace_is_no_way_around() {
 #[test]
 fn links_in_directories_that_others_write_are_followed_only_when_told() {
     if !is_root() {
-        return skip("not root: directories of others are root's to make");
+        return skip("not root: only root can create directories of others");
     }
     for_each_caller(|caller| {
         let (uid, gid) = caller.ids();
@@ -259,7 +259,7 @@ fn links_in_directories_that_others_write_are_followed_only_when_told() {
                 is_refused(&run("below/link", &[]), &["below/link is a symlink", reason]);
                 is_refused(&run("below/../file", &[]), &["\"..\"", reason]);
             }
-            // Links in sticky directories the kernel itself follows only for their owner.
+            // In a sticky directory the kernel itself follows a link only for its owner.
             if name != "shared" {
                 assert_eq!(run("link", &["--follow"]).text(), SECRET);
             }
@@ -323,7 +323,7 @@ fn links_of_the_system_and_of_the_callers_own_are_followed() {
         }
         let resolver = Run::new(caller).opts(["--network", "host"]).sh("cat /etc/resolv.conf").go().expect(0);
         assert_eq!(resolver.text(), fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
-        // A place that belongs to another user, but no link.
+        // A directory of another user without a link in the path.
         if is_root() {
             chown(dir.path(), Some(65_534), None).unwrap();
             let outcome = Run::new(caller).cwd(&data).opts(["--workspace", "."]).sh("cat file; touch made").go();
@@ -387,7 +387,7 @@ fn a_storm_of_renames_shows_nothing_that_is_not_in_the_workspace() {
     });
 }
 
-/// Ends the other thread also when the test fails.
+/// Ends the other thread also if the test fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -396,7 +396,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Two names swap what they name, `RENAME_EXCHANGE` of `renameat2(2)`; nix has it for glibc only.
+/// Exchanges two names atomically, `RENAME_EXCHANGE` of `renameat2(2)`. nix has it for glibc only.
 #[allow(unsafe_code)]
 fn exchange(one: &std::ffi::CStr, other: &std::ffi::CStr) {
     let (at, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
@@ -437,7 +437,7 @@ fn a_plan_says_where_its_sources_lead() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         let expected = serde_json::json!([{ "source": text(&way), "resolved": text(&data) }]);
         assert_eq!((&json["resolved_sources"], &json["follow"]), (&expected, &false.into()), "{json}");
-        // What a run refuses, the plan refuses in the same words.
+        // A run refuses the same sources with the same message as the plan.
         let words = ["--workspace", text(&work), "-v", &format!("{}/cache:/cache", text(&work))];
         let (done, run) = (plan(&words), Run::new(caller).opts(words).cmd(["true"]).go());
         assert_eq!((done.status.code(), copied(&done.stdout).as_str()), (Some(125), ""));
@@ -446,6 +446,6 @@ fn a_plan_says_where_its_sources_lead() {
         let followed = copied(&plan(&[&words[..], &["--follow"]].concat()).stdout);
         assert!(followed.contains(&format!("work/cache → {}, rw", text(&data))), "{followed}");
         let missing = plan(&["-v", &format!("{}/none:/x", text(&work))]);
-        assert!(missing.status.success(), "what is not there yet is left to the run");
+        assert!(missing.status.success(), "a missing source is an error of the run only");
     });
 }

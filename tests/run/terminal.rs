@@ -1,4 +1,4 @@
-//! The caller's terminal stays the caller's: a sandbox gets one of its own, or none.
+//! A sandbox never gets the caller's terminal: it has a terminal of its own, or none.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::common::terminal::Terminal;
 use crate::common::{Live, Run, attack, for_each_caller};
 use nix::sys::signal::Signal;
 
-/// A run in front of the terminal, which is the controlling one of its session.
+/// A run in front of the terminal, which is the controlling terminal of its session.
 fn in_front_of(terminal: &Terminal, run: Run) -> Live {
     run.via(["setsid", "--ctty"]).streams(terminal.slave(), terminal.slave(), terminal.slave()).spawn()
 }
@@ -21,7 +21,7 @@ fn a_terminal_is_given_on_request_only() {
         terminal.wait_for("/dev/pts/0\r\n");
         assert_eq!(terminal.shown(), "yes\r\nyes\r\nyes\r\n/dev/pts/0\r\n");
         let piped = Run::new(caller).opts(["-t"]).sh(script).go().expect(0);
-        assert_eq!(piped.text(), "yes\r\nyes\r\nyes\r\n/dev/pts/0\r\n", "it takes none of the caller's");
+        assert_eq!(piped.text(), "yes\r\nyes\r\nyes\r\n/dev/pts/0\r\n", "it is not the caller's");
     });
 }
 
@@ -71,7 +71,7 @@ fn the_callers_terminal_is_restored_however_the_run_ends() {
             let run = in_front_of(&terminal, run);
             if name == "signalled" {
                 terminal.wait_for("ready");
-                assert_ne!(terminal.modes(), before, "it is raw in between");
+                assert_ne!(terminal.modes(), before, "it is not raw during the run");
                 run.signal(Signal::SIGTERM);
             }
             run.finish().expect(code);
@@ -116,7 +116,7 @@ fn keys_cannot_be_pressed_on_the_callers_terminal() {
 
 #[test]
 fn what_the_caller_types_cannot_be_read() {
-    // With standard output on the terminal: a descriptor that was opened for reading and writing alike.
+    // Standard output is the terminal, opened for reading and writing.
     let steal = attack(
         r#"
 import select
@@ -147,7 +147,7 @@ for fd in (1, 2):
 fn the_sandboxes_terminal_is_not_the_callers() {
     for_each_caller(|caller| {
         let terminal = Terminal::open(24, 80);
-        // Whatever is pressed on its own terminal is its own affair.
+        // The sandbox's own terminal accepts its keys.
         in_front_of(&terminal, Run::new(caller).opts(["-t", "-i"]).python(&attack(INJECT))).finish().expect(0);
         terminal.wait_for("devtty=OK");
     });

@@ -1,4 +1,4 @@
-//! Programs that people run, run: interpreters, compilers, version control, each as root and as an unprivileged user.
+//! Common programs work: interpreters, compilers, version control, each as root and as an unprivileged user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -158,7 +158,7 @@ fn gcc_and_make() {
     });
 }
 
-/// The toolchain's own directory, where cargo and rustc are themselves and not the switches of a version manager.
+/// The toolchain's own directory, with the real cargo and rustc, not the proxies of a version manager.
 fn toolchain() -> Option<PathBuf> {
     let rustc = option_env!("RUSTC").unwrap_or("rustc");
     let output = std::process::Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;
@@ -166,7 +166,7 @@ fn toolchain() -> Option<PathBuf> {
     path.join("bin/cargo").exists().then_some(path)
 }
 
-/// The toolchain, or hard links to its programs and libraries where the caller can get at them.
+/// The toolchain, or hard links to its programs and libraries where the caller can reach them.
 fn within_reach(toolchain: &Path, caller: Caller, shared: &TempDir) -> Option<PathBuf> {
     let reachable = |directory: &Path| outside(caller, ["test", "-x", text(&directory.join("bin/cargo"))]).0 == 0;
     if reachable(toolchain) {
@@ -191,7 +191,7 @@ fn cargo_build_offline() {
     for_each_caller(|caller| {
         let shared = TempDir::new(caller);
         let Some(toolchain) = within_reach(&toolchain, caller, &shared) else {
-            return common::skip_part("unprivileged", "the toolchain lies where this user may not look");
+            return common::skip_part("unprivileged", "this user cannot reach the toolchain");
         };
         let workspace = idmappable_dir(caller);
         workspace.dir("src");
@@ -218,7 +218,7 @@ fn cargo_build_offline() {
 #[test]
 fn two_hundred_processes_at_once() {
     for_each_caller(|caller| {
-        // They end when told to, so that a slow machine has all of them at once too.
+        // They end on request, so that all run at once on a slow machine too.
         let script = "i=0; all=; while [ $i -lt 200 ]; do sleep 100 & all=\"$all $!\"; i=$((i+1)); done; \
                       ls -d /proc/[0-9]* | wc -l; kill $all; wait; echo done";
         let outcome = Run::new(caller).sh(script).go().expect(0);
@@ -236,13 +236,13 @@ fn a_program_outside_the_view_gets_a_hint() {
         set_mode(&program, 0o755);
         let path = format!("{}:{}", text(dir.path()), common::PATH);
         let outcome = Run::new(caller).env("PATH", &path).cmd(["my-own-tool"]).go().expect(127);
-        assert!(outcome.stderr.contains(text(dir.path())), "it was found on the host, and where: {outcome}");
+        assert!(outcome.stderr.contains(text(dir.path())), "the message gives its path on the host: {outcome}");
         let hint = outcome.report()["error"]["hint"].as_str().unwrap_or_default().to_owned();
-        assert!(hint.contains("--ro"), "the flag that would add it: {outcome}");
+        assert!(hint.contains("--ro"), "the hint gives the flag: {outcome}");
         let by_path = Run::new(caller).cmd([text(&program)]).go().expect(127);
         assert!(by_path.stderr.contains("--ro"), "{by_path}");
         let added = Run::new(caller).opts(["--ro", text(dir.path())]).cmd([text(&program)]).go().expect(0);
-        assert_eq!(added.text(), "ran\n", "and the hint is true");
+        assert_eq!(added.text(), "ran\n", "the hint works");
         assert!(hint.contains(&format!("call it as {}", text(&program))), "{outcome}");
         let bare =
             Run::new(caller).env("PATH", &path).opts(["--ro", text(dir.path())]).cmd(["my-own-tool"]).go().expect(127);

@@ -1,4 +1,4 @@
-//! Nothing of the caller's passes to the workload, and the workload's pid 1 is out of its reach.
+//! No context of the caller passes to the workload, and the workload cannot reach pid 1.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::common::{Caller, Run, TempDir, attack, for_each_caller, has_program, 
 
 const EVERYTHING: &str = r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#;
 
-/// Everything that the kernel lets a process change of another one of its user: name, call, arguments.
+/// Every attribute that the kernel lets a process change of another process of its user: name, call, arguments.
 const GRASPS: &str = r#"
 import struct
 limit = ctypes.create_string_buffer(struct.pack("QQ", 1, 1))
@@ -38,7 +38,7 @@ fn limits_and_scheduling_of_init_are_out_of_reach() {
             let through: Vec<_> = outcome.lines().into_iter().filter(|line| line.ends_with("=OK")).collect();
             assert!(through.is_empty(), "{profile}: {through:?}");
         }
-        // Its own are the workload's to change, also where it is pid 1 itself.
+        // The workload may change its own, also as pid 1.
         for options in [&[][..], &["--no-init"]] {
             let own = attack(&GRASPS.replace(", 1, ", ", os.getpid(), "));
             let outcome = Run::new(caller).opts(options.iter().copied()).python(&own).go().expect(0);
@@ -49,7 +49,7 @@ fn limits_and_scheduling_of_init_are_out_of_reach() {
     });
 }
 
-/// A second of processor time was all that init had then, and it used that up over the orphans.
+/// The workload lowered init's limit to a second of processor time, which init used up for the orphans.
 #[test]
 fn a_limit_on_init_and_many_orphans_end_no_run() {
     let program = attack(
@@ -96,7 +96,7 @@ fn the_callers_command_line_and_environment_are_not_in_the_init() {
     });
 }
 
-/// Tells how this process is scheduled and more that execve(2) leaves.
+/// Prints this process's scheduling and other attributes that execve(2) keeps.
 const SCHEDULED: &str = "import ctypes, os\n\
     libc = ctypes.CDLL(None)\n\
     print(os.sched_getscheduler(0), os.getpriority(0, 0), libc.syscall(252, 1, 0) >> 13, libc.personality(0xffffffff), \
@@ -105,7 +105,7 @@ const SCHEDULED: &str = "import ctypes, os\n\
 #[test]
 fn the_callers_precedence_does_not_pass_to_the_workload() {
     if !is_root() {
-        return skip("a precedence takes root");
+        return skip("raising a priority needs root");
     }
     if !["chrt", "nice", "ionice", "setarch"].into_iter().all(has_program) {
         return skip("no chrt, nice, ionice or setarch");

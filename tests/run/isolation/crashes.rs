@@ -1,4 +1,4 @@
-//! A crash inside starts nothing outside: `core_pattern` is the host's.
+//! A crash inside starts no program outside: `core_pattern` is the host's.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use crate::common::{Caller, Run, TempDir, callers, for_each_caller, host, is_roo
 const EVERYTHING: &str = r#"{ "defaultAction": "SCMP_ACT_ALLOW" }"#;
 const PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
-/// Every way to a core limit of 0: of itself, by both calls, and of a parent by its child.
+/// Every way to a core limit of 0: a process's own, by both calls, and a parent's by its child.
 const TO_ZERO: &str = "import os, resource\n\
     def attempt(call):\n\
     \x20   try: call()\n\
@@ -37,9 +37,9 @@ fn the_core_limit_is_one_and_stays_so() {
             }
         }
         let shell = Run::new(caller).sh("ulimit -c 0 && ulimit -c").go().expect(0);
-        assert_eq!(shell.text(), "0\n", "what sets it as a precaution goes on");
+        assert_eq!(shell.text(), "0\n", "a program that sets it as a precaution still works");
         let asked = Run::new(caller).opts(["--ulimit", "core=4096"]).opts(["--seccomp", "docker"]);
-        assert_eq!(asked.python(TO_ZERO).go().expect(0).text(), "core 0 0\n", "dumps that were asked for are its own");
+        assert_eq!(asked.python(TO_ZERO).go().expect(0).text(), "core 0 0\n", "requested dumps stay under its control");
     });
 }
 
@@ -66,11 +66,11 @@ fn a_crash_inside_starts_no_helper_of_the_host() {
             }
         }
     }
-    // Where the caller cannot have the limit of 1 the report says so.
+    // If the caller cannot have the limit of 1, the report says so.
     let lowered = Run::new(Caller::Unprivileged).via(["prlimit", "--core=0:0"]).cmd(["true"]).go().expect(0);
     let degraded = lowered.report()["enforced"]["degraded"].to_string();
     assert!(degraded.contains("core-limit") && degraded.contains("helper"), "{lowered}");
-    // Outside a limit of 0 does not keep it from being started.
+    // Outside, a limit of 0 does not prevent the start of the helper.
     python_outside(Caller::Root, &format!("{TO_ZERO}open('/proc/self/comm', 'w').write('outside')\nos.abort()"));
     let _ = eventually(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("outside")));
     fs::write(PATTERN, before).unwrap();

@@ -1,10 +1,10 @@
-//! What the kernel counts for each user, a workload cannot use up for the other processes of its caller.
+//! A workload cannot use up the resources that the kernel counts for each user, so the caller's other processes have some left.
 
 use std::fs;
 
 use crate::common::{Run, attack, for_each_caller, python_outside};
 
-/// Takes what there is of inotify instances, says how many, and keeps them.
+/// Takes all available inotify instances, prints their number, and keeps them.
 const INSTANCES: &str = "import time\n\
     taken = 0\n\
     while libc.inotify_init1(0) >= 0: taken += 1\n\
@@ -41,7 +41,7 @@ fn watches_of_files_are_bounded_by_half_of_the_hosts() {
     });
 }
 
-/// Queues signals to itself for as long as it may, says how many, and keeps them.
+/// Queues signals to itself up to the limit, prints their number, and keeps them.
 const SIGNALS: &str = "import signal, time\n\
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN + 1])\n\
     value = ctypes.c_void_p(1)\n\
@@ -65,7 +65,7 @@ fn pending_signals_are_left_for_the_callers_other_processes() {
     });
 }
 
-/// Sends descriptors that nobody receives for as long as it may. A descriptor that is on its way counts for its sender's user.
+/// Sends descriptors without a receiver up to the limit. A descriptor in flight counts for its sender's user.
 const IN_FLIGHT: &str = "import array, resource, socket, time\n\
     pairs, fd, taken = [], os.open('/dev/null', os.O_RDONLY), 0\n\
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n\
@@ -82,7 +82,7 @@ const IN_FLIGHT: &str = "import array, resource, socket, time\n\
     print(f'taken={taken}', flush=True)\n\
     time.sleep(KEPT)";
 
-/// The kernel compares one number, of all processes of the user, with the soft limit on files of each that sends.
+/// The kernel compares one count, of all processes of the user, with the sender's soft limit on open files.
 #[test]
 fn descriptors_in_flight_are_bounded_by_the_limit_on_files() {
     for_each_caller(|caller| {
