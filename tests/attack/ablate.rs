@@ -1,4 +1,4 @@
-//! The door `stockade`, built with the feature that lets one layer be left out. Never shipped.
+//! The program `stockade`, built with the feature that can omit one layer. Never shipped.
 #![no_main]
 
 stockade::door!(stockade::cli::main);

@@ -1,4 +1,4 @@
-//! The door `stockade-oci`, built with the feature that lets one layer be left out. Never shipped.
+//! The program `stockade-oci`, built with the feature that can omit one layer. Never shipped.
 #![no_main]
 
 stockade::door!(stockade::oci::main);

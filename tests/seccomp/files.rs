@@ -1,10 +1,10 @@
-//! Profiles of the user's own: both formats, compiled programs, what is said about them, and what is refused.
+//! Custom profiles: both formats, compiled programs, warnings about them, and invalid ones.
 
 use crate::common;
 use crate::common::host::idmappable_dir;
 use crate::common::{Caller, Outcome, Run, TempDir, attack, callers, for_each_caller, is_root, set_mode, text};
 
-/// mkdir, from a program that uses little else of note.
+/// Calls mkdir, in a program that uses few other system calls.
 fn mkdir(caller: Caller, options: &[&str]) -> Outcome {
     let program = attack("attempt('mkdir', lambda: os.mkdir('/tmp/x'))");
     Run::new(caller).opts(options.iter().copied()).python(&program).go()
@@ -40,7 +40,7 @@ fn a_file_in_either_format_is_applied() {
     });
 }
 
-/// So early that the supervisor has not looked at the workload yet.
+/// It dies so early that the supervisor has not verified it yet.
 #[test]
 fn a_workload_that_is_killed_at_once_was_killed_by_its_filter() {
     for_each_caller(|caller| {
@@ -55,7 +55,7 @@ fn a_workload_that_is_killed_at_once_was_killed_by_its_filter() {
                 run.expect(128 + libc::SIGSYS).expect_status("seccomp_killed");
             }
         }
-        // And where its death is heard of in one breath with its start.
+        // The same if the supervisor learns of its death and its start at the same time.
         if common::has_program("strace") {
             let strace = ["strace", "-o", "/dev/null", "-e", "inject=recvmsg:delay_enter=20000"];
             let file = dir.join("profile.json");
@@ -90,7 +90,7 @@ fn a_file_is_found_from_where_it_is_named() {
             let outcome = Run::new(caller).cwd(dir.path()).opts(options.iter().copied()).python(&program).go();
             assert_eq!(outcome.expect(0).value("mkdir"), "EPROTO", "{options:?}");
         }
-        // The flag wins over the policy.
+        // The flag overrides the policy.
         let outcome = mkdir(caller, &["-p", text(&policy), "--seccomp", "default"]).expect(0);
         assert_eq!(outcome.value("mkdir"), "OK");
     });
@@ -185,7 +185,7 @@ fn what_is_strange_in_a_profile_is_said_before_the_run_and_refused_when_strict()
         let strange = OCI.replace("\"mkdir\",", &format!("\"mkdir\", {},", names.join(", ")));
         let file = dir.file("profile.json", strange);
         let outcome = mkdir(caller, &["--seccomp", text(&file)]).expect(0);
-        assert_eq!(outcome.text(), "mkdir=EPROTO\n", "nothing of ours is on standard output");
+        assert_eq!(outcome.text(), "mkdir=EPROTO\n", "standard output is the workload's alone");
         let place = format!("warning: seccomp profile {}: syscalls[0].names[1]: \"no_such_call_0\"", text(&file));
         assert!(outcome.stderr.contains(&place), "{outcome}");
         assert_eq!(outcome.stderr.lines().count(), 9, "{outcome}");
@@ -224,7 +224,7 @@ fn a_profile_that_others_could_write_is_refused() {
         give(&file, uid, 7, 0o664);
         refused("group 7 can write it");
         give(&file, uid, gid, 0o664);
-        mkdir(caller, &["--seccomp", text(&file)]).expect(0); // a group of one's own
+        mkdir(caller, &["--seccomp", text(&file)]).expect(0); // the caller's own group
         give(dir.path(), uid, 7, 0o775);
         refused("group 7 can replace it");
         give(dir.path(), 7, gid, 0o755);

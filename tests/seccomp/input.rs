@@ -1,4 +1,4 @@
-//! Profiles as people write them, and as nobody should: what is accepted, and the error for what is not.
+//! Valid and invalid profiles: the accepted ones, and the errors for the others.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn condition(fields: &str) -> String {
     entry(&format!(r#""action": "SCMP_ACT_ALLOW", "args": [{{{fields}}}]"#))
 }
 
-/// A profile with this beside `defaultAction`.
+/// A profile with this text beside `defaultAction`.
 fn top(fields: &str) -> String {
     format!(r#"{{"defaultAction": "SCMP_ACT_ERRNO", {fields}}}"#)
 }
@@ -116,7 +116,7 @@ fn wrong_profiles_are_refused_with_place_value_and_reason() {
         (entry(&format!(r#"{allow}, "excludes": {{"minKernel": "4.8.1-rc"}}"#)), r#"syscalls[0].excludes.minKernel: "4.8.1-rc""#),
         (entry(&format!(r#"{allow}, "excludes": {{"minKernel": 4.8}}"#)), "syscalls[0].excludes.minKernel: 4.8: must be a string"),
         (entry(&format!(r#"{allow}, "includes": {{"caps": "CAP_CHOWN"}}"#)), "syscalls[0].includes.caps: \"CAP_CHOWN\": must be an array"),
-        // What does not take part is read all the same.
+        // An entry that does not apply is parsed all the same.
         (entry(&format!(r#"{allow}, "args": [{{"index": 9, "op": "SCMP_CMP_EQ"}}], "includes": {{"arches": ["s390"]}}"#)), "args[0].index: 9"),
         (format!("{}1{}", "[".repeat(200), "]".repeat(200)), "recursion limit exceeded"),
         (format!(r#"{{"x": {}{}}}"#, r#"{"x":"#.repeat(200), "}".repeat(200)), "recursion limit exceeded"),
@@ -124,7 +124,7 @@ fn wrong_profiles_are_refused_with_place_value_and_reason() {
     for (text, wanted) in table {
         match read(text) {
             Ok(_) => panic!("{text} is accepted"),
-            Err(error) => assert!(error.contains(wanted), "{text}:\n{error}\ndoes not say {wanted:?}"),
+            Err(error) => assert!(error.contains(wanted), "{text}:\n{error}\ndoes not contain {wanted:?}"),
         }
     }
     for bytes in
@@ -166,7 +166,7 @@ fn what_is_odd_is_a_warning_and_strictly_an_error() {
         let strict = load(text.as_bytes(), None, &STRICT);
         assert!(strict.is_err(), "{text} is strictly accepted");
     }
-    // Names of other architectures are no mistake.
+    // A call name of another architecture is valid.
     good(&top(
         r#""syscalls": [{"names": ["socketcall", "arm_fadvise64_64", "s390_pci_mmio_read"], "action": "SCMP_ACT_ALLOW"}]"#,
     ));
@@ -223,7 +223,7 @@ fn every_action_is_read_and_compiled() {
     }
 }
 
-/// The strictest of several rules that match counts, whatever their order.
+/// The strictest of several matching rules wins, in any order.
 #[test]
 fn the_strictest_rule_wins() {
     let rules = [
@@ -237,12 +237,13 @@ fn the_strictest_rule_wins() {
         let list: Vec<&str> = order.iter().map(|at| rules[*at]).collect();
         let profile = good(&top(&format!(r#""syscalls": [{}]"#, list.join(", "))));
         let got: Vec<Action> = [1, 2, 3, 5, 9].iter().map(|value| decide(&profile, "socket", [*value, 0, 0])).collect();
-        // Between two error numbers the first in the file.
+        // Of two error numbers the first in the file wins.
         assert_eq!(got, [Action::KillThread, Action::Errno(6), Action::Errno(5), Action::Log, Action::Allow]);
     }
 }
 
-/// Numbers above all that a profile names: ENOSYS where it refuses, so that libraries fall back; else its default.
+/// A number above all that a profile names gives ENOSYS where the profile refuses, so that libraries fall back; otherwise its
+/// default.
 #[test]
 fn numbers_above_the_profile_do_not_exist_for_it() {
     for (default, beyond) in [
@@ -305,7 +306,7 @@ fn bad_input_costs_little() {
             read(&text).and_then(|(profile, _)| Program::compile(&profile).map_err(|error| error.to_string()));
         let took = used_by_thread() - start;
         eprintln!("{what}: {took:?} {:?}", outcome.map(|program| program.instructions.len()));
-        // 50 ms where it counts; this is a build without optimisation.
+        // The promise is 50 ms; this build is not optimised.
         assert!(took < Duration::from_millis(1500), "{what}: {took:?}");
     }
 }
@@ -358,7 +359,7 @@ fn wrong_filters_of_seccompilers_are_refused() {
     ];
     for (text, wanted) in table {
         let error = read(&text).expect_err(&text);
-        assert!(error.contains(wanted), "{text}:\n{error}\ndoes not say {wanted:?}");
+        assert!(error.contains(wanted), "{text}:\n{error}\ndoes not contain {wanted:?}");
     }
     let two = r#"{"a": {"filter": [], "match_action": "allow", "mismatch_action": "trap"}, "b": {"filter": [], "match_action": "allow", "mismatch_action": "log"}}"#;
     let named = |name| load(two.as_bytes(), Some(name), &LOOSE).map(|loaded| loaded.0.default);
@@ -394,7 +395,7 @@ fn compiled_programs_are_taken_as_the_kernel_would() {
         (&[one(0x60, 0, 0, 3), answer], "before it is written"),
         (&[one(0x15, 0, 1, 0), answer], "out of the program"),
         (&[one(0x05, 0, 0, u32::MAX), answer], "out of the program"),
-        // Written on one of two ways only.
+        // Written on only one of two paths.
         (&[one(0x15, 0, 1, 0), one(0x02, 0, 0, 1), one(0x60, 0, 0, 1), answer], "before it is written"),
     ];
     for (program, wanted) in bad {
@@ -465,7 +466,7 @@ fn check_finds_the_ways_around() {
     assert!(check(&nested).iter().any(|warning| warning.text.contains("CLONE_NEWUSER")));
 }
 
-/// The table of system calls against what this machine's headers say.
+/// The table of system calls equals this machine's headers.
 #[test]
 fn the_table_of_calls_is_the_kernels() {
     let path = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
@@ -487,7 +488,7 @@ fn the_table_of_calls_is_the_kernels() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever stands in a file: an answer, no panic; and a program that does what was read.
+    /// Any file content gives a result and no panic, and an accepted profile compiles to a program that does the same.
     #[test]
     fn mangled_profiles_are_read_or_refused(
         which in 0usize..4,
@@ -518,7 +519,7 @@ proptest! {
         }
     }
 
-    /// Whatever is called a program: an answer; and what is accepted can be run.
+    /// Any program gives a result, and an accepted program can be run.
     #[test]
     fn random_programs_are_run_or_refused(
         parts in prop::collection::vec((prop::sample::select(&CODES[..]), 0u8..6, 0u8..6, 0u32..70), 1..24),

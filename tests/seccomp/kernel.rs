@@ -1,4 +1,4 @@
-//! Built-in profiles in the real kernel. Each probe is first made without a filter, so that what the filter does is seen.
+//! Built-in profiles in the real kernel. Each probe is first made without a filter, which shows the filter's effect.
 
 use std::process::{Command, Stdio};
 
@@ -19,9 +19,9 @@ const FAMILY: Outcome = Outcome::Error(libc::EAFNOSUPPORT);
 const PROTOCOL: Outcome = Outcome::Error(libc::EPROTONOSUPPORT);
 const OPTION: Outcome = Outcome::Error(libc::ENOPROTOOPT);
 const KILLED: Outcome = Outcome::Died(libc::SIGSYS);
-/// A path in whose place nothing is.
+/// A path that does not exist.
 const NOTHING: &[u8] = b"/nonexistent/file\0";
-/// What only the kernel would ever have set: registers are wider than the arguments.
+/// A bit that the kernel ignores: registers are wider than the arguments.
 const HIGH: u64 = 1 << 32;
 const BAD: u64 = u32::MAX as u64;
 
@@ -31,21 +31,21 @@ fn program(builtin: Builtin, network: Network, groups: &[Group]) -> Vec<Instruct
     program.instructions.into_owned()
 }
 
-/// What a call does without the filter: something that can be told from what the filter makes of it.
+/// The result of a call without the filter, which must differ from that with the filter.
 #[derive(Clone, Copy, PartialEq)]
 enum Before {
-    /// Exactly this.
+    /// Exactly this result.
     Is(Outcome),
-    /// It succeeds.
+    /// Success.
     Works,
-    /// Anything but the filter's answer.
+    /// Any result except the filter's answer.
     Differs,
-    /// Depends on the host: the probe alone says little, but must still come out as it should.
+    /// Any result, because it depends on the host: the probe proves little, but must still have the expected answer.
     Any,
 }
 use Before::{Any, Differs, Is, Works};
 
-/// What is probed: the call, what it does without a filter, and what under it.
+/// A probe: the call, its result without a filter, and its result with one.
 type Probe = (&'static str, Door, i64, [u64; 6], Before, Outcome);
 
 #[track_caller]
@@ -109,7 +109,7 @@ fn the_default_refuses_what_it_should_with_the_right_error() {
     let program = program(Builtin::Default, Network::None, &[]);
     let n = Door::Native;
     let new_user = libc::CLONE_NEWUSER as u64;
-    // With CLONE_FS a new user namespace is refused by the kernel too, but otherwise.
+    // With CLONE_FS the kernel itself refuses a new user namespace, with another error.
     let clone = new_user | libc::CLONE_FS as u64;
     let word = 0u32;
     let word = (&raw const word) as u64;
@@ -230,16 +230,16 @@ fn the_docker_profile_decides_as_under_docker() {
     );
 }
 
-/// Node, where it is installed.
+/// The installed node, if any.
 fn installed_node() -> Option<&'static str> {
     let found = ["/usr/bin/node", "/usr/local/bin/node"].into_iter().find(|path| std::path::Path::new(path).exists());
     found.or_else(|| {
-        common::skip_part("node", "it is not installed");
+        common::skip_part("node", "not installed");
         None
     })
 }
 
-/// Programs run under a filter, without any other layer.
+/// Runs programs under a filter, without any other layer.
 #[track_caller]
 fn runs(builtin: Builtin, script: &[&str]) {
     if !std::path::Path::new(script[0]).exists() {

@@ -1,4 +1,4 @@
-//! System-call filters: reading profiles, compiling them, and what they do in the kernel.
+//! System call filters: reading profiles, compiling them, and their effect in the kernel.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Other people's compilers, given our rules.
+//! Independent compilers for our rules.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use std::process::{Command, Output, Stdio};
 use crate::compiled::compiled;
 use stockade_seccomp::{Action, Format, Instruction, Operator, Profile, Program};
 
-/// The libseccomp program of `libseccomp.c`, compiled; or why it cannot be.
+/// The compiled libseccomp program of `libseccomp.c`; or the reason why it does not compile.
 pub(crate) fn libseccomp_tool() -> Result<PathBuf, String> {
     compiled("cc", &["-O2", "-lseccomp"], include_str!("libseccomp.c"))
 }
 
-/// The rules as `libseccomp.c` reads them. A rule with the default's action says nothing, and libseccomp refuses it.
+/// The rules in the format of `libseccomp.c`. Rules with the default's action are left out, because libseccomp refuses them.
 pub(crate) fn libseccomp_rules(profile: &Profile, optimize: u32) -> String {
     let mut text = format!("default {}\noptimize {optimize}\n", libseccomp_action(profile.default));
     for rule in profile.rules().filter(|rule| rule.action != profile.default) {
@@ -40,13 +40,13 @@ fn libseccomp_action(action: Action) -> u32 {
     action.encode()
 }
 
-/// What libseccomp makes of the rules, or what it says against them.
+/// The program that libseccomp compiles from the rules, or its error.
 pub(crate) fn libseccomp(tool: &PathBuf, rules: &str) -> Result<Vec<Instruction>, String> {
     let output = run(Command::new(tool), rules)?;
     Ok(output.stdout.as_chunks::<8>().0.iter().map(|chunk| Instruction::from_bytes(*chunk)).collect())
 }
 
-/// How many nanoseconds libseccomp takes for that, each time.
+/// The nanoseconds that libseccomp takes for that, for each round.
 #[allow(dead_code)]
 pub(crate) fn libseccomp_times(tool: &PathBuf, rules: &str, rounds: usize) -> Result<Vec<f64>, String> {
     let mut command = Command::new(tool);
@@ -72,8 +72,8 @@ fn run(mut command: Command, rules: &str) -> Result<Output, String> {
     Ok(output)
 }
 
-/// What seccompiler makes of the rules, when it can express them: one action for all of them. Our guard against other tables of
-/// calls stands before it.
+/// The program that seccompiler compiles from the rules, if it can express them: it has one action for all rules. Our guard
+/// against other call tables is put in front.
 pub(crate) fn seccompiler(profile: &Profile) -> Option<Vec<Instruction>> {
     let profile = Profile { format: Format::Seccompiler, beyond: profile.default, ..profile.clone() };
     Some(Program::compile(&profile).ok()?.instructions.into_owned())

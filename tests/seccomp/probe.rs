@@ -6,7 +6,7 @@ use std::process::Command;
 
 use stockade_seccomp::Instruction;
 
-/// How a system call is entered.
+/// The entry point of a system call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Door {
     /// The `syscall` instruction, or `svc`.
@@ -16,14 +16,14 @@ pub(crate) enum Door {
     Int80,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// It returned this, not negative.
+    /// Success with this value, which is not negative.
     Value(i64),
-    /// It failed with this error number.
+    /// Failure with this error number.
     Error(i32),
-    /// The process died of this signal.
+    /// Death of the process by this signal.
     Died(i32),
 }
 
@@ -41,7 +41,7 @@ fn install(program: &[Instruction]) -> Result<(), i32> {
     Ok(())
 }
 
-/// Makes a call in a child that has the filter (none: only the call), and tells what became of it.
+/// Makes a call in a child under the filter, if any, and returns the outcome.
 pub(crate) fn probe(program: Option<&[Instruction]>, door: Door, number: i64, args: [u64; 6]) -> Outcome {
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
@@ -56,7 +56,7 @@ pub(crate) fn probe(program: Option<&[Instruction]>, door: Door, number: i64, ar
             Ok(()) => enter(door, number, args),
             Err(errno) => -1_000_000 - i64::from(errno),
         };
-        // SAFETY: writes the eight bytes of a local; then leaves without running anything else.
+        // SAFETY: writes the eight bytes of a local; then exits without running anything else.
         unsafe {
             libc::write(pipe[1], (&raw const result).cast(), 8);
             libc::_exit(0);
@@ -91,7 +91,7 @@ fn enter(door: Door, number: i64, [a, b, c, d, e, f]: [u64; 6]) -> i64 {
         #[cfg(target_arch = "x86_64")]
         Door::Int80 => {
             let mut result = number;
-            // SAFETY: as above. `rbx`, which the compiler keeps for itself, is put back; the 32-bit entry clobbers r8 to r11.
+            // SAFETY: as above. `rbx`, which the compiler reserves, is restored; the 32-bit entry clobbers r8 to r11.
             unsafe {
                 core::arch::asm!(
                     "xchg rbx, {first}",
@@ -108,13 +108,13 @@ fn enter(door: Door, number: i64, [a, b, c, d, e, f]: [u64; 6]) -> i64 {
     }
 }
 
-/// Has a command start with the filter.
+/// Makes a command start with the filter.
 pub(crate) fn confine(command: &mut Command, program: Vec<Instruction>) -> &mut Command {
     // SAFETY: between fork and exec only system calls are made.
     unsafe { command.pre_exec(move || install(&program).map_err(std::io::Error::from_raw_os_error)) }
 }
 
-/// Nanoseconds that installing a filter takes, and those of one cheap call under it; measured in a child.
+/// The nanoseconds that installing a filter takes, and those of one cheap call under it; measured in a child.
 #[allow(dead_code)]
 pub(crate) fn cost(program: Option<&[Instruction]>, number: i64, args: [u64; 6], calls: u32) -> (f64, f64) {
     let mut pipe = [0; 2];

@@ -1,5 +1,5 @@
-//! A compiled program does what its profile means, for every call that could tell them apart: the built-in profiles, the
-//! unmodified ones of Docker and Podman where this machine has them, and random ones. Independent compilers agree.
+//! A compiled program implements its profile for every call that could show a difference: for the built-in profiles, the
+//! unmodified ones of Docker and Podman if this machine has them, and random ones. Independent compilers agree.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ fn all_capabilities() -> &'static [&'static str] {
     names.leak()
 }
 
-/// Compiles, and holds the program against the profile.
+/// Compiles a profile and compares the program with it.
 #[track_caller]
 fn prove(profile: &Profile, what: &str) -> Program {
     let program = Program::compile(profile).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -54,7 +54,7 @@ fn built_in_profiles_do_what_they_mean() {
                             let program = prove(&profile, &what);
                             let ready = compiled::program(*builtin, network, groups, guards, &context);
                             let ready = ready.map_err(|error| error.to_string());
-                            assert_eq!(ready, Ok(program), "{what}: the build script made another program");
+                            assert_eq!(ready, Ok(program), "{what}: the build script compiled another program");
                         }
                     }
                 }
@@ -63,7 +63,7 @@ fn built_in_profiles_do_what_they_mean() {
     }
 }
 
-/// Docker's and Podman's own files: from `STOCKADE_SECCOMP_PROFILES` (a directory of JSON), or where packages put them.
+/// Docker's and Podman's own files: from `STOCKADE_SECCOMP_PROFILES` (a directory of JSON), or where packages install them.
 fn real_profiles() -> Vec<(String, Vec<u8>)> {
     let mut paths: Vec<std::path::PathBuf> = vec![
         "/usr/share/containers/seccomp.json".into(),
@@ -87,7 +87,7 @@ fn the_profiles_of_docker_and_podman_load_unmodified() {
         for arch in [Arch::X86_64, Arch::Aarch64] {
             for capabilities in [&[][..], &["CAP_SYS_ADMIN"], all_capabilities()] {
                 let context = context(arch, capabilities);
-                // Strict: not one unknown name, key without effect, or contradiction.
+                // Strict: no unknown name, key without effect, or contradiction.
                 let (profile, warnings) =
                     load(&bytes, None, &context).unwrap_or_else(|error| panic!("{path}: {error}"));
                 assert_eq!(warnings, []);
@@ -102,8 +102,8 @@ fn the_profiles_of_docker_and_podman_load_unmodified() {
     }
 }
 
-/// Ours of Docker's profile decides as the original where the original is of the same age: no call that the original of
-/// Debian 12 refuses is allowed, but those that later versions allow.
+/// Our version of Docker's profile decides as an original of the same age. It allows no call that the original of Debian 12
+/// refuses, except those that later versions allow.
 #[test]
 fn the_docker_profile_is_not_wider_than_dockers() {
     let Some((_, bytes)) = real_profiles().into_iter().find(|(path, _)| path.contains("docker")) else {
@@ -164,7 +164,7 @@ fn the_default_profile_has_an_answer_for_every_known_call() {
     }
 }
 
-/// The comparison itself must be able to fail: a change of one bit or offset in a program is noticed, or changes nothing.
+/// The comparison must be able to fail: a change of one bit or offset in a program is either noticed or has no effect.
 #[test]
 fn the_comparison_notices_changed_programs() {
     let profile = Builtin::Default.profile(true, &[], &context(Arch::X86_64, &[]));
@@ -189,8 +189,8 @@ fn the_comparison_notices_changed_programs() {
                 noticed += 1;
                 continue;
             }
-            // A comparison that only steers between two that come to the same may be off. Asked about what the programs
-            // themselves compare with, they then agree.
+            // A changed comparison whose branches have the same result may have no effect. The two programs then agree at all
+            // values that they compare with.
             equivalent += 1;
             let call = probes(&program, &changed).find(|call| run(&program, call).0 != run(&changed, call).0);
             assert_eq!(call, None, "instruction {at}, change {kind}: {one:?} to {wrong:?} goes unnoticed");
@@ -199,7 +199,7 @@ fn the_comparison_notices_changed_programs() {
     assert!(noticed > 5 * equivalent, "{noticed} changes noticed, {equivalent} said to change nothing");
 }
 
-/// Calls around every number that two programs compare with, in every pair of places, without looking at any profile.
+/// Calls around every number that two programs compare with, at every pair of places, independent of any profile.
 fn probes(left: &[Instruction], right: &[Instruction]) -> impl Iterator<Item = Call> {
     let mut values: Vec<u64> = left.iter().chain(right).map(|one| u64::from(one.k)).collect();
     values.extend(values.clone().iter().flat_map(|value| [value.wrapping_sub(1), value + 1, !value]));
@@ -225,7 +225,7 @@ fn a_profile_that_is_too_long_says_what_costs_most() {
     let rules = |number: u32, count: u64| {
         (0..count).map(move |value| Rule {
             numbers: vec![number],
-            // Odd bits apart, so that nothing can be joined.
+            // Odd bits, which are never adjacent, so that nothing can be joined.
             conditions: vec![
                 Condition { argument: 0, width: Width::Whole, operator: Operator::Equal, value: value * 2 + 1 },
                 Condition { argument: 1, width: Width::Int, operator: Operator::Equal, value: value * value },
@@ -263,7 +263,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Values whose neighbourhood is interesting: small, at the borders of words, negative.
+/// Interesting values: small, at word boundaries, negative.
 fn value() -> impl Strategy<Value = u64> {
     prop_oneof![
         0u64..8,
@@ -291,7 +291,7 @@ fn operator() -> impl Strategy<Value = Operator> {
 fn condition() -> impl Strategy<Value = Condition> {
     let width = prop_oneof![4 => Just(Width::Whole), 4 => Just(Width::Int), 1 => Just(Width::Mode)];
     (0u8..6, width, operator(), value()).prop_map(|(argument, width, operator, value)| {
-        // Mostly such that it can hold.
+        // Mostly values that can match.
         let value = match operator {
             Operator::MaskedEqual(mask) if value & 7 != 7 => value & mask,
             _ => value,
@@ -377,8 +377,8 @@ proptest! {
     }
 }
 
-/// The first call that two programs for x86_64 answer differently. Left out are numbers that no kernel has a call for and
-/// that the others do not treat as x32: see `compare::calls`.
+/// The first call that two programs for x86_64 answer differently, except for numbers without a call that the other compilers do
+/// not treat as x32: see `compare::calls`.
 fn disagreement(profile: &Profile, ours: &[Instruction], theirs: &[Instruction], x32: bool) -> Option<String> {
     calls(profile).filter(|call| call.number < 0x4000_0000 || x32 && call.number < 0x8000_0000).find_map(|call| {
         let (our, their) = (run(ours, &call).0, run(theirs, &call).0);
@@ -386,9 +386,9 @@ fn disagreement(profile: &Profile, ours: &[Instruction], theirs: &[Instruction],
     })
 }
 
-/// As libseccomp can express it: one stage, whole registers, nothing for numbers above, no contradictions. Where a profile
-/// both allows and refuses a call (Podman's does so with `setns`), libseccomp keeps the rule that came first; here the
-/// stricter one counts.
+/// The profile as libseccomp can express it: one stage, whole registers, no rule for higher numbers, no contradictions. If a
+/// profile both allows and refuses a call (Podman's does so with `setns`), libseccomp keeps the first rule; ours uses the
+/// stricter one.
 fn for_libseccomp(profile: &Profile, name: &str) -> Profile {
     let mut profile = profile.clone();
     profile.stages.retain(|stage| stage.name.is_empty());
@@ -400,7 +400,7 @@ fn for_libseccomp(profile: &Profile, name: &str) -> Profile {
         }
         map
     });
-    let podmans = ["podman", "containers"].iter().any(|whose| name.contains(whose)); // as fetched, as installed
+    let podmans = ["podman", "containers"].iter().any(|whose| name.contains(whose)); // names of the fetched and of the installed file
     for rule in profile.stages[0].rules.iter_mut().filter(|rule| rule.conditions.is_empty()) {
         rule.numbers.retain(|number| {
             let stays = strictest[number].leniency() == rule.action.leniency();
@@ -461,7 +461,7 @@ fn seccompiler_agrees_on_the_built_in_and_real_profiles() {
         profiles.push((path.clone(), load(&bytes, None, &context).unwrap_or_else(|error| panic!("{path}: {error}")).0));
     }
     for (name, mut profile) in profiles {
-        // It knows one action beside the default: keep what is allowed.
+        // seccompiler has one action beside the default: keep the allowing stage.
         profile.stages.retain(|stage| stage.name.is_empty());
         profile.stages[0].rules.retain(|rule| rule.action == Action::Allow);
         profile.beyond = profile.default;
@@ -472,9 +472,9 @@ fn seccompiler_agrees_on_the_built_in_and_real_profiles() {
     }
 }
 
-/// Random rules that every compiler can express: for each call one action, each argument tested once in a rule. Where two
-/// rules about one call have different actions, libseccomp goes by the order in which they were added, and seccompiler knows
-/// one action only.
+/// Random rules that every compiler can express: for each call one action, each argument tested once in a rule. If two rules
+/// about one call have different actions, libseccomp uses the order in which they were added, and seccompiler has only one
+/// action.
 fn for_everybody() -> impl Strategy<Value = Profile> {
     let width = prop_oneof![Just(Width::Whole), Just(Width::Int)];
     let condition = (0u8..6, width, operator(), value()).prop_map(|(argument, width, operator, value)| {
@@ -495,10 +495,10 @@ fn for_everybody() -> impl Strategy<Value = Profile> {
     })
 }
 
-/// Takes out of a profile what libseccomp up to 2.6.0 is known to compile into another program than its rules mean, and says
-/// how many rules that was. There is one such shape, *several ordered comparisons of one argument*: of two rules about one
-/// call, both compare the same argument by other operators than EQ and MASKED_EQ. libseccomp merges their two halves of 64
-/// bits so that some calls get through that no rule allows (GHSA-4q85-33p6-j5g6). The first of such rules stays.
+/// Removes the rules that libseccomp up to 2.6.0 is known to compile wrongly, and returns their number. There is one such shape,
+/// *several ordered comparisons of one argument*: two rules about one call compare the same argument by operators other than EQ
+/// and MASKED_EQ. libseccomp merges their two halves of 64 bits so that some calls pass that no rule allows
+/// (GHSA-4q85-33p6-j5g6). The first of such rules stays.
 fn without_known_shapes(profile: &mut Profile) -> usize {
     let ordered = |rule: &Rule| -> Vec<u8> {
         let conditions = rule.conditions.iter();
@@ -516,8 +516,8 @@ fn without_known_shapes(profile: &mut Profile) -> usize {
     before - profile.stages[0].rules.len()
 }
 
-/// Not one difference, on whole registers, which is all that libseccomp compares, and with either of its ways to write a
-/// program. What is known to differ is taken out by name first, and the rest of the profile still compared.
+/// No difference on whole registers, which is all that libseccomp compares, with both of its optimisation levels. The known wrong
+/// shape is removed first, and the rest of the profile is still compared.
 #[test]
 fn libseccomp_agrees_on_random_profiles() {
     let tool = match oracles::libseccomp_tool() {
@@ -549,8 +549,8 @@ fn libseccomp_agrees_on_random_profiles() {
     drop(std::fs::remove_file(tool));
 }
 
-/// The same for seccompiler, which knows one action beside the default. The second argument is compared as a mode of 16 bits,
-/// which it does not know.
+/// The same for seccompiler, which has one action beside the default. The second argument is compared as a mode of 16 bits, which
+/// it does not support.
 #[test]
 fn seccompiler_agrees_on_random_profiles() {
     let mut compared = 0;
@@ -559,7 +559,7 @@ fn seccompiler_agrees_on_random_profiles() {
         let conditions = profile.stages[0].rules.iter_mut().flat_map(|rule| &mut rule.conditions);
         conditions.filter(|one| one.argument == 1).for_each(|one| one.width = Width::Mode);
         profile.stages[0].rules.retain(|rule| rule.action == action);
-        // A filter whose two actions are the same is refused there.
+        // seccompiler refuses a filter whose two actions are the same.
         if action == profile.default {
             continue;
         }

@@ -1,5 +1,5 @@
-//! A run's system calls are filtered: what the default refuses, and what a profile of the user's does. Each attack is made
-//! once under the filter and once with `--seccomp unconfined`, where something else, or nothing, stops it.
+//! The filter of a run: calls that the default refuses, and those of a custom profile. Each attack is made once under the filter
+//! and once with `--seccomp unconfined`, where another layer stops it, or nothing.
 
 use crate::common;
 use crate::common::{Caller, Outcome, Run, TempDir, attack, for_each_caller, skip_part, text};
@@ -9,13 +9,13 @@ fn run(caller: Caller, options: &[&str], program: &str) -> Outcome {
     Run::new(caller).opts(options.iter().copied()).python(&attack(program)).go()
 }
 
-/// Under the default, and without a filter.
+/// A run under the default, and one without a filter.
 fn with_and_without(caller: Caller, options: &[&str], program: &str) -> (Outcome, Outcome) {
     let unconfined = [options, &["--seccomp", "unconfined"]].concat();
     (run(caller, options, program).expect(0), run(caller, &unconfined, program).expect(0))
 }
 
-/// Which call, what it says under the default, and what without a filter: any of these.
+/// The call, its result under the default, and its possible results without a filter.
 type Expected<'a> = (&'a str, &'a str, &'a [&'a str]);
 
 #[track_caller]
@@ -25,7 +25,7 @@ fn compare(caller: Caller, options: &[&str], program: &str, expected: &[Expected
         assert_eq!(with.value(name), *refused, "{name} under the default");
         let value = without.value(name);
         assert!(free.contains(&value.as_str()), "{name} without a filter: {value}");
-        assert!(!free.contains(refused), "{name}: this proves nothing");
+        assert!(!free.contains(refused), "{name}: the probe proves nothing");
     }
 }
 
@@ -70,7 +70,7 @@ syscall("open_tree", 428, -100, b"/none\0", 0)
 syscall("fsopen", 430, b"none\0", 0)
 syscall("chroot", 161, b"/none\0")
 "#;
-        let second = ["ENOSPC", "EPERM"]; // the limits on namespaces, the lack of capabilities
+        let second = ["ENOSPC", "EPERM"]; // from the namespace limits, and for missing capabilities
         compare(
             caller,
             &[],
@@ -124,16 +124,16 @@ syscall("ldt", 154, 0, parameters, 16)
                 ("name", "EPERM", &["ENOENT"]),
                 ("splice", "ENOSYS", &["EBADF"]),
                 ("seccomp", "ENOSYS", &["EINVAL"]),
-                ("ldt", "EPERM", &["OK", "ENOSYS"]), // a User-Mode kernel has none
+                ("ldt", "EPERM", &["OK", "ENOSYS"]), // a User-Mode kernel does not have it
             ],
         );
         let with = run(caller, &[], program).expect(0);
         assert_eq!((with.value("io_uring"), with.value("userfaultfd")), ("ENOSYS".into(), "ENOSYS".into()), "{with}");
-        assert_eq!(with.value("unknown"), "ENOSYS", "what no kernel has is not refused as if it had");
+        assert_eq!(with.value("unknown"), "ENOSYS", "an unknown call gives ENOSYS, not a refusal");
     });
 }
 
-/// `int 0x80` reaches the 32-bit table, where the numbers of the profile mean other calls: 20 is getpid there.
+/// `int 0x80` uses the 32-bit table, where the profile's numbers mean other calls: 20 is getpid there.
 const INT80: &str = r#"
 import mmap
 code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -192,7 +192,7 @@ print("arrived=%d" % len(select.select([slave], [], [], 0)[0]))
         for name in ["plain", "high", "higher", "linux", "discipline", "console"] {
             assert_eq!(with.value(name), "ENOTTY", "{with}");
         }
-        // Kernels can be told to refuse it themselves, dev.tty.legacy_tiocsti=0.
+        // The kernel itself can refuse it, dev.tty.legacy_tiocsti=0.
         for name in ["plain", "high", "higher"] {
             assert!(["OK", "EIO"].contains(&without.value(name).as_str()), "{without}");
         }

@@ -1,8 +1,8 @@
-//! A profile means under `stockade run --seccomp FILE` what it means under an OCI runtime: the same table of probes is run by
-//! runc and by us under Docker's and Podman's unmodified profiles, and every answer is held against the other's.
+//! A profile has the same meaning under `stockade run --seccomp FILE` as under an OCI runtime: runc and our program run the same
+//! table of probes under Docker's and Podman's unmodified profiles, and every answer is compared.
 //!
-//! `seccomp/probes.c` is the table, and tells how the decision of a filter is told apart from an error of the kernel. The
-//! profiles become a container's configuration here the way Docker does it, independently of our own reader.
+//! `seccomp/probes.c` is the table, and explains how a filter's decision is told from an error of the kernel. The profiles are
+//! converted to a container's configuration the way Docker does it, independently of our own reader.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -14,7 +14,7 @@ use crate::common;
 use crate::common::{Caller, Run, TempDir, for_each_caller, has_program, is_root, set_mode, skip, text};
 use serde_json::{Value, json};
 
-/// Docker's default for containers. The second case of every comparison; the first is none.
+/// Docker's default capabilities of containers. The second case of every comparison; the first has none.
 const DOCKERS_CAPABILITIES: [&str; 14] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -35,22 +35,22 @@ const DOCKERS_CAPABILITIES: [&str; 14] = [
 /// Probe and answer.
 type Answers = BTreeMap<String, String>;
 
-/// What differs on purpose; docs/seccomp.md says why.
+/// Whether an answer differs deliberately; docs/seccomp.md gives the reasons.
 fn differs_on_purpose(profile: &str, probe: &str, ours: &str) -> bool {
     match probe {
-        // Other tables of calls end the process here, whatever the profile lists.
+        // Calls of other tables end the process here, whatever the profile says.
         _ if probe.starts_with("int 0x80 ") || probe.starts_with("x32 ") => ours == "signal 31",
         // An argument is compared in the bits that the kernel reads: these are personality(0) and personality(0xffffffff).
         "personality 0 high" | "personality asking, signed" => ours == "allowed" || ours == "returned",
-        // Podman's both allows and refuses it; libseccomp keeps what came first, we what is stricter.
+        // Podman's profile both allows and refuses it; libseccomp keeps the first rule, ours the stricter one.
         "setns" | "setns NEWUSER" | "number 308" => profile == "podman" && ours == "EPERM",
-        // Where a profile allows it (Podman's), the limits on namespaces refuse it here.
+        // If a profile allows it (Podman's does), the namespace limits refuse it here.
         _ if probe.starts_with("unshare NEW") => ours == "ENOSPC",
         _ => false,
     }
 }
 
-/// The probes that the two answer differently, after checking that each does so on purpose.
+/// The probes with different answers. Fails if a difference is not deliberate.
 #[track_caller]
 fn differences<'a>(profile: &str, theirs: &'a Answers, ours: &Answers) -> Vec<&'a str> {
     assert_eq!(theirs.keys().collect::<Vec<_>>(), ours.keys().collect::<Vec<_>>());
@@ -77,7 +77,7 @@ fn a_profile_decides_as_under_runc() {
             refused(ours),
             differ.len()
         );
-        // The table must be able to tell: a profile refuses a good part of it, and allows another.
+        // The table must be selective: a profile refuses many probes, and allows many.
         assert!(refused(theirs) > 100 && theirs.len() - refused(theirs) > 250, "{theirs:?}");
         assert_eq!(ours["x32 getpid"], "signal 31");
         // A User-Mode kernel takes int 0x80 for a call of its own table.
@@ -87,7 +87,7 @@ fn a_profile_decides_as_under_runc() {
     });
 }
 
-/// The same table with the calls made: what a program sees.
+/// The same table with the calls made: the results that a program sees.
 #[test]
 fn a_program_sees_under_a_profile_what_it_sees_under_runc() {
     compare("make", |profile, _, theirs, ours| {
@@ -96,8 +96,8 @@ fn a_program_sees_under_a_profile_what_it_sees_under_runc() {
     });
 }
 
-/// Without a profile no probe is decided by one, under either: what the comparison sees is the profile and nothing else. The
-/// guards, which stay here, decide nothing but other tables of calls.
+/// Without a profile, no filter decides a probe, neither here nor under runc: the comparison shows only the profile. Our guards
+/// stay, and decide only calls of other tables.
 #[test]
 fn without_a_profile_every_probe_is_allowed() {
     for_each_caller(|caller| {
@@ -155,8 +155,8 @@ fn real_profiles() -> Vec<PathBuf> {
         .collect()
 }
 
-/// `linux.seccomp` of a container's configuration from a profile, for x86_64 and these capabilities: which entries count
-/// is decided here, by Docker's rules, so that runc gets rules only.
+/// `linux.seccomp` of a container's configuration from a profile, for x86_64 and these capabilities. The entries that apply are
+/// chosen here, by Docker's rules, so that runc gets rules only.
 fn as_docker_does(profile: &Value, capabilities: &[&str]) -> Value {
     let list = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();
@@ -203,7 +203,7 @@ fn as_docker_does(profile: &Value, capabilities: &[&str]) -> Value {
     whole
 }
 
-/// Whether a container without any filter starts here; says so as a skip if not.
+/// Whether a container without a filter starts here; otherwise a skip.
 fn runc_works() -> bool {
     let works = Command::new("runc").arg("--version").output().is_ok_and(|output| output.status.success());
     if !works {
@@ -212,7 +212,7 @@ fn runc_works() -> bool {
     works
 }
 
-/// The probes, and a bundle that holds nothing else.
+/// The probes, and a bundle that contains nothing else.
 struct Bench {
     dir: TempDir,
 }
@@ -232,7 +232,7 @@ impl Bench {
         Some(Self { dir })
     }
 
-    /// Under `stockade run`, with the layers off that answer in the place of a filter.
+    /// Runs the probes under `stockade run`, without the layers that would answer before the filter.
     fn here(&self, caller: Caller, mode: &str, profile: Option<&Path>, capabilities: &[&str]) -> Answers {
         let mut run = Run::new(caller).opts(["--landlock", "off", "-v"]);
         run = run.opts([format!("{}:/probes:ro", text(&self.dir.join("rootfs/probes")))]);
@@ -243,7 +243,7 @@ impl Bench {
         parse(&run.cmd(["/probes", mode]).go().expect(0).stdout)
     }
 
-    /// Under runc, with a user namespace like ours.
+    /// Runs the probes under runc, with a user namespace like ours.
     fn runc(&self, mode: &str, seccomp: Option<Value>, capabilities: &[&str]) -> Answers {
         let kept = json!(capabilities);
         let map = json!([{ "containerID": 0, "hostID": 200_000, "size": 65_536 }]);
@@ -256,7 +256,7 @@ impl Bench {
                 "args": ["/probes", mode],
                 "env": ["PATH=/"],
                 "cwd": "/",
-                // Those of somebody who is not root survive execve only as ambient ones, which must be inheritable.
+                // A non-root user keeps capabilities at execve only as ambient ones, which must be inheritable.
                 "capabilities": {
                     "bounding": kept, "effective": kept, "permitted": kept, "inheritable": kept, "ambient": kept,
                 },

@@ -1,4 +1,4 @@
-//! `stockade seccomp check|compile|dump|explain` from the outside.
+//! `stockade seccomp check|compile|dump|explain` as a command.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn seccomp(words: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
-/// A file that is gone when the test is over.
+/// A file, removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -60,7 +60,7 @@ fn a_compiled_program_can_be_dumped_and_is_the_profiles() {
     assert_eq!(dumped, seccomp(&["dump", "docker"]).1);
     let (code, out, _) = seccomp(&["check", "--strict", file.path()]);
     assert_eq!(code, 0, "{out}");
-    // One instruction that allows everything, also what comes by way of other tables.
+    // One instruction that allows everything, including calls of other tables.
     let open = File::new("open.bpf", "");
     std::fs::write(open.path(), [6, 0, 0, 0, 0, 0, 0xff, 0x7f]).unwrap_or_else(|error| panic!("{error}"));
     let (code, out, _) = seccomp(&["check", "--strict", open.path()]);

@@ -1,8 +1,8 @@
-//! The shape of the crate: imports point downward only, layers know nothing of each other, `unsafe` stays on the floor.
+//! The structure of the crate: imports point downward only, layers do not import each other, `unsafe` stays at the bottom.
 
 use std::path::{Path, PathBuf};
 
-/// Rooms from the floor up. A room may import from rooms on lower storeys, and from nowhere else but itself.
+/// Modules from the bottom up. A module imports only from lower storeys and from itself.
 const STOREYS: [&[&str]; 9] = [
     &["error", "sys"],
     &["failure", "file", "plan"],
@@ -15,7 +15,7 @@ const STOREYS: [&[&str]; 9] = [
     &["fuzzing"],
 ];
 
-/// The room whose files are layers, which do not import each other.
+/// The module with the layers, which do not import each other.
 const LAYERS: &str = "confine";
 
 fn storey(room: &str) -> Option<usize> {
@@ -37,9 +37,9 @@ fn imports_point_downward_only() {
 fn layers_do_not_import_each_other() {
     let files = sources();
     let names: Vec<_> = files.iter().filter_map(Source::layer).collect();
-    assert!(names.contains(&"caps"), "the layers were found: {names:?}");
+    assert!(names.contains(&"caps"), "no layers were found: {names:?}");
     let wrong: Vec<_> = files.iter().flat_map(|file| cross_edges(file, &names)).collect();
-    assert!(wrong.is_empty(), "these layers know each other:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "these layers import each other:\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn unsafe_is_found_on_the_floor_only() {
     let files = sources();
     let has_unsafe = |file: &&Source| words(&file.code).any(|word| word == "unsafe" || word == "unsafe_code");
     let (floor, above): (Vec<_>, Vec<_>) = files.iter().filter(has_unsafe).partition(|file| file.room() == "sys");
-    assert!(!floor.is_empty(), "the search finds what there is");
+    assert!(!floor.is_empty(), "the search finds no unsafe at all");
     let above: Vec<_> = above.iter().map(|file| file.path.display().to_string()).collect();
     assert!(above.is_empty(), "unsafe above the floor: {above:?}");
 }
 
-/// The crates beside this one turn text into data and programs; everything that touches the host is here.
+/// The other crates turn text into data and programs; everything that uses the host is in this crate.
 #[test]
 fn the_crates_beside_this_one_make_no_system_calls() {
     for name in ["json", "seccomp"] {
@@ -60,7 +60,7 @@ fn the_crates_beside_this_one_make_no_system_calls() {
         let lib = files.iter().find(|file| file.room() == "lib").unwrap();
         assert!(lib.code.contains("#![forbid(unsafe_code)]"), "{name}");
         let wrong: Vec<_> = files.iter().flat_map(host_edges).collect();
-        assert!(wrong.is_empty(), "{name} touches the host:\n{}", wrong.join("\n"));
+        assert!(wrong.is_empty(), "{name} uses the host:\n{}", wrong.join("\n"));
     }
 }
 
@@ -95,9 +95,9 @@ fn these_checks_see_what_they_look_for() {
 }
 
 struct Source {
-    /// Below `src`.
+    /// The path below `src`.
     path: PathBuf,
-    /// Without comments and literals.
+    /// The code without comments and literals.
     code: String,
 }
 
@@ -120,7 +120,7 @@ impl Source {
     }
 }
 
-/// A test may.
+/// Leaks memory, which a test may.
 fn leak(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
 }
@@ -143,11 +143,11 @@ fn sources_below(directory: &str) -> Vec<Source> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut found = Vec::new();
     walk(&top, &top, &mut found);
-    assert!(found.len() > 10 || directory != "src", "the sources are where they were");
+    assert!(found.len() > 10 || directory != "src", "sources are missing");
     found
 }
 
-/// What of the standard library and of the crates for system calls a file names.
+/// The system interfaces of the standard library and of other crates that a file names.
 fn host_edges(file: &Source) -> Vec<String> {
     const HOST: [&str; 7] = ["env", "fs", "io", "net", "os", "process", "thread"];
     let tokens = tokens(&file.code);
@@ -160,7 +160,7 @@ fn host_edges(file: &Source) -> Vec<String> {
 fn upward_edges(file: &Source) -> Vec<String> {
     let own = file.room();
     if own == "lib" {
-        return Vec::new(); // it names every room
+        return Vec::new(); // it names every module
     }
     let level = storey(own);
     let wrong = |target: &str| target != own && storey(target).is_some() && storey(target) >= level;
@@ -175,7 +175,7 @@ fn cross_edges(file: &Source, layers: &[&str]) -> Vec<String> {
     others.map(|path| format!("{} imports the layer {}", file.path.display(), path[1])).collect()
 }
 
-/// Every path that begins with `crate` or `super`, resolved to a path from the crate's root, groups taken apart.
+/// All paths that begin with `crate` or `super`, resolved from the crate's root, with groups expanded.
 fn references(file: &Source) -> Vec<Vec<&str>> {
     let module = file.module();
     let tokens: Vec<&str> = tokens(&file.code);
@@ -192,7 +192,7 @@ fn references(file: &Source) -> Vec<Vec<&str>> {
     found
 }
 
-/// Follows `::name::{a, b::c}` from the front of the tokens; returns how many it took.
+/// Follows `::name::{a, b::c}` from the front of the tokens, and returns the number of tokens used.
 fn expand<'a>(tokens: &[&'a str], mut path: Vec<&'a str>, found: &mut Vec<Vec<&'a str>>) -> usize {
     let mut at = 0;
     while tokens.get(at) == Some(&"::") {
@@ -277,7 +277,7 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// Of a character literal; a lifetime's is its quote alone.
+/// The length of a character literal; for a lifetime, of its quote alone.
 fn char_length(text: &str) -> usize {
     let mut chars = text.char_indices().skip(1);
     match chars.next() {

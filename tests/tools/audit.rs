@@ -1,5 +1,5 @@
-//! Every run and every refused run is one line of the log, whoever else writes it; what was changed, removed or torn is found;
-//! and what cannot be recorded does not run.
+//! Every run and every refused run is one line of the log, also with concurrent writers. Changed, removed and torn lines are
+//! detected, and a run that cannot be recorded does not start.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -29,7 +29,7 @@ fn verify(log: &Path, options: &[&str]) -> Output {
     output(Command::new(BINARY).args(["audit", "verify"]).args(options).arg(log))
 }
 
-/// Verified as intact; what was said.
+/// Fails unless the log is intact. Returns the output.
 #[track_caller]
 fn intact(log: &Path) -> String {
     let output = verify(log, &[]);
@@ -39,7 +39,7 @@ fn intact(log: &Path) -> String {
     said
 }
 
-/// Found to be broken at this line; why.
+/// Fails unless the log is broken at this line for this reason.
 #[track_caller]
 fn broken(log: &Path, line: usize, why: &str) {
     let output = verify(log, &[]);
@@ -54,7 +54,7 @@ fn audited(caller: Caller, log: &Path) -> Run {
     Run::new(caller).opts(["--audit", text(log)])
 }
 
-/// A log of this many refused runs, which are the quickest.
+/// A log of this many refused runs, which are the fastest.
 fn log_of(dir: &TempDir, runs: usize) -> PathBuf {
     let log = dir.join("log");
     for number in 0..runs {
@@ -134,8 +134,8 @@ fn the_executed_file_is_hashed_as_it_was_executed() {
         let script = "#!/bin/sh\nexit 0\n";
         common::set_mode(&dir.file("work/job", script), 0o755);
         audited(caller, &log).opts(["--workspace", text(&work)]).cmd(["./job"]).go().expect(0);
-        assert_eq!(exe(3), sha256(script.as_bytes()).as_str(), "a script, not what interprets it");
-        // What has made itself something else has no hash, rather than a false one.
+        assert_eq!(exe(3), sha256(script.as_bytes()).as_str(), "the script, not its interpreter");
+        // A process that replaced its file has no hash, rather than a wrong one.
         common::set_mode(&dir.file("work/job", "#!/bin/sh\nsleep 0.1; echo innocent > job\n"), 0o755);
         audited(caller, &log).opts(["--workspace", text(&work)]).cmd(["./job"]).go().expect(0);
         assert_eq!(exe(4), Value::Null);
@@ -224,14 +224,14 @@ fn what_cannot_be_recorded_does_not_run() {
         assert_eq!(fs::read_to_string(dir.join("something")).unwrap(), "root:x:0:0\n");
         let ran = Run::new(caller).opts(["--audit", text(&good), "--rw", text(&work)]);
         ran.cmd(["touch", text(&work.join("ran"))]).go().expect(0);
-        assert!(work.join("ran").exists(), "what was refused above runs otherwise");
-        // And the other way round: what has no report is in the log.
+        assert!(work.join("ran").exists(), "the refused commands run without the log");
+        // Conversely, a run without a report is in the log.
         audited(caller, &good).without_report().opts(["--report", "/no/such/dir/r"]).cmd(["true"]).go().expect(125);
         assert_eq!(lines(&good)[1]["error"]["step"], "report");
     });
 }
 
-/// A file system of 64 KiB with the log on it, in a mount namespace of its own, and a script around the run.
+/// Runs a script around the run, with the log on a file system of 64 KiB, in a private mount namespace.
 fn on_a_small_disk(script: &str) -> (i32, String) {
     let dir = TempDir::new(Caller::Root);
     let prelude = "set -u; mount -t tmpfs -o size=64k none disk; log=disk/log; fill() { dd if=/dev/zero of=disk/$1 bs=4k 2>/dev/null; };
@@ -270,7 +270,7 @@ fn a_disk_that_is_full_at_the_end_fails_the_run_and_leaves_no_half_line() {
     if !is_root() {
         return common::skip("not root");
     }
-    // What was set aside is given back by truncating.
+    // Truncating releases the reserved blocks.
     let script = "while [ $(($(stat -c %s $log || echo 0) % 4096)) -lt 3500 ]; do run true; done; stat -c size=%s $log
         run --report report sh -c 'sleep 0.7; exit 3' & sleep 0.3; truncate -s $(stat -c %s $log) $log; fill rest
         wait $!; echo code=$?; stat -c size=%s $log; verify; cat report; rm disk/rest; run true; verify";
@@ -307,7 +307,7 @@ fn a_log_that_is_removed_during_the_run_fails_it() {
         assert_eq!(outcome.report()["error"]["step"], "audit");
         assert_eq!(outcome.report()["exit_code"], 125);
         assert!(!log.exists());
-        // Renamed, as by what rotates logs, it is still the log that the run is recorded in.
+        // A renamed log, as after log rotation, still records the run.
         let run = audited(caller, &log).sh("echo ready; sleep 0.5").spawn();
         run.wait_for("ready");
         fs::rename(&log, dir.join("log.1")).unwrap();
@@ -361,7 +361,7 @@ fn what_was_changed_removed_or_put_in_is_found() {
             head(&intact(&log))
         })
         .collect();
-    // Changed: the line after it shows it.
+    // Changed: the next line reveals it.
     for at in 0..4 {
         let changed = lines[at].replace("\"exit_code\":125", "\"exit_code\":0");
         assert_ne!(changed, lines[at]);
@@ -390,7 +390,7 @@ fn what_was_changed_removed_or_put_in_is_found() {
     let long = "x".repeat(100_000);
     put(&[lines[0], &long]);
     broken(&log, 2, "is too long");
-    // The end cut off, or its last line changed, is found by whoever kept a head.
+    // A cut end, or a changed last line, is detected with a saved head.
     put(&lines[..4]);
     intact(&log);
     for (head, code) in [(&heads[3], 0), (&heads[0], 0), (&heads[4], 1)] {
@@ -400,7 +400,7 @@ fn what_was_changed_removed_or_put_in_is_found() {
     put(&[&lines[..4], &[changed.as_str()]].concat());
     intact(&log);
     assert_eq!(verify(&log, &["--head", &heads[4]]).status.code(), Some(1));
-    // What cannot be read is neither intact nor broken.
+    // An unreadable log is neither intact nor broken.
     assert_eq!(verify(&dir.join("missing"), &[]).status.code(), Some(125));
     assert_eq!(verify(dir.path(), &[]).status.code(), Some(125));
     assert_eq!(verify(&log, &["--head", "abc"]).status.code(), Some(125));
@@ -427,8 +427,8 @@ fn a_torn_line_is_found_and_the_next_writer_accounts_for_it() {
         let said = intact(&log);
         assert!(said.contains(&format!("torn: line {at},")), "{said}");
         let after = fs::read(&log).unwrap();
-        assert!(after.starts_with(&torn), "what is torn stays");
-        // And what is accounted for cannot be changed any more.
+        assert!(after.starts_with(&torn), "the torn part stays");
+        // A line that was accounted for cannot be changed any more.
         let mut changed = after.clone();
         changed[torn.len() - 1] ^= 1;
         fs::write(&log, &changed).unwrap();
@@ -437,7 +437,7 @@ fn a_torn_line_is_found_and_the_next_writer_accounts_for_it() {
         audited(caller, &log).without_report().opts(["--bogus"]).go().expect(125);
         assert_eq!(intact(&log).matches("torn: ").count(), 2);
     }
-    // A line that lacks but its newline is whole once it has that.
+    // A line that lacks only its newline becomes complete with it.
     fs::write(&log, &whole[..whole.len() - 1]).unwrap();
     broken(&log, 3, "is torn");
     audited(caller, &log).without_report().cmd(["true"]).go().expect(0);
@@ -463,7 +463,7 @@ fn writers_that_are_killed_leave_a_log_that_goes_on() {
     run.wait_for("ready");
     run.signal(Signal::SIGTERM);
     run.finish();
-    assert_eq!(lines(&log).last().unwrap()["status"], "killed_by_user", "a run that was ended is a run");
+    assert_eq!(lines(&log).last().unwrap()["status"], "killed_by_user", "an interrupted run is recorded");
 }
 
 #[test]
@@ -476,8 +476,8 @@ fn a_policy_can_name_the_log_and_its_refusals_are_in_it() {
         run().cmd(["true"]).go().expect(0);
         run().opts(["--name", "a/b"]).without_report().cmd(["true"]).go().expect(125);
         run().opts(["--workspace", text(dir.path())]).cmd(["true"]).go().expect(125);
-        assert_eq!(lines(&log).len(), 3, "beside the policy, and refused runs too");
-        // A flag names another.
+        assert_eq!(lines(&log).len(), 3, "relative to the policy, and with refused runs");
+        // A flag overrides the policy.
         run().opts(["--audit", text(&dir.join("other"))]).cmd(["true"]).go().expect(0);
         assert_eq!((lines(&log).len(), lines(&dir.join("other")).len()), (3, 1));
         intact(&log);
@@ -497,14 +497,14 @@ fn the_log_is_not_the_workloads_to_write() {
             let outcome = audited(caller, &log).opts(["--workspace", text(&work)]).cmd(["true"]).go().expect(125);
             assert!(outcome.stderr.contains("is writable in the sandbox"), "{outcome}");
         }
-        // What can be opened can be locked, so that the run could not be recorded when it is over.
+        // A process that can open the log can lock it, so that the run could not be recorded at its end.
         let log = dir.join("work/log");
         for option in ["--ro", "--rootfs"] {
             let run = audited(caller, &log).opts([option, text(&work)]);
             let outcome = run.sh("echo ran").go().expect(125);
             assert!(outcome.text().is_empty() && outcome.stderr.contains("is visible in the sandbox"), "{outcome}");
         }
-        // Its descriptor stays outside.
+        // The log's descriptor stays outside.
         let log = dir.join("log");
         let outcome = audited(caller, &log).sh("ls -l /proc/self/fd").go().expect(0);
         assert!(!outcome.text().contains("log"), "{outcome}");

@@ -1,4 +1,5 @@
-//! The command line: what is wrong with it is said once, by name, with 125, and nothing is left behind. No sandbox is needed.
+//! The command line: each error is printed once, names the option, exits with 125, and leaves nothing behind. No sandbox is
+//! needed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -8,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_stockade");
 
-/// A directory of its own, gone with the test.
+/// A private directory, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("what is printed is UTF-8")
 }
 
-/// Refused with 125 and one message that has all of `parts` in it, nothing on standard output.
+/// Fails unless the command exited with 125, with one message that contains all of `parts`, and nothing on standard output.
 #[track_caller]
 fn refused(output: &Output, parts: &[&str]) {
     let message = text(&output.stderr);
@@ -67,7 +68,7 @@ fn bad_flags_are_named_with_their_reason() {
     let scratch = Scratch::new("flags");
     scratch.file("file", "");
     let before = scratch.names();
-    // The words, and what the message says: the flag, the value where there is one, the reason.
+    // The words, and parts of the message: the flag, the value if any, the reason.
     let table: &[(&[&str], &[&str])] = &[
         // Sizes.
         (&["-m", ""], &["--memory", "empty"]),
@@ -316,15 +317,15 @@ mod report {
             assert_eq!((report.status, report.exit_code), (stockade::report::Status::SetupError, 125));
             let error = report.error.unwrap();
             assert_eq!(error.step.name(), step, "{words:?}");
-            assert!(text(&output.stderr).contains(&error.reason), "the report says what was printed");
-            assert_eq!(scratch.names(), ["r.json"], "nothing temporary is left");
+            assert!(text(&output.stderr).contains(&error.reason), "the report contains the printed reason");
+            assert_eq!(scratch.names(), ["r.json"], "a temporary file is left");
             if words.contains(&"named") {
                 assert_eq!(report.id, "named");
             }
         }
         let output = scratch.stockade(["run", "--bogus", "true", "--report", "not-ours.json"]);
         assert_eq!(output.status.code(), Some(125));
-        assert_eq!(scratch.names(), ["r.json"], "the command's words are the command's");
+        assert_eq!(scratch.names(), ["r.json"], "options after the command belong to the command");
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod report {
             ("fd:", "number"),
             ("fd:99999999999", "number"),
         ] {
-            // The command would leave a trace if it ran, or if its words were looked at.
+            // The command would leave a trace if it ran or if its words were parsed.
             let output = scratch.stockade(["run", "--report", target, "--rw", ".", "touch", "ran"]);
             refused(&output, &["writing the report", reason]);
         }
@@ -385,7 +386,7 @@ mod report {
     }
 }
 
-/// Everything that is generated and checked in, by path and by the words that print it.
+/// All generated files in the repository, with the words that print them.
 #[test]
 fn generated_files_are_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -420,7 +421,7 @@ fn generated_files_are_current() {
         let checked_in = std::fs::read(&path).unwrap_or_default();
         assert!(
             checked_in == content,
-            "{} is out of date: `STOCKADE_REGENERATE=1 cargo test --test tools generated` brings it up to date",
+            "{} is out of date: `STOCKADE_REGENERATE=1 cargo test --test tools generated` regenerates it",
             path.display()
         );
     }

@@ -1,5 +1,5 @@
-//! `stockade doctor` says what is so: its findings agree with independent readings of the host, and turn red when a facility
-//! is really taken away.
+//! `stockade doctor` is correct: its findings agree with independent checks of the host, and change when a facility is really
+//! removed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::common;
 use crate::common::clock::{PATIENCE, eventually};
 use serde_json::Value;
 
-/// Every facility, in the order of the report: a name that goes or comes is a change of the interface.
+/// All facilities, in the order of the report: a new or removed name changes the interface.
 const NAMES: [&str; 45] = [
     "kernel_version",
     "clone3",
@@ -61,7 +61,7 @@ const NAMES: [&str; 45] = [
     "core_pattern",
 ];
 
-/// A directory that everybody can read, with a copy of the program, gone when it is dropped.
+/// A directory that every user can read, with a copy of the program, removed on drop.
 struct Place(PathBuf);
 
 impl Place {
@@ -74,8 +74,8 @@ impl Place {
         place
     }
 
-    /// By another process: a descriptor of ours, open for writing, would be inherited by what other tests start meanwhile, and
-    /// a program that somebody can write to cannot be executed.
+    /// Copies in another process: a writable descriptor of ours would be inherited by children of concurrent tests, and a file
+    /// that is open for writing cannot be executed.
     fn copy(&self, from: &Path, name: &str, mode: u32) {
         let copied = Command::new("cp").arg(from).arg(self.0.join(name)).status().unwrap();
         assert!(copied.success());
@@ -96,8 +96,7 @@ impl Place {
         self.copy(&source, name, mode);
     }
 
-    /// The examination made by a shell command in which `$DOCTOR` is `stockade doctor --json` and `$NOBODY` becomes an
-    /// unprivileged user.
+    /// Runs a shell command in which `$DOCTOR` is `stockade doctor --json` and `$NOBODY` changes to an unprivileged user.
     fn examine(&self, command: &str) -> Examination {
         let output = self.shell(command);
         let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
@@ -179,7 +178,7 @@ macro_rules! skip_unless {
     };
 }
 
-/// What callers to test as: the test's own user and, if that is root, an unprivileged one.
+/// The callers to test: the test's own user and, if that is root, an unprivileged one.
 fn callers() -> &'static [&'static str] {
     if is_root() { &["", "$NOBODY"] } else { &[""] }
 }
@@ -222,7 +221,7 @@ fn the_table_shows_every_finding_and_fits_a_terminal() {
     assert!(table.lines().last().unwrap().contains(verdict) || table.contains(verdict), "{table}");
 }
 
-/// unshare(1) makes the same namespaces by other code.
+/// unshare(1) creates the same namespaces with other code.
 #[test]
 fn namespaces_agree_with_unshare() {
     let place = Place::new("unshare");
@@ -296,7 +295,7 @@ fn no_user_namespaces_is_seen_and_named() {
     }
 }
 
-/// Root in a user namespace with nothing but its own id has no other id to give to a run.
+/// Root in a user namespace with only its own id has no other id to give to a run.
 #[test]
 fn a_root_without_ids_to_spare_is_told_so() {
     let place = Place::new("ids");
@@ -335,12 +334,12 @@ fn a_covered_proc_is_seen() {
     for caller in callers() {
         let before = place.examine(&format!("{caller} $DOCTOR"));
         skip_unless!(before.state("proc_mount") == "ok", "no fresh /proc can be mounted here");
-        // As container engines mask what is sensitive: the kernel then refuses an unmasked one.
+        // Masked as by container engines: the kernel then refuses an unmasked procfs.
         let seen = place.examine(&format!("unshare -m sh -c 'mount -t tmpfs tmpfs /proc/bus; exec {caller} $DOCTOR'"));
         seen.must_refuse();
         assert_eq!(seen.state("proc_mount"), "missing", "{}", seen.finding("proc_mount"));
         assert_ne!(seen.text("proc_mount", "remedy"), "");
-        assert_eq!(seen.state("mount_api"), "ok", "nothing else is blamed");
+        assert_eq!(seen.state("mount_api"), "ok", "no other finding changes");
 
         let seen = place.examine(&format!("unshare -m sh -c 'mount -t tmpfs tmpfs /proc; exec {caller} $DOCTOR'"));
         seen.must_refuse();
@@ -363,7 +362,7 @@ fn wrong_devices_are_seen() {
 fn a_chroot_is_named_as_the_cause() {
     let place = Place::new("chroot");
     skip_unless!(is_root(), "chroot takes root");
-    // Works because the program is static.
+    // This works because the program is static.
     let seen = place.examine(
         "unshare -m sh -c 'mkdir $PLACE/proc; mount -t proc proc $PLACE/proc; exec chroot $PLACE /stockade doctor --json'",
     );
@@ -373,7 +372,7 @@ fn a_chroot_is_named_as_the_cause() {
     assert_eq!(seen.state("programs"), "missing");
 }
 
-/// Installs a filter as container engines do, then becomes the program: `FILTER call=errno… -- program…`, numbers all.
+/// Installs a filter as container engines do, then executes the program: `FILTER call=errno… -- program…`, all numbers.
 const FILTER: &str = r#"
 import ctypes, os, struct, sys
 end = sys.argv.index("--")
@@ -401,7 +400,7 @@ fn a_filter_of_an_enclosing_container_is_named_as_the_cause() {
             |rules| place.examine(&format!("exec {caller} /usr/bin/python3 $PLACE/filter.py {rules} -- $DOCTOR"));
         let seen = filtered("1000=1");
         assert_eq!(seen.code, place.examine(&format!("{caller} $DOCTOR")).code, "a filter that denies nothing");
-        // Docker's profile has clone3 fail with ENOSYS, as if the kernel were old.
+        // Docker's profile makes clone3 fail with ENOSYS, as on an old kernel.
         let seen = filtered("435=38");
         seen.must_refuse();
         assert!(seen.text("clone3", "detail").contains("system call filter"), "{}", seen.finding("clone3"));
@@ -436,7 +435,7 @@ fn a_missing_newuidmap_is_seen_and_is_no_obstacle() {
     assert_eq!(seen.code, before.code);
 }
 
-/// A subordinate range for nobody, in a mount namespace of its own.
+/// A subordinate range for the user nobody, in a private mount namespace.
 const WITH_RANGES: &str = "printf \"65534:300000:65536\\n\" >$PLACE/ids; \
      mount --bind $PLACE/ids /etc/subuid && mount --bind $PLACE/ids /etc/subgid";
 
@@ -448,7 +447,7 @@ fn subordinate_ranges_are_mapped_for_real() {
     let seen = place.examine(&format!("unshare -m sh -c '{WITH_RANGES}; exec $NOBODY $DOCTOR'"));
     assert_eq!(seen.state("subordinate_ids"), "ok", "{}", seen.finding("subordinate_ids"));
     assert!(seen.text("subordinate_ids", "detail").contains("65536 user ids from 300000"));
-    // no_new_privs takes newuidmap's privilege away.
+    // no_new_privs disables newuidmap's privilege.
     let seen = place.examine(&format!("unshare -m sh -c '{WITH_RANGES}; exec $NOBODY --no-new-privs $DOCTOR'"));
     assert_eq!(seen.state("no_new_privs"), "degraded");
     assert_eq!(seen.state("subordinate_ids"), "missing", "{}", seen.finding("subordinate_ids"));
@@ -474,7 +473,7 @@ fn a_helper_without_privilege_or_that_hangs_does_no_harm() {
     assert!(seen.text("subordinate_ids", "detail").contains("no answer"), "{}", seen.finding("subordinate_ids"));
 }
 
-/// The trap of hybrid hosts: a tmpfs takes every mkdir and every write.
+/// The trap of hybrid hosts: a tmpfs accepts every mkdir and every write.
 #[test]
 fn a_tmpfs_is_not_taken_for_a_cgroup() {
     let place = Place::new("tmpfs");
@@ -492,7 +491,7 @@ fn a_tmpfs_is_not_taken_for_a_cgroup() {
     assert_eq!(fs::read_to_string(left).unwrap(), "cgroup.controllers\ncgroup.subtree_control\n");
 }
 
-/// Hands a cgroup to nobody by the very command the doctor names.
+/// Delegates a cgroup to the user nobody with the command that the doctor prints.
 #[test]
 fn the_named_command_delegates_a_cgroup() {
     let place = Place::new("delegate");
@@ -510,7 +509,7 @@ fn the_named_command_delegates_a_cgroup() {
     removed.expect("the doctor left nothing in the cgroup");
 }
 
-/// A run is the last word on every finding.
+/// A run confirms every finding.
 #[test]
 fn runs_agree() {
     let place = Place::new("runs");
@@ -528,7 +527,7 @@ fn runs_agree() {
             ("subordinate_ids", "--subuid"),
             ("idmapped_tmp", "--rw $PLACE"),
         ] {
-            // Nobody needs an idmapped mount but root.
+            // Only root needs an idmapped mount.
             if (name, *caller) == ("idmapped_tmp", "$NOBODY") || (name == "idmapped_tmp" && !is_root()) {
                 continue;
             }
@@ -539,7 +538,7 @@ fn runs_agree() {
     }
 }
 
-/// What keeps the doctor from saying that a default run can be enforced keeps one from being run.
+/// Every finding that makes the doctor report a default run as impossible makes the run fail.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn what_the_doctor_calls_required_is() {
@@ -557,7 +556,7 @@ fn what_the_doctor_calls_required_is() {
     }
 }
 
-/// Only in a guest of its own: the setting is the whole machine's.
+/// Only in a virtual machine: the setting is global.
 #[test]
 fn debians_switch_is_named() {
     let place = Place::new("debian");
@@ -572,7 +571,7 @@ fn debians_switch_is_named() {
     assert_eq!(root.state("user_namespace"), "ok", "it is not for root");
 }
 
-/// Only in a guest of its own, likewise.
+/// Only in a virtual machine: the setting is global.
 #[test]
 fn a_helper_of_core_pattern_is_named() {
     let place = Place::new("core");
@@ -609,7 +608,7 @@ fn odd_surroundings_change_nothing() {
         ] {
             let mut seen = place.examine(&odd);
             if odd.contains("env -i") {
-                // PATH is what those are looked for on.
+                // The helpers are looked up in PATH.
                 for name in ["newuidmap", "newgidmap"] {
                     let finding = before.finding(name).clone();
                     let findings = seen.json["findings"].as_array_mut().unwrap();
@@ -636,7 +635,7 @@ fn no_processes_to_be_had_is_an_answer_and_not_a_hang() {
 fn nothing_is_left_behind() {
     let place = Place::new("left");
     let look = "wc -l </proc/self/mountinfo; ls -A $PLACE; cat /proc/sys/user/max_user_namespaces; hostname";
-    // In a pid namespace of its own, so that nothing but the doctor's processes is counted.
+    // In a private pid namespace, so that only the doctor's processes are counted.
     let alone = if is_root() { "unshare -mpf --mount-proc" } else { "unshare -Urmpf --mount-proc" };
     skip_unless!(succeeds(&format!("{alone} true")), "no pid namespace can be made here");
     for caller in callers() {
@@ -647,7 +646,7 @@ fn nothing_is_left_behind() {
             .shell(&format!("{alone} sh -c '{caller} $DOCTOR >/dev/null; for p in /proc/[0-9]*; do echo $p; done'"));
         assert_eq!(text(&processes.stdout), "/proc/1\n", "the shell alone");
     }
-    // Other tests are at it too: there comes a moment when none is.
+    // Concurrent tests create such cgroups too: wait for a moment without any.
     let cgroups = || text(&place.shell("find /sys/fs/cgroup -name 'stockade-doctor-*' 2>/dev/null").stdout);
     assert!(eventually(|| cgroups().is_empty()), "left behind: {}", cgroups());
 }

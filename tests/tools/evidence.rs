@@ -1,5 +1,5 @@
-//! What is said about attacks: each named test exists, each attack is in the evidence, and the build that leaves a layer out
-//! is not the one that ships.
+//! The documents about attacks are correct: each named test exists, each attack is in the evidence, and the build that can omit a
+//! layer is not shipped.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn attacks() -> BTreeSet<String> {
     ids.map(|(number, _)| format!("D{number}")).collect()
 }
 
-/// Whether there is such a test, by its `program::module::test`, or such a module.
+/// Whether a test `program::module::test`, or a module, of this name exists.
 fn exists(name: &str) -> bool {
     let at = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/{}.rs", name.replace("::", "/")));
     let (module, test) = name.rsplit_once("::").unwrap_or_else(|| panic!("program::module::test: {name}"));
@@ -32,7 +32,7 @@ fn in_backticks(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Rows of a table, as cells.
+/// The rows of a table, as cells.
 fn rows(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("|---"));
     lines.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
@@ -42,7 +42,7 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
 fn every_test_that_the_walkthrough_names_exists() {
     let text = file("docs/cve-walkthrough.md");
     let (rows, attacks) = (rows(&text), attacks());
-    assert!(rows.len() > 30, "the table was found: {}", rows.len());
+    assert!(rows.len() > 30, "rows are missing: {}", rows.len());
     for row in &rows[1..] {
         let proof = row.last().unwrap();
         let named: Vec<_> = in_backticks(proof).collect();
@@ -55,7 +55,7 @@ fn every_test_that_the_walkthrough_names_exists() {
         for id in words.clone() {
             assert!(attacks.contains(id), "there is no attack {id}");
         }
-        assert!(!named.is_empty() || words.count() > 0, "proof for {}", row[0]);
+        assert!(!named.is_empty() || words.count() > 0, "no proof for {}", row[0]);
     }
 }
 
@@ -64,7 +64,7 @@ fn every_test_that_is_said_to_cover_a_fault_exists() {
     let text = file("docs/testing.md");
     let rows = rows(&text);
     let faults: Vec<_> = rows.iter().filter(|row| row.len() == 3 && row[0].starts_with('F')).collect();
-    assert_eq!(faults.len(), 44, "each fault has its row");
+    assert_eq!(faults.len(), 44, "each fault has a row");
     for row in faults {
         let named: Vec<_> = in_backticks(row[2]).filter(|name| name.contains("::")).collect();
         for name in &named {
@@ -82,8 +82,8 @@ fn the_evidence_knows_every_attack_and_no_other() {
         .filter(|row| row[0].starts_with('D') && row[0].len() > 2 && row[0].as_bytes()[1].is_ascii_digit())
         .map(|row| row[0].to_owned())
         .collect();
-    assert_eq!(told, attacks(), "tests/attack/evidence writes docs/security-evidence.md anew");
-    assert!(!text.contains("ESCAPE"), "what got out is a bug and not evidence");
+    assert_eq!(told, attacks(), "tests/attack/evidence regenerates docs/security-evidence.md");
+    assert!(!text.contains("ESCAPE"), "an escape is a bug, not evidence");
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn nothing_can_be_left_out_of_the_program_that_ships() {
     ] {
         let path = Path::new(path);
         let program = std::fs::read(path).unwrap();
-        assert!(has(&program, contains), "the search finds what there is");
+        assert!(has(&program, contains), "the search misses a known string");
         let beside = path.parent().unwrap().join("../release").join(path.file_name().unwrap());
         for program in [Some(program), std::fs::read(beside).ok()].into_iter().flatten() {
             let name = path.display();
-            assert!(!has(&program, b"STOCKADE_ABLATE"), "{name} was built with the feature that leaves layers out");
+            assert!(!has(&program, b"STOCKADE_ABLATE"), "{name} was built with the feature that omits layers");
         }
     }
     let outcome = Run::new(Caller::Unprivileged)
@@ -110,7 +110,7 @@ fn nothing_can_be_left_out_of_the_program_that_ships() {
     assert_eq!(outcome.text(), "CapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n");
 }
 
-/// What two programs that are made to look at privileges see. Neither comes with every machine.
+/// The output of two programs that inspect privileges. They may not be installed.
 #[test]
 fn capsh_and_captest_see_no_privilege() {
     common::for_each_caller(|caller| {

@@ -1,4 +1,4 @@
-//! The commands around a run, the package, and the shape of the source.
+//! The commands beside `run`, the package, and the structure of the source.
 
 #[path = "../common/mod.rs"]
 mod common;

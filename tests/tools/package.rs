@@ -1,4 +1,4 @@
-//! The Debian package: what it installs is all there, and works from where it is put.
+//! The Debian package: its files are complete, and work from where it installs them.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::process::Command;
 use crate::common;
 use crate::common::{Caller, TempDir, has_program, is_root};
 
-/// What a command printed; it has to succeed.
+/// The output of a command, which must succeed.
 fn said(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// The package of the programs that are being tested.
+/// A package of the tested programs.
 fn package(dir: &TempDir) -> Option<std::path::PathBuf> {
     for program in ["dpkg-deb", "cargo", "gzip"] {
         if Command::new(program).arg("--version").output().is_err() {
@@ -43,7 +43,7 @@ fn what_the_package_installs_works_from_there() {
     let ran = said(Command::new(root.join("usr/bin/stockade")).args(["run", "--", "/bin/echo", "from the package"]));
     assert_eq!(ran, "from the package\n");
 
-    // Profiles that are installed are the ones that are built in.
+    // The installed profiles are the built-in ones.
     let share = root.join("usr/share/stockade/profiles");
     let ran = said(
         Command::new(root.join("usr/bin/stockade"))

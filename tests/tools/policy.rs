@@ -1,4 +1,4 @@
-//! Policies: what is accepted means what it says, and what is wrong is refused by file, place, key and reason.
+//! Policies: valid ones mean what they say, and invalid ones are refused with file, place, key and reason.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -81,7 +81,7 @@ fn limit(plan: &RunPlan, resource: RlimitResource) -> (Option<u64>, Option<u64>,
 fn bad_policies_are_refused_by_place_key_and_reason() {
     let scratch = Scratch::new("bad");
     let head = "version = 1\n";
-    // What follows the version, and what the message says.
+    // The text after the version, and parts of the message.
     let table: &[(&str, &[&str])] = &[
         ("bogus = 1", &["p.toml:2:1: bogus", "unknown key"]),
         ("hostnam = 'x'", &["p.toml:2:1: hostnam", "did you mean `hostname`?"]),
@@ -253,7 +253,7 @@ fn huge_and_deep_policies_are_refused_quickly_and_within_little_memory() {
     ] {
         scratch.file("p.toml", content);
         let before = used_by_children();
-        // 64 MiB of address space, the binary included.
+        // 64 MiB of address space, including the binary.
         let script = "ulimit -v 65536; exec \"$0\" plan -p ./p.toml true";
         let output = Command::new("/bin/sh").args(["-c", script, BINARY]).current_dir(&scratch.0).output().unwrap();
         let message = text(&output.stderr);
@@ -263,7 +263,7 @@ fn huge_and_deep_policies_are_refused_quickly_and_within_little_memory() {
             "{what}: {message}"
         );
         assert!(message.len() < 4_096, "{what}: {} bytes: {message:.300}", message.len());
-        // Fifty milliseconds are the promise; a build that is not optimised is given more.
+        // The promise is fifty milliseconds; an unoptimised build gets more.
         let used = used_by_children() - before;
         assert!(used < Duration::from_millis(1_000), "{what}: {used:?}");
     }
@@ -281,7 +281,7 @@ fn a_policy_is_a_regular_file_that_nobody_else_can_write() {
     assert_eq!(
         scratch.plan(&["-p", "link.toml"]).confinement.hostname,
         Some("mine".into()),
-        "a link is somebody's way to name a file"
+        "a symlink is a valid way to name a file"
     );
 
     let mode = |mode: u32| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
@@ -311,7 +311,7 @@ fn a_policy_is_a_regular_file_that_nobody_else_can_write() {
         std::os::unix::fs::chown(&path, Some(1), None).unwrap();
         scratch.refuses(&["-p", "./p.toml"], &["belongs to user 1"]);
     } else {
-        common::skip_part("as root", "only root can give a file to somebody else");
+        common::skip_part("as root", "only root can give a file to another user");
     }
 }
 
@@ -336,12 +336,12 @@ fn what_the_workload_may_write_cannot_be_policy() {
     scratch.plan(&["-p", "work/p.toml", "-v", "work:/x:ro"]);
     scratch.plan(&["-p", "work/p.toml", "--workspace", "work/sub"]);
     scratch.plan(&["--workspace", "work"]);
-    // A link in there could lead elsewhere the next time, and another name be written by.
+    // A symlink there could have another target in the next run, and a hard link can be written by another name.
     std::fs::hard_link(scratch.0.join("work/p.toml"), scratch.0.join("hard.toml")).unwrap();
     scratch.refuses(&["-p", "./hard.toml", "--workspace", "work"], &[writable]);
     scratch.refuses(&["--report", "work/r.json", "--workspace", "work"], &[writable, "the report"]);
     scratch.refuses(&["--audit", "work/log", "--workspace", "work"], &[writable, "the audit log"]);
-    assert!(!scratch.0.join("work/log").exists(), "a plan makes nothing");
+    assert!(!scratch.0.join("work/log").exists(), "a plan creates nothing");
 }
 
 #[test]
@@ -401,12 +401,12 @@ fn later_layers_win_and_lists_add() {
     let names: Vec<_> = plan.capabilities.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["CAP_CHOWN", "CAP_FOWNER", "CAP_KILL"]);
     assert_eq!((plan.budget.memory_bytes, plan.budget.pids), (None, Some(5)));
-    assert_eq!(limit(&plan, RlimitResource::Core), (Some(7), Some(7), false), "asked for: not clamped");
+    assert_eq!(limit(&plan, RlimitResource::Core), (Some(7), Some(7), false), "explicit, so not clamped");
     assert_eq!(limit(&plan, RlimitResource::Msgqueue), (Some(0), Some(0), true), "default: clamped");
 
     assert_eq!(scratch.plan(&["-p", "./over.toml", "-p", "./base.toml"]).confinement.hostname, Some("base".into()));
     let plan = scratch.plan(&["-p", "strict", "-p", "./base.toml"]);
-    assert_eq!(limit(&plan, RlimitResource::Nproc).0, Some(128), "a file without extends does not undo what is below");
+    assert_eq!(limit(&plan, RlimitResource::Nproc).0, Some(128), "a file without extends does not undo lower layers");
     assert!(scratch.plan(&["-p", "./base.toml", "--cap-drop", "ALL", "--cap-add", "CAP_KILL"]).capabilities.len() == 1);
 }
 
@@ -422,7 +422,7 @@ fn extending_ends() {
     scratch.file("d20.toml", "version = 1\n");
     scratch.refuses(&["-p", "d0.toml"], &["more than 8 files"]);
     scratch.plan(&["-p", "d13.toml"]);
-    // The same file twice side by side is no loop.
+    // Using the same file twice is not a cycle.
     scratch.plan(&["-p", "d20.toml", "-p", "d20.toml"]);
 }
 
@@ -473,7 +473,7 @@ fn the_view_is_ordered_and_gives_way() {
     let at = |path: &str| plan.mounts.iter().position(|mount| mount.destination == path.into());
     assert!(at("/usr") < at("/usr/x/y") && at("/opt") < at("/opt/a") && at("/opt/a") < at("/opt/a/b"));
     assert!(at("/dev") < at("/dev/shm"));
-    assert_eq!(at("/etc/passwd"), None, "who mounts /etc means all of it");
+    assert_eq!(at("/etc/passwd"), None, "a mount of /etc replaces the generated files");
     let destinations: std::collections::HashSet<_> = plan.mounts.iter().map(|mount| &mount.destination).collect();
     assert_eq!(destinations.len(), plan.mounts.len(), "nothing is mounted twice");
 
@@ -545,7 +545,7 @@ fn defaults_leave_nothing_open() {
     assert!(!plan.stdio.stdin && !plan.stdio.tty);
     for mount in &plan.mounts {
         let own = !matches!(mount.kind, MountKind::Bind { .. } | MountKind::AsHost | MountKind::Sysfs);
-        assert!(own || mount.read_only, "{} is the host's and writable", mount.destination);
+        assert!(own || mount.read_only, "{} is a writable path of the host", mount.destination);
     }
 }
 
@@ -596,7 +596,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
         let path = entry.unwrap().path();
         agrees(&path.display().to_string(), &std::fs::read_to_string(&path).unwrap(), true);
     }
-    // Every key once.
+    // A policy with every key.
     let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\nfollow = true\n\
         proc = 'pids'\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
         umask = '022'\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\nexplain_denials = true\n\
@@ -614,7 +614,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
     agrees("everything", everything, true);
     let said: Value = toml::from_str(everything).unwrap();
     for key in policy_schema["properties"].as_object().unwrap().keys() {
-        assert!(said.get(key).is_some(), "this test does not know {key} yet");
+        assert!(said.get(key).is_some(), "this test lacks the key {key}");
     }
     for wrong in
         ["bogus = 1", "umask = 22", "init = 1", "budget.memroy = 1", "mounts = [{ src = '/a' }]", "network = 'x'"]

@@ -1,4 +1,4 @@
-//! `stockade top` shows the sandboxes that run, with the figures of their cgroups, and says which it cannot see.
+//! `stockade top` shows the running sandboxes with the figures of their cgroups, and lists those that it cannot read.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -32,10 +32,10 @@ fn row(frame: &Value, id: &str) -> Option<Value> {
     frame["sandboxes"].as_array().unwrap().iter().find(|row| row["id"] == id).cloned()
 }
 
-/// A sandbox with a budget, once its workload runs.
+/// A sandbox with a budget whose workload runs.
 fn budgeted(script: &str) -> Option<Live> {
     if !is_root() {
-        skip("not root, who alone has a budget everywhere");
+        skip("not root, and only root has a budget everywhere");
         return None;
     }
     let run = Run::new(Caller::Root).opts(["--memory", "64M", "--pids-limit", "40"]).sh(script).spawn();
@@ -70,7 +70,7 @@ fn a_running_sandbox_is_shown_with_the_figures_of_its_cgroup() {
     run.signal(nix::sys::signal::Signal::SIGTERM);
     let marker = run.marker().to_owned();
     run.finish();
-    assert!(self::row(&frame(), &marker).is_none(), "and not when it is over");
+    assert!(self::row(&frame(), &marker).is_none(), "it is not shown after its end");
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn cpu_is_that_of_the_period() {
     }
     assert!(started.elapsed() >= Duration::from_secs(4), "one line a period");
     let percent: Vec<f64> = frames.iter().map(|row| row["cpu_percent"].as_f64().unwrap()).collect();
-    assert!(percent[1] < 20.0, "it sleeps at first: {percent:?}");
+    assert!(percent[1] < 20.0, "the workload sleeps first: {percent:?}");
     let last = percent[percent.len() - 1];
-    // A machine that is busy gives it less, never more.
-    assert!((1.0..110.0).contains(&last), "then it spins: {percent:?}");
+    // A busy machine gives it less, but never more.
+    assert!((1.0..110.0).contains(&last), "the workload then spins: {percent:?}");
     let first = frames[0]["cpu_us"].as_u64().unwrap();
     assert!(frames[8]["cpu_us"].as_u64().unwrap() > first + 200_000);
-    // Whoever reads it may go away.
+    // A reader may close the pipe.
     drop(lines);
     let ended = child.wait().unwrap();
     leaks::forget(&child);
@@ -157,7 +157,7 @@ fn a_sandbox_whose_supervisor_was_killed_runs_no_more() {
     assert!(row(&frame(), run.marker()).is_some());
     run.kill_supervisor();
     let marker = run.marker().to_owned();
-    assert!(eventually(|| row(&frame(), &marker).is_none()), "a dead supervisor's cgroup is no sandbox");
+    assert!(eventually(|| row(&frame(), &marker).is_none()), "the cgroup of a dead supervisor is not shown");
     run.finish();
 }
 

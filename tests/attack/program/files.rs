@@ -94,7 +94,7 @@ fn mount_table() {
     }
 }
 
-/// Makes a file, and takes it away again.
+/// Creates a file, and removes it.
 fn create(file: &str) -> Outcome {
     open(file, O_CREAT | O_EXCL | O_WRONLY)?;
     call(libc::SYS_unlink, &[path(file)])?;
@@ -267,7 +267,7 @@ fn write_where_the_image_points() {
 fn kernel_secrets() {
     let some = |text: String| match text {
         text if text.is_empty() => Err(Stop::Absent("empty".into())),
-        // What it tells those who may not know.
+        // The content for readers without privilege.
         text if text.starts_with("00000000-00000000 ") => Err(Stop::Absent("zeroes".into())),
         text => Ok(text.len().to_string()),
     };
@@ -307,7 +307,7 @@ fn kernel_secrets() {
     attempt("write /proc/sysrq-trigger", || Ok(format!("{}", open("/proc/sysrq-trigger", O_WRONLY)?)));
 }
 
-/// Opening for writing shows it; nothing is written.
+/// Opening for writing is enough; nothing is written.
 fn kernel_settings() {
     for name in [
         "kernel/core_pattern",
@@ -480,7 +480,7 @@ fn set_user_id() {
     });
 }
 
-/// Run as a program with bits: whether they helped.
+/// Run as a program with set-id bits: whether they had an effect.
 fn who() {
     let [real, effective] = [libc::SYS_getuid, libc::SYS_geteuid].map(|number| call(number, &[]).unwrap_or(0));
     let gained = effective != real;

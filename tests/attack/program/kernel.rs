@@ -1,4 +1,4 @@
-//! The kernel's door without a library in front of it: raw calls, a child for each try, memory below 4 GiB. The only unsafe.
+//! System calls without a library: raw calls, a child for each attempt, memory below 4 GiB. The only unsafe code.
 
 #![allow(unsafe_code)]
 
@@ -8,11 +8,11 @@ use std::os::fd::FromRawFd as _;
 
 use crate::{Outcome, Stop};
 
-/// One system call. Pointers are those of the callers' own buffers, alive for as long as the call.
+/// Makes one system call. Pointers refer to the callers' own buffers, which live as long as the call.
 pub fn call(number: i64, arguments: &[usize]) -> Result<usize, i32> {
     let mut a = [0; 6];
     a[..arguments.len()].copy_from_slice(arguments);
-    // SAFETY: the arguments are numbers, or point to what the caller keeps alive; a bad pointer gives EFAULT.
+    // SAFETY: the arguments are numbers, or point to memory that the caller keeps alive; a bad pointer gives EFAULT.
     let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) };
     usize::try_from(result).map_err(|_| errno())
 }
@@ -21,7 +21,7 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// A path, for as long as the program runs.
+/// Leaks a path as a C string, for as long as the program runs.
 pub fn path(text: &str) -> usize {
     CString::new(text).unwrap_or_default().into_raw() as usize
 }
@@ -37,19 +37,19 @@ pub fn open(name: &str, flags: i32) -> Result<i32, i32> {
     open_at(libc::AT_FDCWD, name, flags | libc::O_CLOEXEC, 0o644)
 }
 
-/// What can be read of it, up to 200 bytes.
+/// Reads up to 200 bytes.
 pub fn read_fd(fd: i32) -> Result<String, i32> {
     let mut buffer = [0u8; 200];
     let length = call(libc::SYS_read, &[fd as usize, buffer.as_mut_ptr() as usize, buffer.len()])?;
     Ok(String::from_utf8_lossy(&buffer[..length]).trim().escape_debug().to_string())
 }
 
-/// Opens and reads.
+/// Opens a file and reads it.
 pub fn read(name: &str) -> Result<String, i32> {
     read_fd(open(name, libc::O_RDONLY | libc::O_NONBLOCK)?)
 }
 
-/// Does it in a child, so that what it does to itself stays there. A child that a signal ends was stopped by that.
+/// Makes an attempt in a child, which alone has its effects. Death by a signal is reported as such.
 pub fn in_child(attempt: impl FnOnce() -> Outcome) -> Outcome {
     let mut ends = [0i32; 2];
     // SAFETY: room for two descriptors.
@@ -61,7 +61,7 @@ pub fn in_child(attempt: impl FnOnce() -> Outcome) -> Outcome {
     if pid < 0 {
         return Err(Stop::Errno(errno()));
     }
-    // SAFETY: made above, and owned by nobody else.
+    // SAFETY: created above, and not owned elsewhere.
     let (reader, writer) = unsafe { (std::fs::File::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1])) };
     if pid == 0 {
         drop(reader);
@@ -74,7 +74,7 @@ pub fn in_child(attempt: impl FnOnce() -> Outcome) -> Outcome {
             Err(Stop::Absent(why)) => format!("?{why}"),
         };
         let _ = (&writer).write_all(text.as_bytes());
-        // SAFETY: nothing of the parent's is to be run.
+        // SAFETY: skips the parent's destructors.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
@@ -95,14 +95,14 @@ pub fn in_child(attempt: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
-/// A child that does this and ends; its process id.
+/// Starts a child that runs this and exits. Returns its process id.
 pub fn spawn(body: impl FnOnce()) -> Result<i32, i32> {
     // SAFETY: this program has one thread.
     match unsafe { libc::fork() } {
         -1 => Err(errno()),
         0 => {
             body();
-            // SAFETY: nothing of the parent's is to be run.
+            // SAFETY: skips the parent's destructors.
             unsafe { libc::_exit(0) }
         }
         pid => Ok(pid),
@@ -111,20 +111,20 @@ pub fn spawn(body: impl FnOnce()) -> Result<i32, i32> {
 
 /// Waits for the end of a child.
 pub fn wait(pid: i32) {
-    // SAFETY: no status is wanted.
+    // SAFETY: the status pointer may be null.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }
 
-/// Ends itself at once.
+/// Exits at once.
 pub fn exit(code: i32) -> ! {
-    // SAFETY: nothing is to be run any more.
+    // SAFETY: nothing may run any more.
     unsafe { libc::_exit(code) }
 }
 
-/// Shared or private memory of this many bytes, with everything in it touched.
+/// Maps this many bytes, shared or private, and touches all of them.
 pub fn touch(bytes: usize, flags: i32, fd: i32) -> Result<(), i32> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at a place of the kernel's choice.
+    // SAFETY: a new mapping at an address that the kernel chooses.
     let memory = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, fd, 0) };
     if memory == libc::MAP_FAILED {
         return Err(errno());
@@ -136,19 +136,19 @@ pub fn touch(bytes: usize, flags: i32, fd: i32) -> Result<(), i32> {
     Ok(())
 }
 
-/// A page that 32-bit pointers reach, with this in it.
+/// Copies bytes to a page that 32-bit pointers can reach.
 #[cfg(target_arch = "x86_64")]
 fn low(bytes: &[u8]) -> u32 {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT);
-    // SAFETY: a new mapping, of one page, at a place of the kernel's choice.
+    // SAFETY: a new mapping of one page at an address that the kernel chooses.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0) };
-    // SAFETY: the page is there and larger than what is copied.
+    // SAFETY: the page is mapped and larger than the bytes.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), page.cast(), bytes.len().min(4095)) };
     page as usize as u32
 }
 
-/// A system call by the door of 32-bit programs, by its number there; texts become pointers to them.
+/// Makes a system call through the 32-bit entry, by its number there. Bytes are passed as pointers.
 #[cfg(target_arch = "x86_64")]
 pub fn call_32(number: u32, arguments: &[Low<'_>]) -> Result<u32, i32> {
     let mut a = [0u64; 3];
@@ -159,7 +159,7 @@ pub fn call_32(number: u32, arguments: &[Low<'_>]) -> Result<u32, i32> {
         };
     }
     let result: u64;
-    // SAFETY: the kernel reads what was put into low memory and writes the result into a register.
+    // SAFETY: the kernel reads low memory and writes the result into a register.
     unsafe {
         std::arch::asm!("xchg rbx, {b}", "int 0x80", "xchg rbx, {b}", b = inout(reg) a[0] => _,
             inlateout("rax") u64::from(number) => result, in("rcx") a[1], in("rdx") a[2], in("rsi") 0u64, in("rdi") 0u64,
@@ -172,25 +172,25 @@ pub fn call_32(number: u32, arguments: &[Low<'_>]) -> Result<u32, i32> {
 /// An argument of [`call_32`].
 #[cfg(target_arch = "x86_64")]
 pub enum Low<'a> {
-    /// As it is.
+    /// A number.
     Number(u32),
-    /// The address of these.
+    /// The address of these bytes.
     Bytes(&'a [u8]),
 }
 
-/// Opens a file for reading by way of io_uring alone.
+/// Opens a file for reading with io_uring alone.
 pub fn open_by_ring(name: &str) -> Result<i32, i32> {
     let mut parameters = [0u32; 30];
     let ring = call(libc::SYS_io_uring_setup, &[4, parameters.as_mut_ptr() as usize])?;
     let map = |offset: usize| {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: one of the ring's own mappings, at a place of the kernel's choice.
+        // SAFETY: one of the ring's own mappings, at an address that the kernel chooses.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, flags, ring as i32, offset as i64) };
         if memory == libc::MAP_FAILED { Err(errno()) } else { Ok(memory.cast::<u8>()) }
     };
     let (submit, complete, entries) = (map(0)?, map(0x0800_0000)?, map(0x1000_0000)?);
     let offset = |index: usize| parameters[index] as usize;
-    // SAFETY: the offsets are the kernel's, into the pages just mapped.
+    // SAFETY: the offsets come from the kernel and refer to the pages just mapped.
     unsafe {
         entries.write(18); // IORING_OP_OPENAT
         entries.add(4).cast::<i32>().write(libc::AT_FDCWD);
@@ -204,13 +204,13 @@ pub fn open_by_ring(name: &str) -> Result<i32, i32> {
     if result < 0 { Err(-result) } else { Ok(result) }
 }
 
-/// Sends descriptors through a socket without waiting.
+/// Sends descriptors through a socket without blocking.
 pub fn send_descriptors(socket: i32, descriptors: &[i32]) -> Result<(), i32> {
     let mut control = vec![0u64; 2 + descriptors.len().div_ceil(2) + 1];
     let length = 16 + size_of_val(descriptors);
     control[0] = length as u64;
     control[1] = libc::SOL_SOCKET as u64 | (libc::SCM_RIGHTS as u64) << 32;
-    // SAFETY: room for all of them follows the header.
+    // SAFETY: all of them fit after the header.
     unsafe {
         let to = control.as_mut_ptr().add(2).cast::<i32>();
         std::ptr::copy_nonoverlapping(descriptors.as_ptr(), to, descriptors.len());
@@ -232,7 +232,7 @@ pub fn exec(program: &str, arguments: &[&str]) -> i32 {
         .map_or_else(|e| e, |_| 0)
 }
 
-/// The name of a file descriptor's target.
+/// The current working directory.
 pub fn current_directory() -> Result<String, i32> {
     let mut buffer = [0u8; 4096];
     call(libc::SYS_getcwd, &[buffer.as_mut_ptr() as usize, buffer.len()])?;

@@ -1,6 +1,6 @@
-//! `attack ID`: one attempt to get out of a sandbox, or to harm what is outside, as raw system calls. Each attempt is made in
-//! several ways; a line for each says what came of it. Whether it got anywhere is judged outside, by tests/attack/all, which
-//! makes the rig that this refuses to run without: a directory with secrets and listeners, and namespaces around it.
+//! `attack ID`: one attempt to escape from a sandbox, or to harm the host, with raw system calls. Each attempt is made in several
+//! ways, with a line of output for each. tests/attack/all judges from outside whether it succeeded. It also creates the rig that
+//! this program requires: a directory with secrets and listeners, in namespaces of its own.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -12,19 +12,19 @@ mod resources;
 mod shared;
 mod start;
 
-/// Where the rig is, inside and outside.
+/// The path of the rig, inside and outside.
 pub const RIG: &str = "/srv/rig";
 
-/// What was got, or why not.
+/// The gain of an attempt, or why it failed.
 pub type Outcome = Result<String, Stop>;
 
-/// Why a way led nowhere.
+/// Why an attempt failed.
 pub enum Stop {
-    /// The kernel said no.
+    /// The kernel refused it.
     Errno(i32),
-    /// Who tried was killed.
+    /// The attempting process was killed.
     Signal(i32),
-    /// It cannot be tried here.
+    /// The attempt is impossible here.
     Absent(String),
 }
 
@@ -34,12 +34,12 @@ impl From<i32> for Stop {
     }
 }
 
-/// Tries one way in a child, and tells.
+/// Makes one attempt in a child, and prints its outcome.
 pub fn attempt(name: &str, way: impl FnOnce() -> Outcome) {
     tell(name, kernel::in_child(way));
 }
 
-/// Tells what came of a way.
+/// Prints the outcome of an attempt.
 pub fn tell(name: &str, outcome: Outcome) {
     use std::io::Write as _;
     let (result, detail) = match outcome {

@@ -1,4 +1,4 @@
-//! What can be reached by sockets: D37 to D41.
+//! Networks and sockets: D37 to D41.
 
 use crate::kernel::{call, read};
 use crate::{Outcome, RIG, Stop, attempt};
@@ -39,7 +39,7 @@ pub fn run(id: &str) -> bool {
                 attempt(&name, || unix(name.as_bytes()));
             }
         }
-        // Known to be open where Landlock is older than ABI 9; its own row, so that the other one says what it says.
+        // A known gap if Landlock is older than ABI 9; a separate row keeps the other one unambiguous.
         "D41-bound" => {
             attempt("a socket in a directory that was bound", || unix(format!("{RIG}/ro/socket").as_bytes()))
         }

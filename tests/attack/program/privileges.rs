@@ -47,7 +47,7 @@ fn namespaces() {
     for (name, flag) in KINDS {
         attempt(&format!("unshare {name}"), || number(call(libc::SYS_unshare, &[flag as usize])));
         if name == "time" {
-            continue; // clone takes no such flag
+            continue; // clone does not have this flag
         }
         attempt(&format!("clone {name}"), || clone(flag as usize));
         attempt(&format!("unshare user and {name}"), || {
@@ -129,7 +129,7 @@ fn doors_of_32_bits() {
     use crate::kernel::{Low, call_32};
     let done = |result: Result<u32, i32>| -> Outcome {
         let value = result?;
-        // A kernel without that door takes the numbers for others.
+        // A kernel without the 32-bit entry uses its own numbers.
         if call_32(20, &[])? != std::process::id() {
             return Err(Stop::Absent("this kernel has no such door".into()));
         }
@@ -171,7 +171,7 @@ fn be_traced() {
         })
         .ok();
     }
-    // Its own tracer is the one that waits for it. What hangs then is judged outside, by the clock.
+    // Its own tracer waits for it. The rig detects a hang by the clock.
     let _ = call(libc::SYS_ptrace, &[0, 0, 0, 0]);
     let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSTOP as usize]);
 }
@@ -199,7 +199,7 @@ fn look_into_processes() {
                 let (local, remote) = ([buffer.as_ptr() as usize, 1], [stack(target), 1]);
                 let vectors = [target, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0];
                 if way == "write" {
-                    call(libc::SYS_process_vm_readv, &vectors)?; // so that it writes what is there
+                    call(libc::SYS_process_vm_readv, &vectors)?; // writes back the present content
                 }
                 Ok(call(number, &vectors).map(|value| value.to_string())?)
             });
@@ -227,7 +227,7 @@ fn look_into_processes() {
     }
 }
 
-/// Where its stack begins, if it tells.
+/// The start of a process's stack, if readable.
 fn stack(pid: usize) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let line = maps.lines().find(|line| line.ends_with("[stack]")).and_then(|line| line.split(['-', ' ']).nth(1));
@@ -258,7 +258,7 @@ fn keyrings() {
     });
 }
 
-/// Whether the kernel got past the question of who asks: with arguments that it then refuses, so that nothing happens.
+/// Whether the kernel passed the permission check. The arguments are invalid, so that nothing happens.
 fn permitted(result: Result<usize, i32>) -> Outcome {
     match result {
         Ok(_) => Ok(String::new()),
@@ -304,7 +304,7 @@ fn privileged_calls() {
     });
     attempt("set the clock", || {
         let mut change = [0u64; 32];
-        (change[0], change[11]) = (0x4000, 1); // struct timex: ADJ_TICK, and a tick that no clock takes
+        (change[0], change[11]) = (0x4000, 1); // struct timex: ADJ_TICK, and an invalid tick
         permitted(call(libc::SYS_adjtimex, &[change.as_mut_ptr() as usize]))
     });
     attempt("raise a hard limit", || {
@@ -341,7 +341,8 @@ fn socket_families() {
         _ => false,
     };
     attempt("every other family, type and protocol", || {
-        // A few that open prove it, and netlink's open first: outside, the kernel looks for a module for each that it does not know.
+        // Families that can be opened prove it, and netlink's is opened first: outside, the kernel loads a module for each
+        // unknown family.
         let (mut open, mut refused) = (Vec::new(), 0);
         'all: for domain in (16..48).chain(0..16) {
             for kind in [1, 2, 3, 4, 5, 10] {
@@ -456,7 +457,7 @@ fn filters() {
         number(call(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as usize, 0, 0, 0, 0]))
     });
     attempt("landlock: add rules of one's own", || {
-        // More restrictions are no harm; what would be is to lose those there are, and that no call does.
+        // More restrictions do no harm. Removing restrictions would, but no call does that.
         Err(Stop::Absent("there is no call that takes any away".into()))
     });
 }

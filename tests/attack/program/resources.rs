@@ -1,4 +1,4 @@
-//! More than a fair share, and staying behind: D48 to D56. Everything here is bounded, since it also runs without a sandbox.
+//! Excessive use of resources, and leftovers: D48 to D56. All attempts are bounded, because they also run without a sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ fn processes(way: &str) {
     }
 }
 
-/// Four times what the sandbox may have. The budget ends the whole tree: what was not told was not got.
+/// Four times the sandbox's budget. The budget ends the whole tree, so an attempt without output failed.
 fn memory(way: &str) {
     let write_file = |fd: i32| -> Outcome {
         let block = vec![1u8; 1 << 20];
@@ -86,7 +86,7 @@ fn memory(way: &str) {
             }
             Ok(String::new())
         }),
-        // One page in each 2 MiB: as much again in page tables, which count with the memory of the tree.
+        // One page in each 2 MiB: the same amount in page tables, which count as memory of the tree.
         _ => attempt("page tables", || {
             let rounds = 8;
             for _ in 0..rounds {
@@ -200,7 +200,7 @@ fn spin() {
     });
 }
 
-/// How much of it arrives is counted outside.
+/// The rig counts the bytes that arrive.
 fn print() {
     use std::io::Write as _;
     tell("print 32 MiB", Err(Stop::Absent("what arrives is counted outside".into())));
@@ -214,7 +214,7 @@ fn print() {
     println!();
 }
 
-/// Whether it is still there when all should be over is seen outside.
+/// The rig checks whether it is still there after the end.
 fn stay_behind() {
     let _ = spawn(|| {
         let _ = call(libc::SYS_setsid, &[]);
@@ -234,14 +234,14 @@ fn stay_behind() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// Whether it is over in time is seen outside.
+/// The rig checks whether the run ends in time.
 fn stop_everything() {
     tell("stop at the time limit", Err(Stop::Absent("the clock outside tells".into())));
     let _ = spawn(|| {
         let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSTOP as usize]);
     });
     if std::env::var_os("CONTROL").is_none() {
-        let _ = call(libc::SYS_kill, &[usize::MAX, libc::SIGSTOP as usize]); // everything there is in here
+        let _ = call(libc::SYS_kill, &[usize::MAX, libc::SIGSTOP as usize]); // every process in the sandbox
     }
     let _ = open(&format!("{RIG}/ws/stopped"), O_CREAT | O_WRONLY);
     let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSTOP as usize]);

@@ -1,4 +1,4 @@
-//! What a workload shares with its caller's other processes and with its init: D57, D58, D61 and D62.
+//! Resources that a workload shares with its caller's other processes and with its init: D57, D58, D61 and D62.
 
 use std::time::{Duration, Instant};
 
@@ -23,16 +23,16 @@ pub fn run(id: &str, way: &str) -> bool {
     true
 }
 
-/// More than a user has of any of these.
+/// More than a user may have of any resource.
 const MANY: usize = 200_000;
 
-/// What this user may have in flight at a time, in a process that has not raised its limit.
+/// The number of descriptors that this user may have in flight, in a process with the usual limit.
 const USUAL_FILES: u64 = 1024;
 
-/// Takes one more; `Err` when there is no more to be had.
+/// Takes one more; `Err` at the limit.
 type Take = fn(usize) -> Result<(), i32>;
 
-/// Takes until there is no more and holds that until the rig has looked at what a neighbour still gets.
+/// Takes all that is available, and holds it until the rig has checked how much a neighbour gets.
 fn take_all(what: &str, take: Take) {
     attempt(what, || {
         raise_limit(u64::MAX);
@@ -47,7 +47,7 @@ fn take_all(what: &str, take: Take) {
     });
 }
 
-/// The same, once, as another process of the caller's: its status tells.
+/// Takes one, as another process of the caller's: the exit status is the result.
 fn neighbour(what: &str) {
     raise_limit(USUAL_FILES);
     let take: Take = match what {
@@ -73,7 +73,7 @@ fn take_watches(_: usize) -> Result<(), i32> {
     call(libc::SYS_inotify_init1, &[0]).map(drop)
 }
 
-/// A blocked signal that is queued with a value stays so.
+/// A blocked signal that was queued with a value stays queued.
 fn take_signals(number: usize) -> Result<(), i32> {
     const SIGNAL: usize = 35;
     const SI_QUEUE: i32 = -1;
@@ -85,16 +85,16 @@ fn take_signals(number: usize) -> Result<(), i32> {
     call(libc::SYS_rt_sigqueueinfo, &[own as usize, SIGNAL, info.as_ptr() as usize]).map(drop)
 }
 
-/// A queue counts with what it could hold.
+/// A queue is charged with its capacity.
 fn take_queues(number: usize) -> Result<(), i32> {
     let attributes = [0i64, 10, 8192, 0, 0, 0, 0, 0];
     let name = format!("attack{}-{number}", std::process::id());
     let flags = (O_CREAT | O_RDWR) as usize;
     call(libc::SYS_mq_open, &[path(&name), flags, 0o600, attributes.as_ptr() as usize])?;
-    call(libc::SYS_mq_unlink, &[path(&name)]).map(drop) // it is there for as long as it is open
+    call(libc::SYS_mq_unlink, &[path(&name)]).map(drop) // it exists as long as it is open
 }
 
-/// Descriptors on their way, a hundred at a time; one from a neighbour.
+/// Descriptors in flight, a hundred at a time; one from a neighbour.
 fn take_descriptors(number: usize) -> Result<(), i32> {
     let mut ends = [0i32; 2];
     call(libc::SYS_socketpair, &[1, 2, 0, ends.as_mut_ptr() as usize])?;
@@ -110,7 +110,7 @@ fn take_descriptors(number: usize) -> Result<(), i32> {
     }
 }
 
-/// Whether a stream of the caller's is left so is seen outside.
+/// The rig checks whether a stream of the caller's stays so.
 fn set_nonblocking() {
     for (fd, name) in ["standard input", "standard output", "standard error"].into_iter().enumerate() {
         attempt(&format!("O_NONBLOCK on {name}"), || {
@@ -121,7 +121,7 @@ fn set_nonblocking() {
     }
 }
 
-/// Limits and scheduling of pid 1, which reaps every orphan and ends the run. Nothing here stops a shell that only waits.
+/// Limits and scheduling of pid 1, which reaps every orphan and ends the run. These calls do not affect a shell that only waits.
 fn grasp_init() {
     let number = |result: Result<usize, i32>| -> Outcome { Ok(result.map(|value| value.to_string())?) };
     let limits = [64u64; 2];

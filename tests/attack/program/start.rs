@@ -1,4 +1,4 @@
-//! What a start can be led to: D59 and D60.
+//! Deceptions at a start: D59 and D60.
 
 use libc::{O_CREAT, O_RDONLY, O_WRONLY};
 
@@ -15,7 +15,7 @@ pub fn run(id: &str, way: &str) -> bool {
     true
 }
 
-/// What the rig wrote behind the program is a secret: this one can tell it only if it is the host's.
+/// The rig appended a secret to the program's file: this process can print it only if it runs the host's file.
 fn own_program() -> crate::Outcome {
     let program = std::fs::read("/proc/self/exe").map_err(|error| error.raw_os_error().unwrap_or(0))?;
     let secret = &program[program.len().saturating_sub(80)..];
