@@ -1,5 +1,4 @@
-//! OCI bundles, and the runtimes that they are given to: ours, and runc and crun as the controls that prove the tests
-//! themselves.
+//! OCI bundles, and the runtimes that run them: ours, and runc and crun as the controls that prove the tests themselves.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,19 +11,19 @@ use serde_json::{Value, json};
 use super::clock::{Clock, eventually};
 use super::{Caller, TempDir, host, is_root, skip, unique};
 
-/// Who runs a bundle.
+/// The runtime of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
-    /// The one that is tested.
+    /// The tested runtime.
     Ours,
-    /// The control that engines take by default, and whose command line is the one they speak.
+    /// The control that engines use by default, and whose command line they expect.
     Runc,
-    /// The control that was written apart from it.
+    /// An independent control.
     Crun,
 }
 
 impl Runtime {
-    /// Its program.
+    /// The runtime's program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Ours => env!("CARGO_BIN_EXE_stockade-oci"),
@@ -33,13 +32,13 @@ impl Runtime {
         }
     }
 
-    /// The words by which it is called: its program, and before it what the host needs for it.
+    /// The command line that starts the runtime: its program, after a wrapper if the host needs one.
     pub fn words(self) -> Vec<&'static str> {
         let hybrid = !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
             && Path::new("/sys/fs/cgroup/unified/cgroup.controllers").exists();
         let mut words = Vec::new();
         if self == Self::Crun && hybrid {
-            // It refuses such a host: it gets one with the first version alone, in a mount namespace of its own.
+            // crun refuses a hybrid host: it gets cgroup v1 alone, in a mount namespace of its own.
             words.extend(["/usr/bin/unshare", "--mount", "--propagation", "slave", "/bin/sh", "-c"]);
             words.extend(["umount /sys/fs/cgroup/unified && exec \"$@\"", "sh"]);
         }
@@ -47,17 +46,17 @@ impl Runtime {
         words
     }
 
-    /// What it says where ours speaks as runc does, because engines read it, and crun has words of its own.
+    /// The expected message: ours follows runc, because engines parse it; crun has its own words.
     pub fn says(self, words: &'static str, crun: &'static str) -> &'static str {
         if self == Self::Crun { crun } else { words }
     }
 
-    /// Whether it has the command `events`.
+    /// Whether the runtime has the command `events`.
     pub fn has_events(self) -> bool {
         self != Self::Crun
     }
 
-    /// A command of it, still without any word.
+    /// A command of the runtime, without arguments.
     pub fn command(self) -> Command {
         let words = self.words();
         let mut command = Command::new(words[0]);
@@ -66,7 +65,7 @@ impl Runtime {
     }
 }
 
-/// Runs the body for our runtime, and for the controls that are installed.
+/// Runs the body for our runtime and for all installed controls.
 pub fn for_each_runtime(body: impl Fn(Runtime)) {
     if !is_root() {
         return skip("not root");
@@ -81,32 +80,32 @@ pub fn for_each_runtime(body: impl Fn(Runtime)) {
     }
 }
 
-/// Runs the body for our runtime alone: what the controls do differently, or not at all.
+/// Runs the body for our runtime alone, where the controls behave differently or lack the feature.
 pub fn ours(body: impl Fn(Runtime)) {
     if is_root() { body(Runtime::Ours) } else { skip("not root") }
 }
 
-/// A bundle with a busybox root, and a container of it that goes with this.
+/// A bundle with a busybox root and its container, which is deleted on drop.
 #[derive(Debug)]
 pub struct Bundle {
     runtime: Runtime,
-    /// Where it is, with `rootfs` in it.
+    /// The bundle's directory, with `rootfs` in it.
     pub dir: TempDir,
     /// The container's id.
     pub id: String,
-    /// What `config.json` will hold.
+    /// The content of `config.json`.
     pub config: Value,
 }
 
 impl Bundle {
-    /// Runs a script of the shell. `None` where there is no static busybox.
+    /// A bundle that runs a shell script. `None` without a static busybox.
     pub fn new(runtime: Runtime, script: &str) -> Option<Self> {
         let dir = TempDir::new(Caller::Root);
         host::busybox_rootfs(&dir)?;
         let spec = Command::new(Runtime::Ours.program()).args(["spec", "--bundle"]).arg(dir.path()).output().unwrap();
         assert!(spec.status.success(), "{spec:?}");
         let mut config: Value = serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap();
-        config["ociVersion"] = json!("1.0.2"); // what the controls know
+        config["ociVersion"] = json!("1.0.2"); // the controls know this version
         config["process"]["terminal"] = json!(false);
         config["process"]["args"] = json!(["sh", "-c", script]);
         let id = unique();
@@ -114,13 +113,13 @@ impl Bundle {
         Some(Self { runtime, dir, id, config })
     }
 
-    /// What somebody else put together in this directory, as it is.
+    /// A bundle that another tool created in this directory, unchanged.
     pub fn found(runtime: Runtime, dir: TempDir) -> Self {
         let config = serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap();
         Self { runtime, dir, id: unique(), config }
     }
 
-    /// The root on the host.
+    /// The root directory on the host.
     pub fn rootfs(&self) -> PathBuf {
         self.dir.join("rootfs")
     }
@@ -132,9 +131,9 @@ impl Bundle {
         self
     }
 
-    /// A command of the runtime's, for this bundle.
+    /// A command of the runtime for this bundle.
     pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
-        // Whole or not at all: another command may be reading it.
+        // Written atomically: another command may be reading it.
         let (new, path) = (self.dir.join("config.json.new"), self.dir.join("config.json"));
         std::fs::write(&new, self.config.to_string()).and_then(|()| std::fs::rename(&new, &path)).unwrap();
         let mut command = self.runtime.command();
@@ -142,7 +141,7 @@ impl Bundle {
         command
     }
 
-    /// Does it to its end.
+    /// Runs a command to its end.
     pub fn call<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Called {
         Called(self.command(words).output().unwrap())
     }
@@ -152,7 +151,7 @@ impl Bundle {
         self.call(["run", "--bundle", self.path(), &self.id])
     }
 
-    /// `create`, with what it prints in a file: a container keeps its streams.
+    /// `create`, with its output in a file, because a container keeps its streams open.
     pub fn create(&self) -> Called {
         let out = std::fs::File::create(self.dir.join("out")).unwrap();
         let mut command = self.command(["create", "--bundle", self.path(), "--pid-file"]);
@@ -162,7 +161,7 @@ impl Bundle {
         Called(output)
     }
 
-    /// What the container of [`Self::create`] printed so far.
+    /// The output of the container of [`Self::create`] so far.
     pub fn printed(&self) -> String {
         std::fs::read_to_string(self.dir.join("out")).unwrap()
     }
@@ -172,35 +171,35 @@ impl Bundle {
         self.call([verb, &self.id])
     }
 
-    /// Its state.
+    /// The container's state.
     pub fn state(&self) -> Value {
         serde_json::from_slice(&self.about("state").0.stdout).unwrap_or(Value::Null)
     }
 
-    /// Waits until it has this status.
+    /// Waits until the container has this status.
     pub fn wait_for(&self, status: &str) {
         let is_so = || self.state()["status"] == status;
         assert!(eventually(is_so), "is not {status}: {}\n{}", self.state(), self.printed());
     }
 
-    /// Waits until it has printed this.
+    /// Waits until the container has printed this text.
     pub fn wait_for_output(&self, text: &str) {
         assert!(eventually(|| self.printed().contains(text)), "did not print {text:?}: {:?}", self.printed());
     }
 
-    /// `exec` of a script.
+    /// Runs a script with `exec`.
     pub fn exec(&self, script: &str) -> Called {
         self.call(["exec", &self.id, "sh", "-c", script])
     }
 
-    /// Its directories in the cgroups, in whichever hierarchy.
+    /// The container's cgroup directories, in any hierarchy.
     pub fn cgroups(&self) -> Vec<PathBuf> {
         let all = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
         let all = all.chain([PathBuf::from("/sys/fs/cgroup")]);
         all.map(|path| path.join(&self.id)).filter(|path| path.exists()).collect()
     }
 
-    /// Processes that have its name among their words, or in their environment.
+    /// Processes with the container's id in their arguments or environment.
     pub fn processes(&self) -> Vec<String> {
         let has = |pid: &str, file: &str| {
             let text = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -211,12 +210,12 @@ impl Bundle {
         pids.filter(|pid| pid.parse::<i32>().is_ok() && (has(pid, "environ") || has(pid, "cmdline"))).collect()
     }
 
-    /// What there is of it, but for the bundle.
+    /// Everything that exists of the container, except for the bundle.
     pub fn left(&self) -> (Vec<PathBuf>, Vec<String>, bool) {
         (self.cgroups(), self.processes(), self.dir.join("state").join(&self.id).exists())
     }
 
-    /// Fails if there still is something of it in five seconds.
+    /// Fails if anything of the container remains after five seconds.
     pub fn expect_nothing_left(&self, what: &str) {
         let mut clock = Clock::start();
         loop {
@@ -237,19 +236,19 @@ impl Bundle {
 impl Drop for Bundle {
     fn drop(&mut self) {
         let _ = self.call(["delete", "--force", &self.id]);
-        // A control leaves the cgroups of a container that it could not make.
+        // A control leaves the cgroups of a container that it failed to create.
         for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             let _ = std::fs::remove_dir(hierarchy.path().join(&self.id));
         }
     }
 }
 
-/// A command of a runtime that has ended.
+/// A finished command of a runtime.
 #[derive(Debug)]
 pub struct Called(pub Output);
 
 impl Called {
-    /// Fails unless it ended with this code.
+    /// Fails unless the command ended with this code.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         let status = self.0.status;
@@ -257,7 +256,7 @@ impl Called {
         self
     }
 
-    /// Fails unless it failed, and said this.
+    /// Fails unless the command failed with this message.
     #[track_caller]
     pub fn expect_error(self, text: &str) -> Self {
         assert!(!self.0.status.success(), "it succeeded: {}", self.out());
@@ -265,12 +264,12 @@ impl Called {
         self
     }
 
-    /// Standard output.
+    /// The standard output.
     pub fn out(&self) -> String {
         String::from_utf8_lossy(&self.0.stdout).into_owned()
     }
 
-    /// Standard error.
+    /// The standard error.
     pub fn err(&self) -> String {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }

@@ -1,12 +1,13 @@
-//! Time limits of tests. A machine that others use takes the processor away for seconds: that is no failure of what is tested.
+//! Time limits of tests. Other users of the machine may take the processor for seconds, which is not a failure of the tested
+//! program.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what comes at once, unless it never comes. Less than nextest gives a test.
+/// How long a test waits for an event that should come at once. Less than nextest's limit for a test.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until it is so; false if it never is.
+/// Waits until the condition holds; false after [`PATIENCE`].
 pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -18,8 +19,8 @@ pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A clock for promises about time. How late the test itself wakes up shows how late everything else is: several processes,
-/// one after the other, each as late as the test.
+/// A clock for promises about time. The test's own late wake-ups measure the load: several processes run one after the other, and
+/// each may be as late as the test.
 #[derive(Debug)]
 pub struct Clock {
     started: Instant,
@@ -27,35 +28,35 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins to count.
+    /// Starts the clock.
     pub fn start() -> Self {
         Self { started: Instant::now(), late: Duration::ZERO }
     }
 
-    /// Sleeps, and counts what this took too long.
+    /// Sleeps, and adds up how much too long it took.
     pub fn sleep(&mut self, time: Duration) {
         let before = Instant::now();
         sleep(time);
         self.late += before.elapsed().saturating_sub(time);
     }
 
-    /// Since it was started.
+    /// The time since the start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// What has to be granted beyond a limit.
+    /// The time to allow beyond a limit.
     pub fn allowance(&self) -> Duration {
         self.late * 4
     }
 
-    /// Whether this time has passed, and what has to be granted beyond it.
+    /// Whether this time has passed, including the allowance.
     pub fn is_past(&self, limit: Duration) -> bool {
         self.elapsed() > limit + self.allowance()
     }
 }
 
-/// The processor time of the programs that this process has waited for: what they took, whoever else was busy.
+/// The processor time of all children that this process has waited for. It does not depend on other load.
 pub fn used_by_children() -> Duration {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike as _;

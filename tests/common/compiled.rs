@@ -1,10 +1,10 @@
-//! Programs of C that tests run, compiled once for all of them.
+//! C programs for tests, compiled once for all of them.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program, where it stays for the next test that wants the same; or what the compiler said.
+/// Compiles a program, or returns the one that an earlier test compiled. The error is the compiler's output.
 pub fn compiled(compiler: &str, options: &[&str], source: &str) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
     (compiler, options, source).hash(&mut hasher);
@@ -15,14 +15,14 @@ pub fn compiled(compiler: &str, options: &[&str], source: &str) -> Result<PathBu
     let own = |extension: &str| program.with_extension(format!("{}{extension}", std::process::id()));
     let (text, new) = (own(".c"), own(""));
     std::fs::write(&text, source).map_err(|error| format!("{}: {error}", text.display()))?;
-    // Libraries are among the options, which come last for them.
+    // The options come last, because they contain libraries.
     let output = Command::new(compiler).arg("-o").arg(&new).arg(&text).args(options).output();
     let _ = std::fs::remove_file(&text);
     let output = output.map_err(|error| format!("{compiler}: {error}"))?;
     if !output.status.success() {
         return Err(format!("{compiler} {options:?}: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    // Another test may have been as fast.
+    // Another test may have compiled it at the same time.
     std::fs::rename(&new, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     Ok(program)
 }

@@ -1,4 +1,4 @@
-//! A container that tells how it is confined, and the states from which commands are given about it.
+//! A container that prints how it is confined, and the states in which tests give commands about it.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::bundle::{Bundle, Called, Runtime};
 use super::clock::eventually;
 use super::{host, inject};
 
-/// A container that tells how it is confined, by everything that a configuration can say, and stays.
+/// A long-running container that prints how it is confined, with every feature that a configuration has.
 pub fn confined() -> Option<Bundle> {
     let script = inject::confined("busybox", "/scratch", "/mounted");
     let mut bundle = Bundle::new(Runtime::Ours, &format!("{script}; exec busybox sleep 60"))?;
@@ -42,7 +42,7 @@ pub fn confined() -> Option<Bundle> {
     Some(bundle)
 }
 
-/// The container as it was before a command, in which something is to fail.
+/// The state of the container before the command in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Before {
@@ -53,20 +53,20 @@ pub enum Before {
     Stopped,
 }
 
-/// Gives a command that says nothing; whether it did what it was to.
+/// Runs a command without output. Returns whether it succeeded.
 pub fn quietly(bundle: &Bundle, words: &[&str]) -> bool {
     let mut command = bundle.command(words);
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
 }
 
-/// Gives a command by way of a tool, whose words are in front of it; what it says is also in the bundle's `said`.
+/// Runs a command under a tool. The output is also in the bundle's `said`.
 pub fn by(bundle: &Bundle, tool: &[String], words: &[&str]) -> Called {
     let mut command = Command::new(&tool[0]);
     let (out, err) = (bundle.dir.join("said"), bundle.dir.join("complaint"));
     let file = |path| std::fs::File::create(path).unwrap();
     bundle.command(["x"]); // writes the configuration
     command.args(&tool[1..]).arg(Runtime::Ours.program()).arg("--root").arg(bundle.dir.join("state")).args(words);
-    // Files, because a container keeps its streams.
+    // Files, not pipes, because a container keeps its streams open.
     let status = command.stdin(Stdio::null()).stdout(file(&out)).stderr(file(&err)).status().unwrap();
     let read = |path| std::fs::read(path).unwrap();
     Called(Output { status, stdout: read(&out), stderr: read(&err) })
@@ -91,14 +91,14 @@ pub fn prepare(bundle: &Bundle, before: Before) {
     }
 }
 
-/// Waits until a file holds all that a container has to say, and gives it.
+/// Waits until a file holds the container's whole output, and returns it.
 pub fn said_in(bundle: &Bundle, name: &str) -> String {
     let said = || std::fs::read_to_string(bundle.dir.join(name)).unwrap_or_default();
     let _ = eventually(|| said().ends_with("whole\n"));
     said()
 }
 
-/// What the container of [`confined`] says when nothing fails.
+/// The output of the container of [`confined`] without a fault.
 pub fn plainly(bundle: &Bundle) -> Vec<String> {
     prepare(bundle, Before::Running);
     let plain = inject::normal(&said_in(bundle, "out"));

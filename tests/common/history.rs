@@ -1,6 +1,6 @@
-//! What happened when many gave commands about one container at once, and whether some order of them, in which none comes
-//! before one that was over when it was given, has the outcomes that they had (linearizability, by the search of Wing and
-//! Gong with a memory).
+//! Decides whether a history of concurrent commands about one container is linearizable: whether some order of the commands, in
+//! which none precedes a command that had ended before it began, explains their outcomes. The search is Wing and Gong's, with
+//! memoization.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -22,46 +22,46 @@ pub enum Verb {
     Force,
 }
 
-/// What a command said.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// That it did what it was to; `create` with the container's process.
+    /// Success; for `create`, with the container's process.
     Done(i32),
-    /// What the container is doing, and its process.
+    /// The container's status and process.
     Is(String, i32),
-    /// That there is no such container.
+    /// The container does not exist.
     Missing,
-    /// That there is one already.
+    /// The container already exists.
     Exists,
-    /// That it has ended.
+    /// The container has ended.
     Stopped,
-    /// That it has been started already, or still runs.
+    /// The container was already started, or still runs.
     Running,
-    /// That it is paused.
+    /// The container is paused.
     Paused,
-    /// That it is not paused.
+    /// The container is not paused.
     NotPaused,
-    /// That the container ended under it; `create` with the container's process if it came to that, or 0.
+    /// The container ended during the command; for `create`, with the container's process, or 0 if it did not exist yet.
     Lost(i32),
     /// Anything else.
     Other(String),
 }
 
-/// A command that was given, and is over.
+/// A finished command.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Who gave it: one after the other.
+    /// The client that gave it. A client gives one command after the other.
     pub client: usize,
-    /// What it was.
+    /// The command.
     pub verb: Verb,
-    /// When it was given and when it was over, in whatever unit.
+    /// When it began and ended, in any unit.
     pub span: (u64, u64),
-    /// What it said.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
 impl Call {
-    /// Whether nobody else can need that it was done.
+    /// Whether the command changes nothing, so that no other command depends on it.
     fn only_looks(&self) -> bool {
         use Outcome::*;
         match self.outcome {
@@ -75,7 +75,7 @@ impl Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Absent,
-    /// By this client.
+    /// Being created by this client.
     Making(usize),
     Created,
     Running,
@@ -87,14 +87,14 @@ enum Phase {
 struct Model {
     phase: Phase,
     paused: bool,
-    /// It was killed, and may be dead any time.
+    /// It was killed, and may die at any time.
     dying: bool,
-    /// How many there have been of this name.
+    /// How many containers of this name have existed.
     generation: u32,
     pid: i32,
 }
 
-/// What a command does in a moment: all it still had to, or a part, after which it remembers a generation.
+/// An atomic step of a command: its whole remaining effect, or a part, after which it remembers a generation.
 type Step = (Model, Option<u32>);
 
 impl Model {
@@ -104,7 +104,7 @@ impl Model {
         matches!(self.phase, Phase::Created | Phase::Running)
     }
 
-    /// Dead, or about to be: as a command saw that says it has ended.
+    /// The container dead or about to die, for a command that reports that it has ended.
     fn ended(self) -> Option<Self> {
         let gone = Self { phase: Phase::Dead, paused: false, dying: false, ..self };
         match self.phase {
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// As it is by the time it dies: who kills what is paused lets it go on, so that it does.
+    /// The container when it dies: killing a paused container resumes it.
     fn thawed(self) -> Option<Self> {
         (self.dying && self.paused).then_some(Self { paused: false, ..self })
     }
@@ -123,13 +123,13 @@ impl Model {
         Self { phase: Phase::Absent, paused: false, dying: false, pid: 0, ..self }
     }
 
-    /// All that a command with this outcome may do now; nothing where it cannot have had it.
+    /// All steps that a command with this outcome may take now. Empty if the outcome is impossible.
     fn steps(self, call: &Call, remembered: Option<u32>) -> Vec<Step> {
         use Outcome::*;
         let alive = self.is_alive();
         let done = |holds: bool, next: Self| if holds { vec![(next, None)] } else { Vec::new() };
         let part = |holds: bool, next: Self| if holds { vec![(next, Some(self.generation))] } else { Vec::new() };
-        // Whoever is about to make one has a directory, and not its lock yet: others take it for one that was given up.
+        // `create` makes a directory before it locks it: others take it for an abandoned one.
         let half_made = matches!(self.phase, Phase::Making(_));
         let ended = || match self.ended() {
             Some(next) => vec![(next, None)],
@@ -147,12 +147,12 @@ impl Model {
                 match (self.phase, remembered) {
                     (Phase::Absent, None) => part(true, making),
                     (Phase::Making(client), Some(_)) if client == call.client => done(true, made),
-                    // Its directory was taken for one that was given up, and it makes another.
+                    // Its directory was taken for an abandoned one, and it makes another.
                     (Phase::Absent, Some(_)) => part(true, making),
                     _ => Vec::new(),
                 }
             }
-            // It was seen when it was ready, killed, and taken away again by who made it.
+            // It was seen when it was ready, killed, and removed again by its creator.
             (Verb::Create, Lost(pid)) => {
                 let made = Self { phase: Phase::Created, pid: *pid, generation: self.generation + 1, ..self.removed() };
                 match (self.phase, remembered) {
@@ -166,7 +166,7 @@ impl Model {
                     _ => Vec::new(),
                 }
             }
-            // Or it had a directory, lost it as one that was given up, and somebody else has one now.
+            // Or its directory was taken for an abandoned one, and another client has one now.
             (Verb::Create, Exists) => match self.phase {
                 Phase::Absent => part(remembered.is_none(), Self { phase: Phase::Making(call.client), ..self }),
                 phase => done(phase != Phase::Making(call.client), self),
@@ -201,7 +201,7 @@ impl Model {
                 if let Some(generation) = remembered {
                     return done(generation == self.generation && self.phase != Phase::Absent, self.removed());
                 }
-                // It dies first, which others see.
+                // It dies first, which other commands see.
                 let mut all = part(
                     alive && (force || self.phase == Phase::Created && !self.paused),
                     Self { dying: true, ..self },
@@ -215,17 +215,17 @@ impl Model {
     }
 }
 
-/// Where each client is: its next command, and what of that has been done.
+/// The progress of each client: its next command, and how much of it was done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Progress {
     next: Vec<(usize, Option<u32>)>,
     model: Model,
 }
 
-/// Looks for an order. The error is the history, and how far the best one comes.
+/// Looks for an order. The error contains the history and the longest explained part.
 ///
 /// # Errors
-/// There is none.
+/// No order exists.
 pub fn explain(calls: &[Call]) -> Result<(), String> {
     let clients = calls.iter().map(|call| call.client + 1).max().unwrap_or(0);
     let mut queues = vec![Vec::new(); clients];
@@ -245,12 +245,12 @@ pub fn explain(calls: &[Call]) -> Result<(), String> {
         }
         let mut further = Vec::new();
         for client in 0..clients {
-            // Not if another was over before it was given, and has not been done.
+            // A command cannot take effect before one that had ended when it began.
             let Some(call) = pending(client).filter(|call| call.span.0 <= over) else { continue };
             let (at, remembered) = progress.next[client];
             let thawed = progress.model.thawed().into_iter().flat_map(|model| model.steps(call, remembered));
             let steps: Vec<Step> = progress.model.steps(call, remembered).into_iter().chain(thawed).collect();
-            // Who only looks may as well do so now: any order in which that comes later is one with it here.
+            // A command that changes nothing may take effect now: any order with it later has an equivalent one with it here.
             let idle = call.only_looks() && steps.contains(&(progress.model, None));
             if idle {
                 further.clear();

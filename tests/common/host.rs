@@ -1,4 +1,4 @@
-//! What this host can do, where a test depends on it.
+//! Facilities of this host that tests depend on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub fn is_uml() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
-/// The Landlock ABI, by a system call that is not ours; 0 where there is none, with the reason as runs give it.
+/// The Landlock ABI, read by an independent program; 0 if it is missing, with the reason as reports give it.
 pub fn landlock_abi() -> (u32, &'static str) {
     let ask = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n\
                print(libc.syscall(444, None, ctypes.c_size_t(0), 1), ctypes.get_errno())";
@@ -28,13 +28,13 @@ pub fn landlock_abi() -> (u32, &'static str) {
     }
 }
 
-/// A directory of the caller's on a file system that supports idmapped mounts: a guest's own root is a hostfs, which does
-/// not, but its `/tmp` is a tmpfs.
+/// A directory of the caller's on a file system that supports idmapped mounts. A guest's own root is a hostfs, which does not;
+/// its `/tmp` is a tmpfs.
 pub fn idmappable_dir(caller: Caller) -> TempDir {
     TempDir::below(Path::new("/tmp"), caller)
 }
 
-/// A root file system made of busybox alone, `--rootfs`; `None` where busybox is not a static program.
+/// A root file system with busybox alone, for `--rootfs`; `None` if busybox is not statically linked.
 pub fn busybox_rootfs(within: &TempDir) -> Option<PathBuf> {
     let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
     let is_static = busybox.filter(|path| {
@@ -58,7 +58,7 @@ pub fn busybox_rootfs(within: &TempDir) -> Option<PathBuf> {
     Some(root)
 }
 
-/// Every file below a directory with what a careless set-up could change: content, mode, owner, times, link target.
+/// Every file below a directory with all that a faulty set-up could change: content, mode, owner, times, link target.
 pub fn fingerprint(path: &Path) -> Vec<String> {
     use std::os::unix::fs::MetadataExt as _;
     let mut lines = Vec::new();

@@ -1,12 +1,12 @@
-//! One system call of one process that fails, by `tests/inject`; and what a workload says of its confinement, which must then
-//! be what it was.
+//! Makes one system call of one process fail, with `tests/inject`. The workload prints its confinement, which must be the same as
+//! without the fault.
 
 use std::path::Path;
 
 use super::host::is_uml;
 use super::{PYTHON, skip};
 
-/// What calls fail with, in turn.
+/// The errors that calls fail with, in turn.
 pub const ERRORS: [&str; 7] = ["ENOMEM", "EMFILE", "EPERM", "EINTR", "ENOSPC", "EAGAIN", "EIO"];
 
 /// The number of `write(2)`.
@@ -33,7 +33,7 @@ pub const IOCTL: &str = "16";
 /// The number of `capget(2)`.
 pub const CAPGET: &str = "125";
 
-/// A system call: of which process, its number, and which of that number it is.
+/// A system call: the index of its process, its number, and its count among calls of that number.
 pub type Call = [String; 3];
 
 /// Whether calls can be made to fail here.
@@ -47,28 +47,29 @@ pub fn may_inject() -> bool {
     false
 }
 
-/// The words in front of a command by which a call of it fails, or by which its calls are listed in a file.
+/// The words in front of a command that make one of its calls fail, or list its calls in a file.
 pub fn words<S: AsRef<str>>(what: &[S]) -> Vec<String> {
-    // Whoever runs it may not reach a checkout in somebody's home. It must not outlive its time, as nothing it traces must.
+    // The tool is passed as text: the caller may be unable to read the checkout. Neither it nor anything that it traces may
+    // outlive the limit.
     let tool = ["timeout", "-s", "KILL", "120", PYTHON, "-IS", "-c", include_str!("../inject")];
     let all = tool.into_iter().chain(what.iter().map(AsRef::as_ref)).chain(["--"]);
     all.map(str::to_owned).collect()
 }
 
-/// The calls that were listed.
+/// Reads a list of calls.
 pub fn listed(path: &Path) -> Vec<Call> {
     let text = std::fs::read_to_string(path).unwrap();
     let call = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap();
     text.lines().map(call).collect()
 }
 
-/// As many as there is time for, always the same ones, with what they fail with; all of them with `STOCKADE_SWEEP=all`.
+/// As many calls as time allows, always the same ones, with the errors; all of them with `STOCKADE_SWEEP=all`.
 pub fn some(calls: Vec<Call>, most: usize) -> Vec<(Call, &'static str)> {
     let all = std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all");
     few(calls, if all { usize::MAX } else { most })
 }
 
-/// As [`some`], however many could be tried.
+/// As [`some`], but never more than `most`.
 pub fn few(calls: Vec<Call>, most: usize) -> Vec<(Call, &'static str)> {
     let every = calls.len().div_ceil(most).max(1);
     eprintln!("{} calls, of which every {every}. is tried", calls.len());
@@ -76,10 +77,10 @@ pub fn few(calls: Vec<Call>, most: usize) -> Vec<(Call, &'static str)> {
     calls.into_iter().step_by(every).zip(errors).map(|(call, error)| (call, *error)).collect()
 }
 
-/// A script that tells everything the kernel lets a workload see of what confines it. `tools` comes in front of each program;
-/// `writable` is a directory that Landlock lets be written to, and `mounted` one that it does not.
+/// A script that prints everything that the kernel shows a workload about its confinement. `tools` comes in front of each
+/// program; Landlock allows writing to `writable`, and not to `mounted`.
 pub fn confined(tools: &str, writable: &str, mounted: &str) -> String {
-    // Said all at once: half of it would look like less confinement.
+    // Printed at once: half of it would look like less confinement.
     format!(
         "said=$({{
         {tools} grep -E '^(Umask|Uid|Gid|Groups|Sig...|ShdPnd|Cap...|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/self/status
@@ -95,7 +96,7 @@ pub fn confined(tools: &str, writable: &str, mounted: &str) -> String {
     )
 }
 
-/// What [`confined`] said, without what differs from run to run: numbers of users, and of namespaces that are not the host's.
+/// The output of [`confined`] without values that differ between runs: user counts, and namespaces that are not the host's.
 pub fn normal(said: &str) -> Vec<String> {
     let line = |line: &str| {
         if let Some(rest) = line.strip_prefix("namespace ") {
@@ -120,12 +121,12 @@ pub fn normal(said: &str) -> Vec<String> {
     said.lines().map(line).collect()
 }
 
-/// Fails unless a workload that said anything was confined as it is when nothing fails.
+/// Fails if a workload printed a confinement that differs from that without a fault.
 #[track_caller]
 pub fn assert_whole(said: &str, plain: &[String], fault: &str) {
     let said = normal(said);
     if plain.starts_with(&said) {
-        return; // all of it, or as much as it could say
+        return; // complete, or cut off
     }
     let lost: Vec<_> = plain.iter().filter(|line| !said.contains(line)).collect();
     let new: Vec<_> = said.iter().filter(|line| !plain.contains(line)).collect();

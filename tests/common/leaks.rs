@@ -1,8 +1,8 @@
-//! What a run must not leave: processes, zombies, mounts, cgroups, files, sockets.
+//! Detects leaks of a run: processes, zombies, mounts, cgroups, files, sockets.
 //!
-//! Every run carries a word of its own in its name and in its environment, so that runs side by side do not see each other.
-//! The test process adopts orphans, so that not even a process that hides the word gets lost. A namespace lives as long
-//! as its last process or mount, and is found by them.
+//! Every run carries a unique marker in its name and in its environment, so that concurrent runs do not see each other. The test
+//! process adopts orphans, so that it also finds a process that hides the marker. A namespace lives as long as its last process
+//! or mount, and is found by them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -16,17 +16,17 @@ use nix::unistd::Pid;
 
 use super::clock::Clock;
 
-/// The environment variable that carries the word.
+/// The environment variable with the marker.
 pub const VARIABLE: &str = "STOCKADE_TEST_MARKER";
 
-/// How long what a run left may take to go.
+/// How long leftovers of a run may take to disappear.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How much longer what was killed may be in the kernel, which takes apart namespaces one after the other, or may wait for a
-/// processor to die on.
+/// Additional time for killed processes that are still in the kernel: it destroys namespaces one after the other, and a process
+/// needs a processor to die on.
 pub const KERNELS_GRACE: Duration = Duration::from_secs(90);
 
-/// The test's own children, which are not orphans of a run. Held while one is made, so that none is ever seen unlisted.
+/// The test's own children, which are not orphans of a run. Locked during a spawn, so that no child is ever unlisted.
 static CHILDREN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 fn children() -> MutexGuard<'static, HashSet<i32>> {
@@ -38,7 +38,7 @@ pub fn adopt_orphans() {
     nix::sys::prctl::set_child_subreaper(true).expect("a process can become a subreaper");
 }
 
-/// Starts a child of the test's own.
+/// Starts a child of the test itself.
 pub fn spawn(command: &mut Command) -> Child {
     let mut known = children();
     let child = command.spawn().unwrap_or_else(|error| panic!("{command:?} starts: {error}"));
@@ -56,16 +56,16 @@ pub fn forget_pid(pid: u32) {
     children().remove(&(pid as i32));
 }
 
-/// What an orphan of a run means.
+/// How to judge an orphan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// Nobody waited for it: the run left it.
+    /// A leak: the run did not wait for it.
     Leak,
-    /// The supervisor was killed, so its dead are ours to bury.
+    /// Expected: the supervisor was killed, so the test reaps its children.
     Expected,
 }
 
-/// The things that were there before a run.
+/// The marker of a run, and what existed before it.
 #[derive(Debug)]
 pub struct Marked {
     marker: String,
@@ -81,17 +81,17 @@ impl Marked {
         Self { marker: marker.to_owned(), mounts: mounts(), orphans: orphans(Adopted::Leak), directories }
     }
 
-    /// The run's word.
+    /// The run's marker.
     pub fn marker(&self) -> &str {
         &self.marker
     }
 
-    /// After the run: fails if anything of it is there that does not go away by itself at once.
+    /// After the run: fails if anything of it exists and does not disappear at once.
     pub fn expect_nothing_left(&self, adopted: Adopted) {
         self.expect_no_more(|_| true, adopted);
     }
 
-    /// After the death of a supervisor, which alone removes its cgroup: an empty one may be there.
+    /// After a supervisor was killed: only the supervisor removes its cgroup, so an empty one may exist.
     pub fn expect_at_most_a_cgroup(&self, adopted: Adopted) {
         self.expect_no_more(|line| !line.starts_with("cgroup "), adopted);
     }
@@ -104,7 +104,7 @@ impl Marked {
             if left.is_empty() {
                 return;
             }
-            // What is dead to all but the kernel, which has not come to it yet, is the kernel's to hurry.
+            // Processes that have exited, but that the kernel has not released yet, get more time.
             let in_the_kernel = left.iter().all(|line| matches!(line.split(' ').nth(2), Some("D" | "R")));
             let limit = if in_the_kernel { GRACE + KERNELS_GRACE } else { GRACE };
             assert!(!clock.is_past(limit), "left behind by the run:\n  {}", left.join("\n  "));
@@ -121,7 +121,7 @@ impl Marked {
                 left.push(format!("process {}", describe(&[pid])));
             }
         }
-        // Those of an earlier test in this process are not the run's.
+        // Orphans of an earlier test in this process are not the run's.
         let own = orphans(adopted).into_iter().filter(|pid| !self.orphans.contains(pid));
         left.extend(own.map(|pid| format!("orphan {}", describe(&[pid]))));
         left.extend(mounts().difference(&self.mounts).map(|line| format!("mount {line}")));
@@ -161,7 +161,7 @@ pub fn stat(pid: i32) -> Option<(char, i32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Children of this process that it did not start: orphans it adopted. The dead among them are buried here.
+/// Children of this process that it did not start: adopted orphans. Zombies among them are reaped.
 fn orphans(adopted: Adopted) -> Vec<i32> {
     let me = std::process::id() as i32;
     let known = children();
@@ -181,7 +181,7 @@ fn orphans(adopted: Adopted) -> Vec<i32> {
     orphans
 }
 
-/// A process and everything below it.
+/// A process and all of its descendants.
 pub fn descendants(root: i32) -> Vec<i32> {
     let parents: Vec<_> = pids().into_iter().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
     let mut tree = vec![root];
@@ -193,7 +193,7 @@ pub fn descendants(root: i32) -> Vec<i32> {
     tree
 }
 
-/// Processes for people.
+/// Describes processes for a message.
 pub fn describe(pids: &[i32]) -> String {
     let words = pids.iter().map(|pid| {
         let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -225,7 +225,7 @@ fn files_below(path: &Path) -> BTreeSet<PathBuf> {
 fn cgroups(marker: &str) -> Vec<PathBuf> {
     fn walk(path: &Path, marker: &str, depth: u32, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            // No symlink is followed: the kernel's tree has none, a hybrid host's tmpfs does.
+            // Symlinks are not followed: the kernel's tree has none, but a hybrid host's tmpfs does.
             if depth == 0 || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }

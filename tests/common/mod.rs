@@ -1,8 +1,8 @@
-//! What every suite shares: running the real binary, as root and as an unprivileged user, and looking for what it left.
+//! Shared by all suites: runs the real binary, as root and as an unprivileged user, and looks for leaks.
 //!
-//! A suite names the promise; this names the ways to exercise one. Nothing here stands in for the kernel.
+//! Nothing here is a mock of the kernel.
 
-// Each suite is a crate of its own and uses a part of this.
+// Each suite is a separate crate and uses a part of this.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
 pub mod bundle;
@@ -32,18 +32,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The unprivileged user of the tests: Debian's `daemon`, which every Debian has in its passwd file and which owns nothing.
 pub const UNPRIVILEGED: (u32, u32, &str) = (1, 1, "daemon");
 
-/// A PATH without anyone's home in it.
+/// A PATH without home directories.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The interpreter of the system, not of whoever runs the tests.
+/// The system's interpreter, not one from the PATH of the user.
 pub const PYTHON: &str = "/usr/bin/python3";
 
-/// On whose behalf a sandbox is started.
+/// The user that starts a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Root of the host.
     Root,
-    /// Somebody without any privilege.
+    /// A user without any privilege.
     Unprivileged,
 }
 
@@ -65,7 +65,7 @@ impl Caller {
         command
     }
 
-    /// The words in front of a command by which the tests become this caller.
+    /// The words in front of a command that change to this caller.
     pub fn become_words(self) -> Vec<String> {
         if self == Self::Root || !is_root() {
             return Vec::new();
@@ -75,12 +75,12 @@ impl Caller {
     }
 }
 
-/// Whether the tests themselves are root.
+/// Whether the tests run as root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Everyone this host lets the tests be. Without root that is one, and the other is reported as skipped.
+/// All callers that this host allows. Without root only one; the other is reported as skipped.
 pub fn callers() -> Vec<Caller> {
     if is_root() {
         return vec![Caller::Root, Caller::Unprivileged];
@@ -89,7 +89,7 @@ pub fn callers() -> Vec<Caller> {
     vec![Caller::Unprivileged]
 }
 
-/// Runs the body for every caller, naming it when the body fails.
+/// Runs the body for every caller. If the body fails, the message names the caller.
 pub fn for_each_caller(body: impl Fn(Caller)) {
     for caller in callers() {
         eprintln!("--- as {caller:?}");
@@ -97,17 +97,17 @@ pub fn for_each_caller(body: impl Fn(Caller)) {
     }
 }
 
-/// Says that the running test cannot run here. Use as `return skip("why")`.
+/// Reports that the running test cannot run here. Use as `return skip("why")`.
 pub fn skip(reason: &str) {
     skip_part("", reason);
 }
 
-/// Says that a part of the running test cannot run here.
+/// Reports that a part of the running test cannot run here.
 pub fn skip_part(part: &str, reason: &str) {
     eprintln!("skipped: {reason}");
     let Some(file) = std::env::var_os("STOCKADE_SKIPS") else { return };
     let thread = std::thread::current();
-    // libtest names a test's thread after it, except with one thread, where the process is the test's under nextest.
+    // libtest names a test's thread after it. With one thread, the process belongs to one test under nextest.
     let test = std::env::var("NEXTEST_TEST_NAME").unwrap_or_else(|_| thread.name().unwrap_or("?").to_owned());
     let suite = std::env::args().next().unwrap_or_default();
     let suite = Path::new(&suite).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -121,7 +121,7 @@ pub fn skip_part(part: &str, reason: &str) {
         .expect("STOCKADE_SKIPS names a file that can be written");
 }
 
-/// Whether a program is installed; says so as a skip when it is not.
+/// Whether a program is installed. If not, reports a skip.
 pub fn has_program(name: &str) -> bool {
     let found = PATH.split(':').any(|dir| Path::new(dir).join(name).exists());
     if !found {
@@ -130,28 +130,28 @@ pub fn has_program(name: &str) -> bool {
     found
 }
 
-/// A name no other run of this or any other test has: what a leak is recognised by. The time is in it, because a process
-/// that was killed leaves its files, and another gets its number.
+/// A name that no other test or run has, by which leaks are recognised. It contains the time, because a killed process leaves its
+/// files and its process id is reused.
 pub fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis());
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("stkt-{}-{:05x}-{number}-", std::process::id(), now & 0xfffff) // none is the beginning of another
+    format!("stkt-{}-{:05x}-{number}-", std::process::id(), now & 0xfffff) // no name is a prefix of another
 }
 
-/// A directory of the test's own that the caller owns, removed at the end.
+/// A directory that the caller owns, removed on drop.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    /// Below `/tmp`, which unlike `TMPDIR` every caller can enter.
+    /// Creates one in `/tmp`, which every caller can enter, unlike `TMPDIR`.
     pub fn new(caller: Caller) -> Self {
         Self::below(Path::new("/tmp"), caller)
     }
 
-    /// Below a directory that every caller can enter.
+    /// Creates one in a directory that every caller can enter.
     pub fn below(parent: &Path, caller: Caller) -> Self {
         let path = parent.join(unique());
         std::fs::create_dir(&path).expect("a temporary directory can be made");
@@ -161,7 +161,7 @@ impl TempDir {
         Self { path }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -171,7 +171,7 @@ impl TempDir {
         self.path.join(name)
     }
 
-    /// A file below it, owned by whom the directory is.
+    /// Creates a file in it, with the directory's owner.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.join(name);
         std::fs::write(&path, content).expect("a file can be written");
@@ -180,7 +180,7 @@ impl TempDir {
         path
     }
 
-    /// A directory below it, owned by whom the directory is.
+    /// Creates a directory in it, with the directory's owner.
     pub fn dir(&self, name: &str) -> PathBuf {
         let path = self.join(name);
         std::fs::create_dir_all(&path).expect("a directory can be made");

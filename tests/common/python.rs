@@ -1,4 +1,4 @@
-//! What the attacks, which are Python programs, have in common.
+//! The common part of the attacks, which are Python programs.
 
 /// `attempt(name, function)` and `syscall(name, number, …)` print `name=OK` or `name=ERRNO`.
 const PRELUDE: &str = r#"

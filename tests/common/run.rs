@@ -1,4 +1,4 @@
-//! One run of the real binary: built up, started, and ended with a search for what it left behind.
+//! One run of the real binary: configured, started, and finished with a search for leaks.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write as _};
@@ -17,10 +17,10 @@ use super::clock::{Clock, PATIENCE, eventually};
 use super::leaks::{self, Adopted, Marked};
 use super::{Caller, PATH, PYTHON, TempDir, is_root, set_mode, unique};
 
-/// When a run is one that hangs. Less than nextest gives a test.
+/// After this time a run counts as hanging. Less than nextest's limit for a test.
 const HANGS: Duration = Duration::from_secs(300);
 
-/// A run of `stockade run` in the making.
+/// A `stockade run` that is not started yet.
 #[derive(Debug)]
 pub struct Run {
     caller: Caller,
@@ -38,7 +38,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run with nothing but defaults.
+    /// A run with defaults only.
     pub fn new(caller: Caller) -> Self {
         Self {
             caller,
@@ -56,35 +56,35 @@ impl Run {
         }
     }
 
-    /// Options of `stockade run`.
+    /// Adds options of `stockade run`.
     pub fn opts<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, options: I) -> Self {
         self.options.extend(options.into_iter().map(Into::into));
         self
     }
 
-    /// The command to run inside.
+    /// Sets the command to run inside.
     pub fn cmd<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, command: I) -> Self {
         self.command = command.into_iter().map(Into::into).collect();
         self
     }
 
-    /// A shell script to run inside.
+    /// Sets a shell script to run inside.
     pub fn sh(self, script: &str) -> Self {
         self.cmd(["/bin/sh", "-c", script])
     }
 
-    /// A Python program to run inside.
+    /// Sets a Python program to run inside.
     pub fn python(self, program: &str) -> Self {
         self.cmd([PYTHON, "-I", "-S", "-c", program])
     }
 
-    /// A program that starts ours, outside: its words go in front.
+    /// Starts our program by way of another, outside: its words come in front.
     pub fn via<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, prefix: I) -> Self {
         self.prefix.extend(prefix.into_iter().map(Into::into));
         self
     }
 
-    /// Shows a directory that the caller may not reach at another path, in a mount namespace of the run's own.
+    /// Mounts a directory that the caller may not reach at another path, in a private mount namespace of the run.
     pub fn showing(mut self, directory: &Path, at: &Path) -> Self {
         if is_root() {
             let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
@@ -103,61 +103,61 @@ impl Run {
         self
     }
 
-    /// A shell script that prepares the process in which ours is then executed, outside.
+    /// Executes our program from a shell script, which prepares the process outside.
     pub fn after_sh(self, script: &str) -> Self {
         self.via(["/bin/bash".to_owned(), "-c".to_owned(), format!("{script}\nexec \"$@\""), "bash".to_owned()])
     }
 
-    /// A Python program that prepares the process in which ours is then executed, outside.
+    /// Executes our program from a Python program, which prepares the process outside.
     pub fn after_python(self, program: &str) -> Self {
         let exec = "import os, sys\nos.execv(sys.argv[1], sys.argv[1:])";
         self.via([PYTHON, "-I", "-W", "ignore", "-c", &format!("{program}\n{exec}")])
     }
 
-    /// A variable of the caller's environment.
+    /// Sets a variable of the caller's environment.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// The caller's working directory.
+    /// Sets the caller's working directory.
     pub fn cwd(mut self, path: &Path) -> Self {
         self.cwd = Some(path.to_owned());
         self
     }
 
-    /// What the caller's standard input holds.
+    /// Sets the caller's standard input.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// The caller's standard streams, instead of pipes that are read to their end.
+    /// Sets the caller's standard streams, instead of pipes that are read to their end.
     pub fn streams(mut self, stdin: impl Into<Stdio>, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> Self {
         self.streams = Some((stdin.into(), stdout.into(), stderr.into()));
         self
     }
 
-    /// Asks for no report.
+    /// Requests no report.
     pub fn without_report(mut self) -> Self {
         self.report = false;
         self
     }
 
-    /// Gives `stockade` exactly the options of the test: no `run`, name, report or marker of ours.
+    /// Passes `stockade` exactly the options of the test: no `run`, name, report or marker.
     pub fn plain(mut self) -> Self {
         self.plain = true;
         self.report = false;
         self
     }
 
-    /// The test itself makes orphans, which are no leak of the run's when they end by themselves.
+    /// Allows orphans that the test itself makes and that end by themselves.
     pub fn with_orphans(mut self) -> Self {
         self.orphans = true;
         self
     }
 
-    /// Starts it.
+    /// Starts the run.
     pub fn spawn(self) -> Live {
         leaks::adopt_orphans();
         let marker = unique();
@@ -199,7 +199,7 @@ impl Run {
         let marked = Marked::new(&marker, [work, tmp]);
         let clock = Clock::start();
         let mut child = leaks::spawn(&mut command);
-        drop(command); // it holds the streams it was given
+        drop(command); // it holds the child's streams open
         if piped {
             feed(&mut child, self.stdin);
         }
@@ -208,13 +208,13 @@ impl Run {
         Live { child, home, report, marked, clock, stdout, stderr, orphans: self.orphans, collect, killed: false }
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the run and waits for its end.
     pub fn go(self) -> Outcome {
         self.spawn().finish()
     }
 }
 
-/// The binary where the caller can reach it: a checkout may lie below somebody's home.
+/// The binary in a place that the caller can reach: a checkout may be below a home directory.
 fn binary_for(caller: Caller, home: &TempDir) -> PathBuf {
     let built = PathBuf::from(env!("CARGO_BIN_EXE_stockade"));
     if caller == Caller::Root || !is_root() {
@@ -231,7 +231,7 @@ fn feed(child: &mut Child, bytes: Vec<u8>) {
     if bytes.is_empty() {
         return;
     }
-    // A workload that does not read must not stop the test.
+    // A workload that does not read must not block the test.
     std::thread::spawn(move || {
         let _ = pipe.write_all(&bytes);
     });
@@ -262,12 +262,12 @@ impl Reader {
         self.bytes.lock().unwrap().clone()
     }
 
-    /// All of it; a stream that somebody still holds open two seconds after the end is a leak.
+    /// The whole stream. It is a leak if a process still holds the stream open two seconds after the end.
     fn end(self, name: &str) -> Vec<u8> {
         if let Some(thread) = self.thread {
             let mut clock = Clock::start();
             while !thread.is_finished() {
-                assert!(!clock.is_past(leaks::GRACE), "{name} is still held open by somebody");
+                assert!(!clock.is_past(leaks::GRACE), "a process still holds {name} open");
                 clock.sleep(Duration::from_millis(5));
             }
             thread.join().unwrap();
@@ -276,7 +276,7 @@ impl Reader {
     }
 }
 
-/// A run under way.
+/// A running run.
 #[derive(Debug)]
 pub struct Live {
     child: Child,
@@ -287,13 +287,13 @@ pub struct Live {
     stdout: Reader,
     stderr: Reader,
     orphans: bool,
-    /// What removes the cgroup of a supervisor that was killed.
+    /// Removes the cgroup of a killed supervisor.
     collect: Command,
     killed: bool,
 }
 
 impl Live {
-    /// Process id of the supervisor.
+    /// The supervisor's process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -303,12 +303,12 @@ impl Live {
         &self.home
     }
 
-    /// The unique word that all processes of the run carry.
+    /// The marker that all processes of the run carry.
     pub fn marker(&self) -> &str {
         self.marked.marker()
     }
 
-    /// Everything written to standard output so far.
+    /// The standard output so far.
     pub fn stdout_so_far(&self) -> String {
         String::from_utf8_lossy(&self.stdout.so_far()).into_owned()
     }
@@ -334,17 +334,17 @@ impl Live {
         self.signal(Signal::SIGKILL);
     }
 
-    /// Says that the supervisor will be killed by other means.
+    /// Announces that the supervisor will be killed by other means.
     pub fn expect_killed(&mut self) {
         self.killed = true;
     }
 
-    /// Processes of the run, the supervisor and what it started.
+    /// The processes of the run: the supervisor and its descendants.
     pub fn processes(&self) -> Vec<i32> {
         leaks::descendants(self.pid())
     }
 
-    /// Waits for the end, without the search for leaks and with the kernel's accounting left out.
+    /// Waits for the end, without looking for leaks.
     fn wait(&mut self) -> ExitStatus {
         loop {
             if let Some(status) = self.child.try_wait().expect("the supervisor can be waited for") {
@@ -359,22 +359,22 @@ impl Live {
                 let stderr = String::from_utf8_lossy(&self.stderr.so_far()).into_owned();
                 panic!("still running after {HANGS:?}: {tree}\nstandard error: {stderr}");
             }
-            // Finer than any time a test looks at, coarse enough to leave the processor to the run.
+            // Finer than any time that a test checks, and coarse enough to leave the processor to the run.
             self.clock.sleep(Duration::from_millis(2));
         }
     }
 
-    /// Waits for the end, and fails if anything of the run is left two seconds later.
+    /// Waits for the end, and fails if anything of the run is left after two seconds.
     pub fn finish(mut self) -> Outcome {
         let status = self.wait();
         let (wall, allowance) = (self.clock.elapsed(), self.clock.allowance());
         let adopted = if self.killed || self.orphans { Adopted::Expected } else { Adopted::Leak };
         if self.killed {
             self.marked.expect_at_most_a_cgroup(adopted);
-            // It also finds what others left, some of whose processes the kernel has not taken apart yet.
+            // `gc` also finds leftovers of other runs, whose processes the kernel may not have released yet.
             self.collect.stdout(Stdio::null());
             let mut collects = || self.collect.status().is_ok_and(|status| status.success());
-            assert!(eventually(&mut collects), "`stockade gc` removes what it left");
+            assert!(eventually(&mut collects), "`stockade gc` removes its leftovers");
         }
         self.marked.expect_nothing_left(adopted);
         let stdout = self.stdout.end("standard output");
@@ -387,27 +387,27 @@ impl Live {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the supervisor ended.
+    /// The supervisor's exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: String,
     /// The report, if one was written.
     pub report: Option<Value>,
-    /// From its start to its end, seen from outside.
+    /// The duration, measured from outside.
     pub wall: Duration,
-    /// How much longer than promised it may have taken, on a machine as busy as this.
+    /// The allowance for the load of the machine.
     pub allowance: Duration,
-    /// The caller's directories, alive as long as this.
+    /// The caller's directories, removed with this.
     pub home: TempDir,
 }
 
 impl Outcome {
-    /// The exit code; the supervisor must not have been killed.
+    /// The exit code. Fails if the supervisor was killed.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("the supervisor died of signal {:?}: {self}", self.status.signal()))
     }
@@ -472,7 +472,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Runs a command as the caller, outside of any sandbox: how an attack shows that it works at all.
+/// Runs a command as the caller, outside of any sandbox: proves that an attack works.
 pub fn outside<S: AsRef<OsStr>>(caller: Caller, words: impl IntoIterator<Item = S>) -> (i32, String) {
     let words: Vec<_> = words.into_iter().collect();
     let mut command = caller.command(words[0].as_ref());
@@ -482,16 +482,16 @@ pub fn outside<S: AsRef<OsStr>>(caller: Caller, words: impl IntoIterator<Item = 
     (output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)), text)
 }
 
-/// Runs a command of the test's own to its end.
+/// Runs a command of the test itself to its end.
 pub fn output(command: &mut Command) -> Output {
     let child = leaks::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     let pid = child.id();
-    let output = child.wait_with_output().expect("it can be waited for");
+    let output = child.wait_with_output().expect("the child can be waited for");
     leaks::forget_pid(pid);
     output
 }
 
-/// A Python program outside of any sandbox.
+/// Runs a Python program outside of any sandbox.
 pub fn python_outside(caller: Caller, program: &str) -> (i32, String) {
     outside(caller, [PYTHON, "-I", "-S", "-c", program])
 }

@@ -1,10 +1,10 @@
-//! JSON Schema, as much of the 2020-12 draft as our schemas use, `https://json-schema.org/draft/2020-12`.
+//! JSON Schema: the part of the 2020-12 draft that our schemas use, `https://json-schema.org/draft/2020-12`.
 //!
-//! A keyword that is not known here fails the test that meets it, so that no rule is ever passed over in silence.
+//! An unknown keyword fails the test, so that no rule is ignored.
 
 use serde_json::{Map, Value};
 
-/// Every way in which the value breaks the schema, each with the path to the place.
+/// All violations of the schema, each with its path.
 pub fn violations(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, schema, value, "$", &mut found);
@@ -22,7 +22,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
         let mut fail = |why: String| found.push(format!("{at}: {why}"));
         match keyword.as_str() {
             "$schema" | "$defs" | "title" | "description" | "default" | "examples" => {}
-            // For editors. The types behind our schemas check more than an expression can say, and are tested by themselves.
+            // For editors. The types behind our schemas are stricter than a pattern, and have tests of their own.
             "pattern" => {}
             "$ref" => check(root, resolve(root, rule), value, at, found),
             "type" => {
@@ -33,7 +33,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
             }
             "const" if value != rule => fail(format!("{value} is not {rule}")),
             "enum" if !rule.as_array().expect("enum is a list").contains(value) => {
-                fail(format!("{value} is none of {rule}"))
+                fail(format!("{value} is not one of {rule}"))
             }
             "const" | "enum" => {}
             "required" => {
@@ -79,7 +79,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                     "uint64" | "uint" | "int64" => !value.is_f64(),
                     "double" => true,
                     "date-time" => value.as_str().is_none_or(is_date_time),
-                    other => panic!("{at}: format {other} is not known to this check"),
+                    other => panic!("{at}: unknown format {other}"),
                 };
                 if !fits {
                     fail(format!("{value} is not {rule}"));
@@ -104,7 +104,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                     check(root, schema, value, at, found);
                 }
             }
-            other => panic!("{at}: keyword {other} is not known to this check"),
+            other => panic!("{at}: unknown keyword {other}"),
         }
     }
 }
@@ -129,7 +129,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
         "string" => value.is_string(),
         "array" => value.is_array(),
         "object" => value.is_object(),
-        other => panic!("{other} is no type"),
+        other => panic!("unknown type {other}"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! A command that is sent signals as fast as they come, by `tests/storm`.
+//! A command under a storm of signals, by `tests/storm`.
 
 use super::PYTHON;
 
-/// What is sent: to whom it is about alone, and to all that it has made. What is passed on kills nobody.
+/// The signals of each storm: to the command alone, or to all of its processes. Signals that are forwarded must not kill.
 pub const STORMS: [&[&str]; 3] = [&["STOP"], &["WINCH", "URG", "CHLD", "CONT"], &["-t", "STOP", "WINCH", "CONT"]];
 
 /// How often each is sent; more often with `STOCKADE_SWEEP=all`.
@@ -13,14 +13,14 @@ pub fn times() -> usize {
     }
 }
 
-/// The words in front of a command that is sent these, as `tests/storm` names them.
+/// The words in front of a command that start this storm.
 pub fn words(what: &[&str]) -> Vec<String> {
-    // Whoever runs it may not reach a checkout in somebody's home.
+    // The tool is passed as text: the caller may be unable to read the checkout.
     let tool = ["timeout", "-s", "KILL", "60", PYTHON, "-IS", "-c", include_str!("../storm")];
     tool.into_iter().chain(what.iter().copied()).chain(["--"]).map(str::to_owned).collect()
 }
 
-/// What a process says of its confinement, without the signals that wait for it: some of the storm's may.
+/// The confinement that a process printed, without its pending signals: some may be the storm's.
 pub fn calm(said: &str) -> String {
     said.lines().filter(|line| !line.starts_with("ShdPnd:")).map(|line| format!("{line}\n")).collect()
 }

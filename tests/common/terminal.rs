@@ -1,4 +1,4 @@
-//! A terminal in front of the sandbox: the tests hold its master side, `pty(7)`.
+//! A terminal in front of the sandbox. The tests hold its master side, `pty(7)`.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Opens one of this size.
+    /// Opens a terminal of this size.
     pub fn open(rows: u16, columns: u16) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).expect("a terminal can be had");
@@ -36,12 +36,12 @@ impl Terminal {
         Self { master, slave: pair.slave, seen }
     }
 
-    /// The side for the process in front of it.
+    /// The slave side, for the process.
     pub fn slave(&self) -> OwnedFd {
         self.slave.try_clone().expect("the slave can be duplicated")
     }
 
-    /// Modes of the terminal, `termios(3)`: what the kernel has of them, of which libc's structure has more.
+    /// The terminal's modes, `termios(3)`: the part that the kernel has. libc's structure has more.
     pub fn modes(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         let modes = tcgetattr(&self.slave).expect("a terminal has modes");
         let characters: [u8; 19] = modes.control_chars[..19].try_into().expect("there are 32");
@@ -50,10 +50,10 @@ impl Terminal {
 
     /// Types the text.
     pub fn type_text(&mut self, text: &str) {
-        self.master.write_all(text.as_bytes()).expect("one can type");
+        self.master.write_all(text.as_bytes()).expect("the master can be written");
     }
 
-    /// What was shown so far.
+    /// The text shown so far.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
@@ -63,9 +63,9 @@ impl Terminal {
         assert!(eventually(|| self.shown().contains(text)), "no {text:?} in {:?}", self.shown());
     }
 
-    /// Changes the size; whoever is in front of it gets SIGWINCH.
+    /// Changes the size. The foreground processes get SIGWINCH.
     pub fn resize(&self, rows: u16, columns: u16) {
-        // The one thing here that neither std nor nix has a safe call for.
+        // Neither std nor nix has a safe call for this.
         let name = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.slave)));
         let status = std::process::Command::new("stty")
             .args(["-F", name.expect("a terminal has a name").to_str().expect("in UTF-8")])

@@ -1,5 +1,5 @@
-//! Many give random commands about one container at once: whatever comes of them, some order of them explains it, and nothing
-//! is left.
+//! Several clients give random commands about one container at the same time. Some order of the commands explains all outcomes,
+//! and nothing is left behind.
 
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const CLIENTS: usize = 16;
 
-/// Numbers that are the same for the same seed (xorshift64*).
+/// A generator of pseudorandom numbers, equal for equal seeds (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
         ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize) % end
     }
 
-    /// As often as it takes for all to happen: what others undo more often.
+    /// A random command. Commands that others undo often are more frequent.
     fn verb(&mut self) -> Verb {
         let often = [
             (Verb::Create, 20),
@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-/// Gives a command, and sorts what it says.
+/// Runs a command and classifies its outcome.
 fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
     let id = bundle.id.as_str();
     let path = |kind: &str| bundle.dir.join(&format!("{out}.{kind}"));
@@ -66,7 +66,7 @@ fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
         Verb::Delete => vec!["delete", id],
         Verb::Force => vec!["delete", "--force", id],
     };
-    // Files, because a container keeps its streams.
+    // Files, not pipes, because a container keeps its streams open.
     let file = |path| std::fs::File::create(path).unwrap();
     let _ = std::fs::remove_file(&pid);
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stockade-oci"));
@@ -84,7 +84,7 @@ fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
             _ => Outcome::Done(0),
         };
     }
-    // By what says it, and by whom: `exec` of a program that is killed has the status of that program, and says nothing.
+    // Classified by command and message: `exec` returns the status of a killed program and prints nothing.
     let known = [
         ("container does not exist", Outcome::Missing),
         ("container with given ID already exists", Outcome::Exists),
@@ -107,13 +107,13 @@ fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
     if let Some((_, outcome)) = known.into_iter().find(|(words, _)| complaint.contains(words)) {
         return outcome;
     }
-    // What is in the middle of joining a container fails in whichever call it is when that ends, or dies with it in silence.
+    // If the container ends while a process joins it, any call of that process may fail, or it dies silently.
     let failed = matches!((status.code(), complaint.is_empty()), (Some(255), false) | (Some(137), true));
     let lost = verb == Verb::Exec && failed && !complaint.contains("panicked");
     if lost { Outcome::Lost(0) } else { Outcome::Other(format!("{status}: {complaint}")) }
 }
 
-/// Gives `many` commands about some containers by all clients, and has what came of them explained.
+/// Runs `many` commands about some containers from all clients, and checks that an order explains the outcomes.
 fn history(seed: u64, bundles: &[Bundle], many: usize) -> usize {
     let (began, calls) = (Instant::now(), Mutex::new(vec![Vec::new(); bundles.len()]));
     let now = || began.elapsed().as_micros() as u64;
@@ -137,7 +137,7 @@ fn history(seed: u64, bundles: &[Bundle], many: usize) -> usize {
                 done.fetch_add(1, Ordering::Relaxed);
             });
         }
-        // What waits for a paused container waits until somebody does something about it.
+        // A command that waits for a paused container waits until another command resumes it.
         while done.load(Ordering::Relaxed) < CLIENTS {
             std::thread::sleep(Duration::from_millis(20));
             if now() > last.load(Ordering::Relaxed) + if is_uml() { 5_000_000 } else { 1_000_000 } {
@@ -155,7 +155,7 @@ fn history(seed: u64, bundles: &[Bundle], many: usize) -> usize {
     calls.iter().map(Vec::len).sum()
 }
 
-/// A container that stays, and whose last filter `start` looks at, or that has none.
+/// A long-running container. If `filtered`, it has a filter that `start` verifies.
 fn container(filtered: bool) -> Option<Bundle> {
     let mut bundle = Bundle::new(common::bundle::Runtime::Ours, "exec sleep 1000")?;
     let marker = json!(format!("MARKER={}", bundle.id));
@@ -200,7 +200,7 @@ fn commands_about_some_containers_have_an_order() {
     histories(3);
 }
 
-/// What must not be explained is not: each of these is something that a runtime could get wrong.
+/// Impossible histories are rejected: each of these is a possible bug of a runtime.
 #[test]
 fn what_no_order_explains_is_told_from_what_one_does() {
     use Outcome::{Done, Exists, Is, Lost, Missing, NotPaused, Paused, Running, Stopped};
@@ -218,28 +218,28 @@ fn what_no_order_explains_is_told_from_what_one_does() {
     let created = (0, Create, 0, 10, Done(7));
     let started = (0, Start, 11, 20, Done(0));
     let possible = [
-        // At once: one of two creates, and whoever looks sees any of it.
+        // Concurrent: one of two creates succeeds, and a state command may see any stage.
         vec![
             created.clone(),
             (1, Create, 1, 9, Exists),
             (2, State, 2, 3, is("creating", 0)),
             (3, State, 2, 3, Missing),
         ],
-        // Seen before its end, and as it was.
+        // Seen before its end, in its earlier state.
         vec![
             created.clone(),
             started.clone(),
             (1, State, 12, 13, is("running", 7)),
             (2, State, 14, 15, is("running", 7)),
         ],
-        // Dead some time after it was killed.
+        // It dies some time after it was killed.
         vec![
             created.clone(),
             (1, Kill, 11, 12, Done(0)),
             (1, State, 13, 14, is("created", 7)),
             (1, State, 15, 16, is("stopped", 0)),
         ],
-        // Deleted under those that were at it.
+        // Deleted while other commands use it.
         vec![
             created.clone(),
             (1, Start, 11, 40, Lost(0)),
@@ -265,9 +265,9 @@ fn what_no_order_explains_is_told_from_what_one_does() {
         explained(calls).unwrap_or_else(|error| panic!("{at}: {error}"));
     }
     let impossible = [
-        // One name for two.
+        // Two containers with one name.
         vec![created.clone(), (1, Create, 1, 9, Done(8))],
-        // Seen after it was gone, before it was made, or after what came later.
+        // Seen after its deletion, before its creation, or in an earlier state than another command saw.
         vec![created.clone(), (1, Force, 11, 20, Done(0)), (2, State, 21, 22, is("stopped", 0))],
         vec![(1, State, 0, 1, is("created", 7)), (0, Create, 2, 10, Done(7))],
         vec![
@@ -277,26 +277,26 @@ fn what_no_order_explains_is_told_from_what_one_does() {
             (2, State, 14, 15, is("created", 7)),
         ],
         vec![created.clone(), (1, State, 11, 12, is("creating", 0))],
-        // Of a container that there was before.
+        // Outcomes of an earlier container of the same name.
         vec![
             created.clone(),
             (0, Force, 11, 12, Done(0)),
             (0, Create, 13, 14, Done(8)),
             (0, State, 15, 16, is("created", 7)),
         ],
-        // Started or stopped by nobody, or by two.
+        // Started or stopped without a command, or twice.
         vec![created.clone(), (1, State, 11, 12, is("running", 7))],
         vec![created.clone(), started.clone(), (1, State, 21, 22, is("stopped", 0))],
         vec![created.clone(), started.clone(), (1, Start, 11, 20, Done(0))],
         vec![created.clone(), (1, Exec, 11, 12, Stopped)],
         vec![created.clone(), (1, Start, 11, 20, Lost(0)), (2, Kill, 21, 22, Done(0))],
         vec![created.clone(), (1, Exec, 11, 20, Lost(0)), (2, Kill, 21, 22, Done(0))],
-        // Paused and yet not.
+        // Paused and running at once.
         vec![created.clone(), (1, Pause, 11, 12, Done(0)), (1, State, 13, 14, is("created", 7))],
         vec![created.clone(), (1, Pause, 11, 12, Done(0)), (1, Exec, 13, 14, Done(0))],
         vec![created.clone(), (1, Pause, 11, 12, Done(0)), (1, Resume, 13, 14, NotPaused)],
         vec![created.clone(), (1, Resume, 11, 12, Done(0))],
-        // Deleted while it runs, twice, or not at all.
+        // Deleted while running, deleted twice, or not deleted.
         vec![created.clone(), started.clone(), (1, Delete, 21, 22, Done(0))],
         vec![created.clone(), (1, Force, 11, 12, Done(0)), (1, Delete, 13, 14, Done(0))],
         vec![created.clone(), (1, Force, 11, 12, Done(0)), (1, Create, 13, 14, Exists)],

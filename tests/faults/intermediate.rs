@@ -1,10 +1,11 @@
-//! Processes that an intermediate process created and cannot report. A separate suite, because it looks at all children of its process.
+//! Processes that an intermediate process created and cannot report. A separate suite, because the tests look at all children of
+//! the test process.
 
 use crate::common::bundle::ours;
 use crate::common::confined::{Before, by, confined, prepare, said_in};
 use crate::common::{inject, leaks};
 
-/// A pid namespace ends when all in it have been waited for: by whoever made them, or else when the host's init gets to it.
+/// A pid namespace ends when all of its processes were waited for: by their parents, or later by the host's init.
 #[test]
 fn a_process_that_nobody_heard_of_is_ended_and_waited_for() {
     if !inject::may_inject() {
@@ -16,7 +17,7 @@ fn a_process_that_nobody_heard_of_is_ended_and_waited_for() {
         let own = std::process::id() as i32;
         for (process, call, error) in [("1", libc::SYS_sendmsg, "EINTR"), ("0", libc::SYS_recvmsg, "EPERM")] {
             prepare(&bundle, Before::Running);
-            said_in(&bundle, "out"); // after which the container makes no more processes of its own
+            said_in(&bundle, "out"); // the container creates no more processes after this
             let before = leaks::descendants(own);
             let fault = [process, &call.to_string(), "1", error];
             let called = by(&bundle, &inject::words(&fault), &["exec", &bundle.id, "true"]);

@@ -1,4 +1,4 @@
-//! What breaks, dies or is interrupted at any moment, in sandboxes and in containers.
+//! Faults, deaths and signals at any moment, in sandboxes and in containers.
 
 #[path = "../common/mod.rs"]
 mod common;

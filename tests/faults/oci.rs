@@ -1,4 +1,4 @@
-//! Whatever befalls a command, a disk or a record: the next command copes, and `delete --force` leaves nothing.
+//! Faults of commands, disks and records: the next command still works, and `delete --force` leaves nothing.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
@@ -39,12 +39,12 @@ fn a_container_on_a_full_disk_can_be_deleted() {
         while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
         while std::io::Write::write_all(&mut filler, &[0; 1]).is_ok() {}
         let another = ["create", "--bundle", text(bundle.dir.path()), "another"];
-        assert!(!bundle.call(another).0.status.success(), "nothing can be written down, so nothing is made");
+        assert!(!bundle.call(another).0.status.success(), "no record can be written, so no container is created");
         let deleted = bundle.call(["delete", "--force", &bundle.id]);
         let left = place.join("another").exists();
         Command::new("umount").arg("-l").arg(&place).status().unwrap();
         deleted.expect(0);
-        assert!(!left || runtime != Runtime::Ours, "what could not be made leaves nothing");
+        assert!(!left || runtime != Runtime::Ours, "a failed create leaves nothing");
         bundle.expect_nothing_left("after delete");
     });
 }
@@ -85,18 +85,18 @@ fn records_of_others_are_not_believed() {
             changed[key] = value;
             std::fs::write(&path, changed.to_string()).unwrap();
         };
-        // From a program to come: it may manage what this one does not understand.
+        // From a newer version: it may contain features that this version does not know.
         with("version", json!(99));
         bundle.call(["delete", "--force", &bundle.id]).expect(1).expect_error("version 99");
         with("id", json!("another"));
         bundle.call(["delete", "--force", &bundle.id]).expect(1).expect_error("another container");
-        // From before this boot: its number may be anybody's, and so may its cgroup.
+        // From an earlier boot: its process id and its cgroup may belong to another process by now.
         with("boot_id", json!("00000000-0000-0000-0000-000000000000"));
         assert_eq!(bundle.state()["status"], "stopped");
         bundle.call(["kill", &bundle.id, "KILL"]).expect_error("not running");
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
-        assert!(!bundle.processes().is_empty() && !bundle.cgroups().is_empty(), "nobody is signalled on such a word");
-        // The same again, whose directory is then not ours.
+        assert!(!bundle.processes().is_empty() && !bundle.cgroups().is_empty(), "such a record signals no process");
+        // The same record in a directory of another user.
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, record.to_string()).unwrap();
         let directory = path.parent().unwrap().to_owned();
@@ -111,10 +111,10 @@ fn records_of_others_are_not_believed() {
         let aside = bundle.dir.join("aside");
         std::fs::rename(&directory, &aside).unwrap();
         symlink(&aside, &directory).unwrap();
-        assert!(!bundle.about("state").0.status.success(), "a link is no container");
+        assert!(!bundle.about("state").0.status.success(), "a symlink is not accepted as a container");
         std::fs::remove_file(&directory).unwrap();
         std::fs::rename(&aside, &directory).unwrap();
-        // A record that would have to be waited for, and one that is elsewhere.
+        // A record that would block the reader, and one that is a symlink.
         std::fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
         let called = bundle.about("state").expect(1);
@@ -130,7 +130,7 @@ fn records_of_others_are_not_believed() {
     });
 }
 
-/// Every system call of a command from the first that names its state on: name, and which of that name it is.
+/// All system calls of a command after the first that names its state: name, and count among calls of that name.
 fn steps(bundle: &Bundle, words: &[&str]) -> Vec<(String, usize)> {
     let trace = bundle.dir.join("trace");
     let null = Stdio::null;
@@ -163,7 +163,7 @@ fn killed_at(bundle: &Bundle, words: &[&str], step: &(String, usize)) {
     command.stdin(null()).stdout(null()).stderr(null()).status().unwrap();
 }
 
-/// Whether commands can be traced here.
+/// Whether strace works here.
 fn may_trace() -> bool {
     match (common::has_program("strace"), is_uml()) {
         (false, _) => skip("there is no strace"),
@@ -173,12 +173,12 @@ fn may_trace() -> bool {
     false
 }
 
-/// As many of the steps as there is time for, always the same ones; all of them with `STOCKADE_SWEEP=all`.
+/// As many of the steps as time allows, always the same ones; all of them with `STOCKADE_SWEEP=all`.
 fn some(steps: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
     let all = std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all");
     let every = if all { 1 } else { steps.len().div_ceil(most) };
     eprintln!("{} steps, of which every {every}. is tried, and the last", steps.len());
-    let last = steps.len().saturating_sub(4); // when others have been told already
+    let last = steps.len().saturating_sub(4); // after the outcome was reported
     let chosen = steps.into_iter().enumerate().filter(|(at, _)| at % every == 0 || *at >= last);
     chosen.map(|(_, step)| step).collect()
 }
@@ -199,7 +199,7 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
             (["start", id.as_str()], ["delete", id.as_str()], ["delete", "--force", id.as_str()]);
         let quiet = |words: &[&str]| {
             let whole = bundle.command(words);
-            let mut command = Command::new("timeout"); // what was killed may be in its way for ever
+            let mut command = Command::new("timeout"); // it may wait for the killed command for ever
             command.args(["-s", "KILL", "60"]).arg(whole.get_program()).args(whole.get_args());
             Called(command.stdout(Stdio::null()).stderr(Stdio::null()).output().unwrap()).0.status.success()
         };
@@ -211,7 +211,7 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
         assert!(all.0.len() > 50 && all.1.len() > 5 && all.2.len() > 5, "{all:?}");
         for step in some(all.0, 30) {
             killed_at(&bundle, &create, &step);
-            // Whatever it left: it is in a state that has a name, and goes.
+            // Whatever the killed command left has a valid state and can be deleted.
             let state = bundle.about("state");
             assert!(state.0.status.success() || state.err().contains("does not exist"), "{step:?}: {}", state.err());
             assert!(quiet(&force), "create, {step:?}");
@@ -235,7 +235,7 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
     });
 }
 
-/// Without runc as a control: version 1.1 loses these races, two creates succeed or a start hangs.
+/// runc is not a control here: version 1.1 loses these races. Two creates succeed, or a start hangs.
 #[test]
 fn of_many_that_want_the_same_id_one_gets_it() {
     ours(|runtime| {
@@ -292,8 +292,8 @@ fn of_many_that_want_the_same_id_one_gets_it() {
     });
 }
 
-/// A directory that nobody has locked yet is like one that a dead command left: who deletes it must not cost another one its
-/// container.
+/// A directory that is not locked yet looks like one that a dead command left. If `delete` removes it, the create must not affect
+/// a later container of the same name.
 #[test]
 fn a_create_whose_directory_was_taken_away_does_not_touch_who_came_after_it() {
     if !may_trace() {
@@ -333,7 +333,7 @@ fn a_create_whose_directory_was_taken_away_does_not_touch_who_came_after_it() {
     });
 }
 
-/// It could not be started, and was not to be resumed either.
+/// It could not be started, and could not be resumed either.
 #[test]
 fn a_created_container_that_is_paused_says_so_and_can_be_resumed() {
     ours(|runtime| {
@@ -395,7 +395,7 @@ fn a_hook_that_is_too_slow_dies_with_all_that_it_started() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(mut bundle) = sleeper(runtime) else { return };
-        // A daemon leaves the group, and the session, and its parent.
+        // A daemon leaves the process group and the session, and outlives its parent.
         let script = format!(
             "setsid sh -c 'sh -c \"sleep 1001; true {id}\" & sleep 1001; true {id}' & sleep 1002; true {id}",
             id = bundle.id
@@ -444,11 +444,11 @@ fn hooks_have_their_order_and_their_state() {
                 let (stage, state) = line.split_once(' ').unwrap();
                 let state: Value = serde_json::from_str(state).unwrap_or_else(|error| panic!("{line}: {error}"));
                 assert_eq!(state["id"], json!(bundle.id), "{line}");
-                // To crun's hooks inside, the bundle is the root.
+                // For crun's hooks inside the container, the bundle is the root.
                 let inside = runtime == Runtime::Crun && stage.starts_with("startContainer");
                 assert!(inside || state["bundle"] == json!(bundle.dir.path()), "{line}");
                 let dead = stage.starts_with("poststop");
-                // crun does not tell it to hooks that run in the container's namespaces.
+                // crun omits it for hooks that run in the container's namespaces.
                 let untold = runtime == Runtime::Crun
                     && ["createContainer", "startContainer"].iter().any(|one| stage.starts_with(one));
                 assert!(dead || untold || state["pid"].as_i64().is_some_and(|pid| pid > 0), "{line}");
@@ -463,16 +463,17 @@ fn hooks_have_their_order_and_their_state() {
         let statuses: Vec<&str> = seen.iter().step_by(2).map(|(_, status)| status.as_str()).collect();
         let expected = match runtime {
             Runtime::Ours => ["creating", "creating", "creating", "created", "running", "stopped"],
-            // It calls a started container created until it looks again.
+            // runc reports a started container as created until its state is read again.
             Runtime::Runc => ["creating", "creating", "creating", "created", statuses[4], "stopped"],
-            // It knows nothing of what is still being made.
+            // crun has no record of a container that is still being created.
             Runtime::Crun => ["created", "created", "created", "starting", "running", "stopped"],
         };
         assert_eq!(statuses, expected);
     });
 }
 
-/// A filter that is put in force last, as `noNewPrivileges` is set; it refuses every call but those of a shell's start and end.
+/// A filter that is installed last, because `noNewPrivileges` is set. It refuses every call that a shell does not need to start
+/// and end.
 fn late_filter(bundle: &mut Bundle) {
     assert_eq!(bundle.config["process"]["noNewPrivileges"], json!(true));
     bundle.config["root"]["readonly"] = json!(false);
@@ -481,15 +482,15 @@ fn late_filter(bundle: &mut Bundle) {
     });
 }
 
-/// Whether a program of the container's left a sign that it ran.
+/// Whether a program of the container left a sign that it ran.
 fn ran(bundle: &Bundle) -> bool {
     bundle.rootfs().join("ran").exists()
 }
 
-/// A program that shows at once that it runs, and a process of which would outlive it.
+/// A program that reports at once that it runs, and starts a process that would outlive it.
 const SHOWS: &str = "echo >/ran; sleep 60 & echo >>/ran; wait";
 
-/// The call that puts the filter in force comes back as if it had.
+/// The call that installs the filter returns success without installing it.
 #[test]
 fn a_program_without_its_last_filter_never_runs() {
     if !common::has_program("strace") {
@@ -514,7 +515,7 @@ fn a_program_without_its_last_filter_never_runs() {
         end(without_filter(&["run", "--bundle", path, &bundle.id])).expect(1).expect_error(said);
         assert!(!ran(&bundle), "run");
         bundle.expect_nothing_left("run");
-        // Whoever traces it stays as long as it does.
+        // The tracer lives as long as the container.
         let mut creator = without_filter(&["create", "--bundle", path, &bundle.id]);
         wait_until("a container is created", || {
             let ended = creator.try_wait().unwrap().is_some();
@@ -541,12 +542,12 @@ fn a_program_without_its_last_filter_never_runs() {
         again(&["exec", &bundle.id, "sh", "-c", SHOWS]).expect(255).expect_error(said);
         again(&["exec", "--detach", &bundle.id, "sh", "-c", SHOWS]).expect(255).expect_error(said);
         assert!(!ran(&bundle), "exec");
-        assert_eq!(bundle.state()["status"], "running", "the container goes on");
+        assert_eq!(bundle.state()["status"], "running", "the container still runs");
         assert_eq!(bundle.call(["ps", "--format", "json", &bundle.id]).out().matches(',').count(), 0, "alone");
     });
 }
 
-/// Repeats what somebody said, for whoever reads what became of the test.
+/// Prints the output of a command to the test's log.
 fn shows(said: &mut impl std::io::Read) -> bool {
     let mut text = String::new();
     let _ = said.read_to_string(&mut text);
@@ -554,7 +555,7 @@ fn shows(said: &mut impl std::io::Read) -> bool {
     false
 }
 
-/// A container whose `startContainer` hook waits until this test lets it go on, in the middle of its start.
+/// A container whose `startContainer` hook blocks in the middle of its start until the test continues it.
 fn slow_start(runtime: Runtime) -> Option<(Bundle, PathBuf)> {
     let mut bundle = Bundle::new(runtime, SHOWS)?;
     late_filter(&mut bundle);
@@ -578,7 +579,7 @@ fn starting(bundle: &Bundle) -> std::process::Child {
 }
 
 fn wait_until(what: &str, is: impl FnMut() -> bool) {
-    assert!(eventually(is), "{what}: waited in vain");
+    assert!(eventually(is), "{what}: timed out");
 }
 
 #[test]
@@ -605,7 +606,7 @@ fn a_start_waits_for_a_slow_hook_and_nobody_waits_for_the_start() {
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
         Called(start.wait_with_output().unwrap()).expect(1).expect_error("died before its program");
         assert!(!ran(&bundle));
-        bundle.expect_nothing_left("a start that was overtaken");
+        bundle.expect_nothing_left("a start whose container was deleted");
     });
 }
 
@@ -626,7 +627,7 @@ fn a_start_that_is_killed_leaves_no_program_whose_filter_nobody_saw() {
     });
 }
 
-/// `start` is killed at each of its system calls, and so while the other waits for it.
+/// `start` is killed at each of its system calls, also while the container waits for it.
 #[test]
 fn a_start_that_is_killed_anywhere_leaves_no_program_without_its_filter() {
     if !may_trace() {
@@ -649,7 +650,7 @@ fn a_start_that_is_killed_anywhere_leaves_no_program_without_its_filter() {
             let _ = std::fs::remove_file(bundle.rootfs().join("ran"));
             bundle.create().expect(0);
             killed_at(&bundle, &start, &step);
-            // Its process waits as before, or runs with its filter, or is gone.
+            // Its process still waits, or runs with its filter, or is gone.
             let seccomp = || {
                 let status = std::fs::read_to_string(format!("/proc/{}/status", bundle.state()["pid"]));
                 status.ok().and_then(|status| Some(status.split("Seccomp:\t").nth(1)?.as_bytes()[0]))
@@ -668,7 +669,7 @@ fn a_start_that_is_killed_anywhere_leaves_no_program_without_its_filter() {
             bundle.call(force).expect(0);
             bundle.expect_nothing_left(&format!("start, {step:?}"));
         }
-        eprintln!("{before} before, {held} in between, {after} after");
+        eprintln!("{before} before, {held} during, {after} after");
         assert!(before > 0 && held > 0, "{before}, {held}, {after}");
     });
 }

@@ -1,5 +1,5 @@
-//! A system call of a command about a container fails: the command says so, or the container is confined as if it had not;
-//! and `delete --force` removes whatever there is.
+//! System calls of commands about a container fail: the command reports it, or the container is confined as without the fault;
+//! and `delete --force` removes everything.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,20 @@ use crate::common::bundle::{Bundle, ours};
 use crate::common::confined::{Before, by, confined, plainly, prepare, quietly, said_in};
 use crate::common::{inject, leaks, text};
 
-/// What is known after a command that something happened to; and that all of it goes.
+/// Checks that the state after a faulty command is valid and that everything can be deleted.
 fn expect_known(bundle: &Bundle, fault: &str) {
     let state = bundle.about("state");
     let known = state.0.status.success() || state.err().contains("does not exist");
-    assert!(known, "{fault}: what there is has no name: {}", state.err());
-    // What is left is known, or it would stay for ever.
+    assert!(known, "{fault}: its state is invalid: {}", state.err());
+    // Leftovers need a record, or nothing would ever remove them.
     let left = bundle.left();
-    assert!(state.0.status.success() || left == (vec![], vec![], false), "{fault}: left and forgotten: {left:?}");
+    assert!(state.0.status.success() || left == (vec![], vec![], false), "{fault}: left without a record: {left:?}");
     bundle.call(["delete", "--force", &bundle.id]).expect(0);
     bundle.expect_nothing_left(fault);
 }
 
-/// A container whose waiting process was to be killed has stopped; or it lives, where the command, and with it who was to kill,
-/// ended before that call.
+/// The container has stopped, because its waiting process was killed; or it lives, because the command ended before the call that
+/// kills.
 fn expect_stopped_or_spared(bundle: &Bundle, fault: &str) {
     let deadline = Instant::now() + Duration::from_secs(2);
     while bundle.state()["status"] != "stopped" {
@@ -35,12 +35,12 @@ fn expect_stopped_or_spared(bundle: &Bundle, fault: &str) {
     }
 }
 
-/// Lets calls of a command fail. Where it ends well all the same, `holds` looks whether it did what it says.
+/// Makes calls of a command fail. If the command succeeds all the same, `holds` checks that it did what it reports.
 fn sweep(bundle: &Bundle, before: Before, words: &[&str], most: usize, plain: &[String], holds: &dyn Fn(&str) -> bool) {
     prepare(bundle, before);
     let list = bundle.dir.join("calls");
     by(bundle, &inject::words(&[text(&list)]), words).expect(0);
-    assert!(holds("none, but for being traced"), "{words:?}");
+    assert!(holds("none, only traced"), "{words:?}");
     let calls = inject::listed(&list);
     assert!(calls.len() > 20, "{words:?}: {}", calls.len());
     for ([process, number, nth], error) in inject::some(calls, most) {
@@ -50,8 +50,8 @@ fn sweep(bundle: &Bundle, before: Before, words: &[&str], most: usize, plain: &[
         let called = by(bundle, &inject::words(&[&process, &number, &nth, error]), words);
         let complaint = called.err();
         match called.0.status.code() {
-            Some(0) => assert!(holds(&fault), "{fault}: it did not do what it says: {complaint}"),
-            // nix does not take it that a lock cannot be let go, and that is at the end of everything.
+            Some(0) => assert!(holds(&fault), "{fault}: it reports success without having done it: {complaint}"),
+            // nix panics if unlocking fails, which happens only at the very end.
             _ if complaint.contains("Failed to remove flock") => {}
             Some(_) => {
                 assert!(!complaint.is_empty() && !complaint.contains("panicked"), "{fault}: {complaint}");
@@ -63,10 +63,10 @@ fn sweep(bundle: &Bundle, before: Before, words: &[&str], most: usize, plain: &[
     }
 }
 
-/// Whether a container that was created starts, and is confined as it is without the fault.
+/// Whether a created container starts, and is confined as without the fault.
 fn starts(bundle: &Bundle, fault: &str, plain: &[String]) -> bool {
     if !quietly(bundle, &["start", &bundle.id]) {
-        // Its first process could not wait for that: when `create` was over it died of the fault, as can be seen.
+        // Its first process died of the fault after `create` had ended, and `state` shows that.
         return fault.contains("process 1, call 0,") && bundle.state()["status"] == "stopped";
     }
     let said = said_in(bundle, "said");
@@ -74,7 +74,7 @@ fn starts(bundle: &Bundle, fault: &str, plain: &[String]) -> bool {
     said.ends_with("whole\n")
 }
 
-/// Runs a sweep where there is something to sweep with.
+/// Runs a sweep if system calls can be made to fail here.
 fn with(body: impl Fn(&Bundle, &[String])) {
     if !inject::may_inject() {
         return;
@@ -160,7 +160,7 @@ fn whatever_call_of_other_commands_fails_they_say_so_or_did_it() {
     });
 }
 
-/// Of a directory that somebody holds and has written nothing into, a moment later more is known.
+/// A locked directory without a record: its owner will write one in a moment.
 #[test]
 fn who_cannot_wait_looks_at_once() {
     with(|bundle, _| {
@@ -176,7 +176,7 @@ fn who_cannot_wait_looks_at_once() {
     });
 }
 
-/// The second failure is in what is done about the first.
+/// The second failure is in the handling of the first.
 #[test]
 fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
     with(|bundle, plain| {
@@ -201,7 +201,7 @@ fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
                 match called.0.status.code() {
                     Some(0) => assert!(starts(bundle, &fault, plain), "{fault}: it cannot be started: {complaint}"),
                     _ if complaint.contains("Failed to remove flock") => {}
-                    Some(1) if number == inject::WRITE && complaint.is_empty() => {} // that was to be the complaint
+                    Some(1) if number == inject::WRITE && complaint.is_empty() => {} // this was the write of the error message
                     Some(1) => {
                         assert!(!complaint.is_empty() && !complaint.contains("panicked"), "{fault}: {complaint}")
                     }
@@ -213,7 +213,7 @@ fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
     });
 }
 
-/// By somebody else, in whichever call it is just making: `create` says so and leaves nothing, and `run` does.
+/// The process is killed from outside, in any of its calls: `create` and `run` report it and leave nothing.
 #[test]
 fn a_process_that_is_killed_while_it_makes_a_container_is_named_and_nothing_is_left() {
     with(|bundle, plain| {
@@ -224,7 +224,7 @@ fn a_process_that_is_killed_while_it_makes_a_container_is_named_and_nothing_is_l
             prepare(bundle, Before::Nothing);
             by(bundle, &inject::words(&[text(&list)]), words).expect(0);
             let mut calls = inject::listed(&list);
-            calls.retain(|call| call[0] != "0"); // `create` itself is killed elsewhere
+            calls.retain(|call| call[0] != "0"); // other tests kill `create` itself
             assert!(calls.len() > 100, "{}", calls.len());
             let (mut named, mut late) = (0, 0);
             for ([process, number, nth], _) in inject::some(calls, 40) {
@@ -234,7 +234,7 @@ fn a_process_that_is_killed_while_it_makes_a_container_is_named_and_nothing_is_l
                 let called = by(bundle, &inject::words(&[&process, &number, &nth, "KILL"]), words);
                 inject::assert_whole(&called.out(), plain, &fault);
                 match called.0.status.code() {
-                    // It was ready before.
+                    // The container was complete before.
                     Some(0) => {
                         late += 1;
                         expect_stopped_or_spared(bundle, &fault);
@@ -252,7 +252,7 @@ fn a_process_that_is_killed_while_it_makes_a_container_is_named_and_nothing_is_l
                 }
                 expect_known(bundle, &fault);
             }
-            eprintln!("{named} were named, {late} came later");
+            eprintln!("{named} were reported, {late} came too late");
             assert!(named > late, "{named}, {late}");
         }
     });

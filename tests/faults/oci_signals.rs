@@ -1,4 +1,4 @@
-//! Signals in the middle of commands about containers: they do what they would have done.
+//! Signals in the middle of commands about containers: the commands behave as without them.
 
 use crate::common::bundle::ours;
 use crate::common::confined::{Before, by, confined, plainly, prepare, said_in};
@@ -6,7 +6,7 @@ use crate::common::host::is_uml;
 use crate::common::storm::{self, STORMS, times};
 use crate::common::{inject, leaks, text};
 
-/// A command: before it, its words, and whether it did what it says.
+/// A command: the state before it, its words, and whether it did what it reports.
 type Given<'a> = (Before, &'a [&'a str], &'a dyn Fn() -> bool);
 
 #[test]
@@ -47,7 +47,7 @@ fn a_storm_of_signals_changes_no_command_about_a_container() {
             (Before::Stopped, &["delete", id], &gone),
             (Before::Running, &["delete", "--force", id], &gone),
         ];
-        // One slow processor: every command once, and every storm.
+        // UML has one slow processor: every command once, and every storm.
         let (every, rounds) = if is_uml() { (STORMS.len(), 1) } else { (1, times()) };
         for round in 0..rounds * STORMS.len() {
             for (before, words, holds) in commands.iter().skip(round % every).step_by(every) {
@@ -56,10 +56,15 @@ fn a_storm_of_signals_changes_no_command_about_a_container() {
                 eprintln!("{name}");
                 prepare(&bundle, *before);
                 if *before == Before::Running {
-                    said_in(&bundle, "out"); // it has come to what it stays with
+                    said_in(&bundle, "out"); // the container has reached its long-running part
                 }
                 by(&bundle, &storm::words(signals), words).expect(0);
-                assert!(holds(), "{name}: it did not do what it says: {}: {:?}", bundle.state(), said_by());
+                assert!(
+                    holds(),
+                    "{name}: it reports success without having done it: {}: {:?}",
+                    bundle.state(),
+                    said_by()
+                );
             }
         }
         prepare(&bundle, Before::Nothing);

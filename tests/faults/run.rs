@@ -1,5 +1,5 @@
-//! Things fail around the supervisor: system calls, memory, descriptors, processes, clocks. It ends with a name for what
-//! failed, leaves nothing, and never runs a workload that lacks a layer.
+//! Faults around the supervisor: system calls, memory, descriptors, processes, clocks. The supervisor reports what failed, leaves
+//! nothing behind, and never runs a workload that lacks a layer.
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,10 +13,10 @@ use crate::common::host::is_uml;
 use crate::common::{Caller, Outcome, Run, TempDir, callers, for_each_caller, has_program, inject, is_root, skip};
 use nix::sys::signal::Signal;
 
-/// A workload that tells how it is confined.
+/// A workload that prints how it is confined.
 const CONFINED: &str = "grep -E '^(NoNewPrivs|Seccomp|CapEff|CapBnd):' /proc/self/status; readlink /proc/self/ns/net";
 
-/// What ran at all was confined.
+/// Fails if the workload ran without a layer, or if the fault was not reported.
 #[track_caller]
 fn assert_whole_or_named(outcome: &Outcome, fault: &str) {
     let text = outcome.text();
@@ -31,7 +31,7 @@ fn assert_whole_or_named(outcome: &Outcome, fault: &str) {
     }
     match outcome.status.code() {
         Some(125) => assert!(outcome.stderr.contains("stockade: "), "{fault}: {outcome}"),
-        // A shell or the program itself may be what failed.
+        // The shell or the program itself may have hit the fault.
         Some(_) => {}
         None => {
             let signal = outcome.status.signal();
@@ -41,7 +41,7 @@ fn assert_whole_or_named(outcome: &Outcome, fault: &str) {
     }
 }
 
-/// Every system call of the supervisor of a run: its name, and which of that name it is.
+/// All system calls of a run's supervisor: name, and count among calls of that name.
 fn calls(caller: Caller) -> Vec<(String, usize)> {
     let outcome = Run::new(caller).via(["strace", "-o", "../trace"]).cmd(["true"]).go().expect(0);
     let trace = std::fs::read_to_string(outcome.home.join("trace")).unwrap();
@@ -51,7 +51,7 @@ fn calls(caller: Caller) -> Vec<(String, usize)> {
         let Some((name, _)) = line.split_once('(') else { continue };
         let nth = seen.entry(name).or_default();
         *nth += 1;
-        // How a process begins, what never fails, and memory, without which Rust aborts: nobody could act on it.
+        // Not tried: process startup, calls that never fail, and memory allocation, where Rust aborts.
         let nothing = [
             "execve",
             "arch_prctl",
@@ -70,13 +70,13 @@ fn calls(caller: Caller) -> Vec<(String, usize)> {
         if !nothing.contains(&name) && begun {
             calls.push((name.to_owned(), *nth));
         }
-        // What comes first is about the standard streams and this signal; without them it aborts.
+        // The calls before this one check the standard streams; Rust's runtime aborts if they fail.
         begun |= line.starts_with("rt_sigaction(SIGPIPE");
     }
     calls
 }
 
-/// As many as there is time for, always the same ones; all of them with `STOCKADE_SWEEP=all`.
+/// As many calls as time allows, always the same ones; all of them with `STOCKADE_SWEEP=all`.
 fn some(calls: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
     let all = std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all");
     let every = if all { 1 } else { calls.len().div_ceil(most) };
@@ -98,7 +98,7 @@ fn may_trace() -> bool {
 
 fn with_fault(caller: Caller, call: &(String, usize), fault: &str) -> Run {
     let inject = format!("inject={}:{fault}:when={}", call.0, call.1);
-    // Who is traced is not the one who is waited for: strace, and with it the run, ends when the clock says so.
+    // timeout kills strace, not the traced supervisor; the run ends with strace.
     Run::new(caller).via(["timeout", "-s", "KILL", "20", "strace", "-o", "/dev/null", "-e", &inject])
 }
 
@@ -112,15 +112,15 @@ fn whatever_call_fails_no_layer_is_left_out() {
         for (number, call) in some(calls(caller), 50).into_iter().enumerate() {
             let fault = format!("error={}", errors[number % errors.len()]);
             let name = format!("{} {} {fault}", call.0, call.1);
-            eprintln!("{name}"); // a panic over what is left does not say
+            eprintln!("{name}"); // the message of a leak does not contain it
             let mut run = with_fault(caller, &call, &fault).opts(["--timeout", "10s"]).sh(CONFINED).spawn();
-            run.expect_killed(); // what could not be removed is for `stockade gc`
+            run.expect_killed(); // `stockade gc` removes the rest
             assert_whole_or_named(&run.finish(), &name);
         }
     }
 }
 
-/// It ran to its end, or says what failed.
+/// Fails unless the run reached its end or reports what failed.
 #[track_caller]
 fn assert_ended(outcome: &Outcome, fault: &str) {
     match outcome.code() {
@@ -130,8 +130,8 @@ fn assert_ended(outcome: &Outcome, fault: &str) {
     }
 }
 
-/// The same for the calls of all three processes, up to the program: what then runs all the same is confined in every way as
-/// when nothing fails.
+/// The same for the calls of all three processes until execve. A workload that runs in spite of the fault is confined in every
+/// way as without it.
 #[test]
 fn whatever_call_of_the_sandbox_fails_it_is_whole_or_not_there() {
     if !inject::may_inject() {
@@ -147,7 +147,7 @@ fn whatever_call_of_the_sandbox_fails_it_is_whole_or_not_there() {
         assert!(plain.iter().any(|line| line == "touched /tmp"), "{plain:#?}");
         assert!(!plain.iter().any(|line| line == "touched /home/sandbox"), "Landlock: {plain:#?}");
         let outcome = run(caller, &["../calls"]).go().expect(0);
-        inject::assert_whole(&outcome.text(), &plain, "none, but for being traced");
+        inject::assert_whole(&outcome.text(), &plain, "none, only traced");
         let calls = inject::listed(&outcome.home.join("calls"));
         assert!(calls.len() > 400, "{}", calls.len());
         for ([process, number, nth], error) in inject::some(calls, 60) {
@@ -207,7 +207,7 @@ fn a_network_that_was_not_entered_in_time_is_not_reported() {
     });
 }
 
-/// However long that look takes, and whatever comes of it.
+/// However long the verification takes, and whatever its result is.
 #[test]
 fn nothing_runs_before_the_supervisor_has_looked_at_its_namespaces() {
     if !may_trace() {
@@ -226,7 +226,7 @@ fn nothing_runs_before_the_supervisor_has_looked_at_its_namespaces() {
     });
 }
 
-/// As output that finds no room is; a terminal that is gone gives the same errno, and is no error.
+/// The same as for a full disk. A terminal that hung up gives the same errno, but is not an error.
 #[test]
 fn output_that_a_broken_disk_loses_is_an_error() {
     if !may_trace() {
@@ -243,7 +243,7 @@ fn output_that_a_broken_disk_loses_is_an_error() {
     });
 }
 
-/// The kernel may kill the child before the supervisor has looked at it, which is then not what is wrong.
+/// The kernel may kill the child before the supervisor verifies it; then the verification is not at fault.
 #[test]
 fn a_budget_too_small_to_start_in_is_named_however_late_that_is_seen() {
     if !may_trace() {
@@ -258,7 +258,7 @@ fn a_budget_too_small_to_start_in_is_named_however_late_that_is_seen() {
     assert!(outcome.stderr.contains("memory budget: is too small"), "{outcome}");
 }
 
-/// Who cannot tell whether it has privilege would give the workload the caller's own id on the host.
+/// A supervisor that cannot read its capabilities would give the workload the caller's own id on the host.
 #[test]
 fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {
     if !inject::may_inject() {
@@ -271,7 +271,7 @@ fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {
     });
 }
 
-/// The second failure is in what is done about the first; what could not be removed then, `stockade gc` removes.
+/// The second failure is in the handling of the first. `stockade gc` removes anything left by then.
 #[test]
 fn whatever_call_fails_of_the_clean_up_it_is_named_and_what_is_left_can_be_collected() {
     if !inject::may_inject() {
@@ -299,7 +299,7 @@ fn whatever_call_fails_of_the_clean_up_it_is_named_and_what_is_left_can_be_colle
                 let what: Vec<&str> = first.into_iter().chain([process.as_str(), &number, &nth, error]).collect();
                 let outcome = go(&what);
                 inject::assert_whole(&outcome.text(), &plain, &name);
-                // That was to be the complaint; the first may also be a call that this time nobody made.
+                // The failing call was the write of the error message; or the first call did not occur this time.
                 if number != inject::WRITE || !outcome.stderr.is_empty() || outcome.code() != 125 {
                     assert_ended(&outcome, &name);
                 }
@@ -308,7 +308,7 @@ fn whatever_call_fails_of_the_clean_up_it_is_named_and_what_is_left_can_be_colle
     }
 }
 
-/// By somebody else, in whichever call it is just making.
+/// The process is killed from outside, in any of its calls.
 #[test]
 fn a_process_of_the_sandbox_that_is_killed_in_any_call_is_named_and_leaves_nothing() {
     if !inject::may_inject() {
@@ -329,7 +329,7 @@ fn a_process_of_the_sandbox_that_is_killed_in_any_call_is_named_and_leaves_nothi
             let outcome = run(&[&process, &number, &nth, "KILL"]);
             inject::assert_whole(&outcome.text(), &plain, &name);
             if process == "3" && number == inject::EXECVE {
-                // All was done and verified: nobody can tell this from a workload that is killed at once.
+                // Everything was set up and verified: this looks the same as a workload that is killed at once.
                 outcome.expect(137).expect_status("signaled");
             } else {
                 assert!(outcome.code() == 125 && outcome.stderr.starts_with("stockade: "), "{name}: {outcome}");
@@ -338,7 +338,7 @@ fn a_process_of_the_sandbox_that_is_killed_in_any_call_is_named_and_leaves_nothi
     }
 }
 
-/// Short ones, whose end nobody could have waited for yet: each has its own status, and nothing grows.
+/// Runs so short that they end before the supervisor waits: each returns its own status, and nothing accumulates.
 #[test]
 fn many_runs_one_after_the_other_end_right_and_nothing_grows() {
     let many = if sweeps_all() { 5000 } else { 75 };
@@ -358,7 +358,7 @@ fn many_runs_one_after_the_other_end_right_and_nothing_grows() {
             };
             Run::new(caller).sh(script).go().expect(code).expect_status(status);
         }
-        // The kernel collects keyrings when it comes to it.
+        // The kernel collects keyrings some time later.
         assert!(eventually(|| keys() <= before + many / 3), "{before} keys have become {}", keys());
     });
 }
@@ -406,7 +406,7 @@ fn the_program_may_be_replaced_while_it_runs() {
     });
 }
 
-/// In a pid namespace whose numbers are nearly all taken; since Linux 6.14 each has a limit of its own.
+/// In a pid namespace with nearly no free process ids; since Linux 6.14 each namespace has a limit of its own.
 #[test]
 fn no_process_numbers_left_is_named() {
     let release = nix::sys::utsname::uname().unwrap().release().to_string_lossy().into_owned();
@@ -441,11 +441,11 @@ fn no_process_numbers_left_is_named() {
         |free| said.split(&format!("free {free} ")).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_default();
     assert_eq!(of(1), "status 125", "{said}");
     assert!(said.starts_with("stockade: "), "{said}");
-    assert!(said.contains("NoNewPrivs:\t1"), "with enough of them it runs: {said}");
+    assert!(said.contains("NoNewPrivs:\t1"), "with enough process ids it runs: {said}");
     assert!((1..6).all(|free| ["status 125", "status 0", "status 2"].contains(&of(free))), "{said}");
 }
 
-/// The host's own limit is only a virtual machine's to change; root is exempt from it.
+/// The limit is the host's, so only a virtual machine may change it; root is exempt from it.
 #[test]
 fn no_open_files_left_on_the_host_is_named() {
     let is_guest = std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.contains("stockade.")) || is_uml();
@@ -457,13 +457,13 @@ fn no_open_files_left_on_the_host_is_named() {
     for left in (0..96).step_by(8) {
         let used = std::fs::read_to_string(used).unwrap();
         let used: u64 = used.split_whitespace().next().unwrap().parse().unwrap();
-        // Whoever counts them does so in batches, so what is left is so about.
+        // The kernel counts in batches, so the remainder is approximate.
         std::fs::write(most, (used + left).to_string()).unwrap();
         let run = Run::new(Caller::Unprivileged).without_report().sh(CONFINED).with_orphans().spawn();
         sleep(Duration::from_millis(500));
         std::fs::write(most, &before).unwrap();
         let outcome = run.finish();
-        // Its own loader may be what finds none.
+        // The dynamic loader may hit the limit first.
         if outcome.status.code() != Some(127) || outcome.stderr.contains("stockade") {
             assert_whole_or_named(&outcome, &format!("{left} files"));
         }
@@ -496,7 +496,7 @@ fn too_few_descriptors_memory_or_processes_are_named() {
         for limit in limits {
             let name = if limit.starts_with("--as") { format!("memory {limit}") } else { limit.clone() };
             eprintln!("{name}");
-            // Less than it takes to load a program at all is the loader's to report, and none of ours.
+            // A limit too small to load a program is reported by the dynamic loader, not by us.
             let outcome =
                 Run::new(caller).without_report().via(["prlimit", &limit, "--"]).sh(CONFINED).with_orphans().go();
             assert_whole_or_named(&outcome, &name);
@@ -536,7 +536,7 @@ fn a_thousand_interrupts_are_one_end() {
         run.wait_for("on");
         for _ in 0..1000 {
             run.signal(Signal::SIGINT);
-            sleep(Duration::from_millis(1)); // or they are one, to the kernel
+            sleep(Duration::from_millis(1)); // otherwise the kernel merges them
         }
         run.finish().expect(128 + Signal::SIGKILL as i32).expect_status("killed_by_user");
     });
@@ -552,7 +552,7 @@ fn a_deadline_holds_though_every_processor_is_busy_on_time() {
     });
 }
 
-/// The clock on the wall is set while runs are under way. Only in a virtual machine, which has one of its own.
+/// The wall clock is set during runs. Only in a virtual machine, which has its own clock.
 #[test]
 fn a_clock_that_jumps_changes_no_deadline_and_no_duration() {
     let is_guest = std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.contains("stockade.")) || is_uml();

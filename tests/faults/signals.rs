@@ -1,11 +1,11 @@
-//! Signals in the middle of everything: whoever is stopped and let go on at any time, or told what it handles or does not
-//! care for, does what it would have done.
+//! Signals at any moment: a process that is stopped and continued, or gets a signal that it handles or ignores, behaves as
+//! without it.
 
 use crate::common::storm::{self, STORMS, times};
 use crate::common::{Run, callers, inject};
 use serde_json::Value;
 
-/// What a report says of the confinement, without what is each run's own.
+/// The confinement in a report, without the values that differ between runs.
 fn enforced(report: &Value) -> Value {
     let mut enforced = report["enforced"].clone();
     enforced["cgroup"]["path"] = Value::Null;

@@ -1,5 +1,5 @@
-//! What a container's commands survive: another version of the program, a crash of the host, cgroups that others remove, a
-//! process that does not die, many containers before them.
+//! Commands about a container survive another version of the program, a crash of the host, removed cgroups, a process that does
+//! not die, and many earlier containers.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ fn state_file(bundle: &Bundle, name: &str) -> PathBuf {
     bundle.dir.join("state").join(&bundle.id).join(name)
 }
 
-/// Made by a program that is then no longer there, as after an upgrade.
+/// Created by a program file that no longer exists, as after an upgrade.
 #[test]
 fn a_container_is_managed_by_another_copy_of_the_program() {
     ours(|runtime| {
@@ -57,13 +57,13 @@ fn a_container_is_managed_by_another_copy_of_the_program() {
     });
 }
 
-/// Where it cannot be read, whoever comes later would take what there is for gone.
+/// If the boot id cannot be read, a later command would take existing containers for gone.
 #[test]
 fn without_the_boots_id_nothing_is_made_and_nothing_is_forgotten() {
     ours(|_| {
         let Some(bundle) = container("echo on; sleep 60") else { return };
         let blindly = |words: &[&str]| {
-            // Another process's memory, which cannot be read, and which soon is nobody's.
+            // Reading another process's memory fails, even after that process has ended.
             let cover = "mount --bind /proc/self/mem /proc/sys/kernel/random/boot_id && exec \"$@\"";
             let whole = bundle.command(words);
             let mut command = Command::new("unshare");
@@ -85,7 +85,7 @@ fn without_the_boots_id_nothing_is_made_and_nothing_is_forgotten() {
     });
 }
 
-/// Whoever looks after a crash must find a whole record before there is anything else to find.
+/// After a crash, a complete record must exist before anything else does.
 #[test]
 fn the_record_is_on_the_disk_before_anything_is_made() {
     if !common::has_program("strace") {
@@ -116,7 +116,7 @@ fn the_record_is_on_the_disk_before_anything_is_made() {
         let process = first(&|line| line.starts_with("clone3"));
         let order = [contents, renamed, name, cgroup, process];
         assert!(order.is_sorted() && order.iter().all(|at| *at != usize::MAX), "{order:?}\n{trace}");
-        // What replaces it, when there is a process to be known, is whole before it has its name.
+        // The record with the process id replaces it, and is complete before it gets its name.
         let last = |what: &dyn Fn(&str) -> bool| lines.iter().rposition(|line| what(line)).unwrap_or(0);
         let again = last(&|line| is(line, "fsync", "/.state.json.new>"));
         assert!(process < again && again < last(&|line| is(line, "rename", "/state.json\"")), "{trace}");
@@ -124,7 +124,7 @@ fn the_record_is_on_the_disk_before_anything_is_made() {
     });
 }
 
-/// What a file may be after the power went: as it was, not there, empty, full of zeros, a part of itself.
+/// Possible contents of a file after a power failure: old, missing, empty, full of zeros, truncated.
 #[test]
 fn whatever_a_crash_left_of_the_state_can_be_deleted() {
     ours(|_| {
@@ -188,10 +188,10 @@ fn remove_below(group: &Path) {
 }
 
 #[test]
-fn cgroups_that_somebody_else_removed_are_in_nobodys_way() {
+fn cgroups_removed_from_outside_do_not_block_commands() {
     ours(|_| {
         let Some(bundle) = container("sleep 60") else { return };
-        // After its end.
+        // Removed after the container's end.
         bundle.create().expect(0);
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         bundle.wait_for("stopped");
@@ -199,7 +199,7 @@ fn cgroups_that_somebody_else_removed_are_in_nobodys_way() {
         assert_eq!(bundle.state()["status"], "stopped");
         bundle.about("delete").expect(0);
         bundle.expect_nothing_left("removed after its end");
-        // While it lives, by who moves it elsewhere first.
+        // Removed while it lives, after its processes were moved elsewhere.
         bundle.create().expect(0);
         bundle.about("start").expect(0);
         let pid = bundle.state()["pid"].to_string();
@@ -208,7 +208,7 @@ fn cgroups_that_somebody_else_removed_are_in_nobodys_way() {
             remove_below(&group);
         }
         assert_eq!(bundle.state()["status"], "running");
-        // Nothing would limit it.
+        // Nothing would limit the new process.
         bundle.call(["exec", &bundle.id, "true"]).expect_error("cgroup");
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         bundle.wait_for("stopped");
@@ -217,12 +217,12 @@ fn cgroups_that_somebody_else_removed_are_in_nobodys_way() {
     });
 }
 
-/// Frozen from above, in cgroup v1, it cannot take even SIGKILL: like a process in a call of a device that hangs.
+/// In cgroup v1 a process frozen by an ancestor cgroup cannot take even SIGKILL, like one in a device call that hangs.
 #[test]
 fn a_process_that_does_not_die_is_said_to_and_can_be_deleted_later() {
     let freezer = Path::new("/sys/fs/cgroup/freezer");
     if !freezer.join("cgroup.procs").exists() {
-        return skip("on cgroup v2 whatever is frozen can be killed");
+        return skip("on cgroup v2 a frozen process can be killed");
     }
     ours(|_| {
         let Some(mut bundle) = container("sleep 60") else { return };
@@ -238,16 +238,16 @@ fn a_process_that_does_not_die_is_said_to_and_can_be_deleted_later() {
         std::fs::write(above.join("freezer.state"), "THAWED").unwrap();
         deleted.expect_error("was killed but has not exited");
         assert!(took < PATIENCE, "{took:?}");
-        assert_eq!(state["id"], json!(bundle.id), "it is not forgotten");
+        assert_eq!(state["id"], json!(bundle.id), "its record stays");
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
         for group in bundle.cgroups() {
-            remove_below(&group); // what is above the container's is not its own
+            remove_below(&group); // the cgroups above belong to others
         }
         bundle.expect_nothing_left("later");
     });
 }
 
-/// Their programs are over before anybody waits for them.
+/// The programs end before anything waits for them.
 #[test]
 fn many_containers_one_after_the_other_end_right_and_leave_nothing() {
     let many = if std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all") { 2000 } else { 60 };
@@ -255,7 +255,7 @@ fn many_containers_one_after_the_other_end_right_and_leave_nothing() {
         for (index, script) in ["exit 0", "exit 7", "kill -KILL $$", "sleep 0.01; exit 3"].iter().enumerate() {
             let Some(bundle) = container(script) else { return };
             for _ in 0..many / 4 {
-                // Pid 1 takes no signal of its own that it does not handle, not even this one.
+                // Pid 1 gets no signal that it sends itself and does not handle, not even this one.
                 bundle.run().expect([0, 7, 0, 3][index]);
             }
             bundle.expect_nothing_left(script);

@@ -1,4 +1,5 @@
-//! What other runtimes do not have: Landlock in a container, a report of it, and a look at a bundle before anything starts.
+//! Features that other runtimes do not have: Landlock in a container, its report, and the check of a bundle before anything
+//! starts.
 
 use crate::common;
 use crate::common::bundle::{Bundle, Called, Runtime, ours};
@@ -44,7 +45,7 @@ fn landlock_holds_what_its_annotation_says() {
             assert!(!said.contains("refused"), "{called:?}");
             assert!(called.err().contains("/etc/refused") && called.err().contains("ermission denied"), "{called:?}");
         }
-        // Who enters is held to it as well.
+        // A process of exec is restricted by it as well.
         bundle.config["process"]["args"] = json!(["sleep", "60"]);
         bundle.config["process"]["noNewPrivileges"] = json!(true);
         bundle.create().expect(0);
@@ -150,16 +151,16 @@ fn a_report_is_written_when_a_container_goes() {
         assert_eq!(told.pointer("/enforced/no_new_privs"), Some(&json!(true)));
         let namespaces = told.pointer("/enforced/namespaces").unwrap().to_string();
         assert!(namespaces.contains("pid") && namespaces.contains("mount"), "{namespaces}");
-        // Whom others wait for, as long as they have not.
+        // Another process waits for it until the test reaps it.
         bundle.config["process"]["args"] = json!(["sh", "-c", "kill -9 $$; busybox kill -9 1; sleep 1; exit 9"]);
         bundle.create().expect(0);
         bundle.about("start").expect(0);
         bundle.wait_for("stopped");
         bundle.about("delete").expect(0);
-        // Not every kernel tells.
+        // Not every kernel reports it.
         let told = report(&bundle);
         assert!(told["exit_code"] == 9 || told["status"] == "unknown", "{told}");
-        // One that could not be made.
+        // A container whose create failed.
         bundle.config["process"]["args"] = json!(["nonsense"]);
         bundle.run().expect(1);
         assert_eq!(report(&bundle)["status"], "setup_error");
@@ -168,7 +169,7 @@ fn a_report_is_written_when_a_container_goes() {
             annotate(&mut bundle, wrong);
             bundle.run().expect(1).expect_error("org.stockade.report");
         }
-        // One that the container could forge, or have root write elsewhere.
+        // A report that the container could forge, or could make root write elsewhere.
         bundle.config["root"]["readonly"] = json!(false);
         let open = bundle.dir.dir("open");
         common::set_mode(&open, 0o777);
@@ -181,7 +182,7 @@ fn a_report_is_written_when_a_container_goes() {
             bundle.run().expect(1).expect_error(why);
             assert!(!wrong.exists() || why.contains("another"), "{why}");
         }
-        // One that can no longer be written does not keep a container.
+        // A report that can no longer be written does not keep a container from being deleted.
         let gone = bundle.dir.dir("gone");
         annotate(&mut bundle, text(&gone.join("report.json")));
         bundle.config["process"]["args"] = json!(["sleep", "60"]);
@@ -214,7 +215,7 @@ fn a_bundle_is_explained_without_starting_anything() {
         for name in ["dev", "proc", "sys"] {
             let _ = std::fs::remove_dir_all(bundle.rootfs().join(name));
         }
-        // All that is wrong is said, not only the first.
+        // All errors are reported, not only the first.
         bundle.mount("/one", "bind", "/nonexistent/one", &["rbind"]).mount(
             "/two",
             "bind",
@@ -242,7 +243,7 @@ fn a_bundle_is_explained_without_starting_anything() {
         assert_eq!(told["can_be_made"], false);
         let said = check(&bundle, false).expect(1).out();
         assert!(said.contains("NOT") && said.contains("/nonexistent/two"), "{said}");
-        assert!(!bundle.run().0.status.success(), "and so it is");
+        assert!(!bundle.run().0.status.success(), "and the run fails");
         std::fs::write(bundle.dir.join("config.json"), "{").unwrap();
         let mut command = std::process::Command::new(Runtime::Ours.program());
         let output = command.args(["check", text(bundle.dir.path())]).output().unwrap();

@@ -1,5 +1,5 @@
-//! Bundles as they come: out of an image by `umoci unpack`, and from `spec`. Nothing is changed in them but what to run and
-//! that there is no terminal, and each goes through its whole life on every runtime.
+//! Bundles of other tools: unpacked from an image by `umoci unpack`, and written by `spec`. Only the command and the terminal are
+//! changed, and each goes through its whole life on every runtime.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,13 +12,13 @@ use serde_json::json;
 
 const SCRIPT: &str = "trap 'exit 3' TERM; echo started; while :; do echo beat; sleep 0.05; done";
 
-/// Does one step of umoci's.
+/// Runs one step of umoci.
 fn umoci(words: &[&str]) {
     let output = Command::new("umoci").args(words).output().unwrap();
     assert!(output.status.success(), "umoci {words:?}: {output:?}");
 }
 
-/// An image layout of three layers, of which the last takes away what the second brought. `None` where it cannot be made.
+/// An image layout of three layers, of which the last removes what the second added. `None` if it cannot be created.
 fn image() -> Option<TempDir> {
     let dir = TempDir::new(Caller::Root);
     host::busybox_rootfs(&dir)?;
@@ -38,16 +38,16 @@ fn image() -> Option<TempDir> {
     Some(dir)
 }
 
-/// The limit of processes of the cgroup that a process is in.
+/// The pids limit of a process's cgroup.
 fn pids_max(pid: i32) -> String {
     let lines = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let v2 = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let (marker, tree) = if v2 { ("0::", "/sys/fs/cgroup") } else { (":pids:", "/sys/fs/cgroup/pids") };
-    let place = lines.lines().find_map(|line| line.split_once(marker)).expect("it is in one").1;
+    let place = lines.lines().find_map(|line| line.split_once(marker)).expect("it is in a cgroup").1;
     std::fs::read_to_string(format!("{tree}{place}/pids.max")).unwrap().trim().to_owned()
 }
 
-/// From `create` to `delete`; `look` is a script, and `seen` what it prints in a process of `exec`.
+/// From `create` to `delete`. `look` is a script, and `seen` its expected output in a process of `exec`.
 fn expect_a_whole_life(runtime: Runtime, bundle: &mut Bundle, look: &str, seen: &str) {
     leaks::adopt_orphans();
     bundle.config["process"]["terminal"] = json!(false);
@@ -55,7 +55,7 @@ fn expect_a_whole_life(runtime: Runtime, bundle: &mut Bundle, look: &str, seen: 
     let state = bundle.state();
     assert_eq!((&state["status"], &state["bundle"]), (&json!("created"), &json!(bundle.dir.path())));
     let pid = state["pid"].as_i64().unwrap() as i32;
-    assert_eq!(bundle.printed(), "", "nothing of it runs yet");
+    assert_eq!(bundle.printed(), "", "the program does not run yet");
     bundle.about("start").expect(0);
     bundle.wait_for_output("started\nbeat");
     assert_eq!(bundle.state()["status"], "running");
@@ -67,7 +67,7 @@ fn expect_a_whole_life(runtime: Runtime, bundle: &mut Bundle, look: &str, seen: 
     assert_eq!(bundle.state()["status"], "paused");
     let before = bundle.printed();
     std::thread::sleep(std::time::Duration::from_millis(200));
-    assert_eq!(bundle.printed(), before, "it stands still");
+    assert_eq!(bundle.printed(), before, "it is paused");
     bundle.about("resume").expect(0);
     assert_eq!(bundle.state()["status"], "running");
 
@@ -79,7 +79,7 @@ fn expect_a_whole_life(runtime: Runtime, bundle: &mut Bundle, look: &str, seen: 
     bundle.about("kill").expect(0);
     bundle.wait_for("stopped");
     let pid = Pid::from_raw(pid);
-    assert_eq!(waitpid(pid, None).unwrap(), WaitStatus::Exited(pid, 3), "its own status is its parent's");
+    assert_eq!(waitpid(pid, None).unwrap(), WaitStatus::Exited(pid, 3), "the parent gets the program's status");
     bundle.about("delete").expect(0);
     assert!(bundle.state().is_null(), "it is gone");
 }
@@ -98,7 +98,7 @@ fn what_umoci_unpacks_lives_and_ends() {
         let look = "id -u; echo $OF; busybox pwd; ls /etc; grep -c ' /data ' /proc/mounts; \
             grep NoNewPrivs /proc/1/status";
         let seen = "1000\nimage\n/bin\npasswd\n1\nNoNewPrivs:\t1\n";
-        // crun's commands are root's, at the root.
+        // crun's commands run as root, in `/`.
         let seen =
             if runtime == Runtime::Crun { seen.replace("1000\nimage\n/bin", "0\nimage\n/") } else { seen.into() };
         expect_a_whole_life(runtime, &mut bundle, look, &seen);
@@ -117,7 +117,7 @@ fn what_spec_writes_lives_and_ends() {
         let mut bundle = Bundle::found(runtime, dir);
         bundle.config["process"]["args"] = json!(["sh", "-c", SCRIPT]);
         if runtime == Runtime::Crun {
-            bundle.config["ociVersion"] = json!("1.0.2"); // it refuses versions that it does not know
+            bundle.config["ociVersion"] = json!("1.0.2"); // runc refuses versions that it does not know
         }
         let look = "id -u; busybox pwd; busybox hostname; (: >/made) 2>/dev/null || echo read-only; \
             grep -E 'NoNewPrivs|CapEff' /proc/1/status";

@@ -1,4 +1,4 @@
-//! Saving and restoring containers by way of criu: what was running goes on, confined as it was.
+//! Saving and restoring containers with criu: a restored container continues, and is confined as before.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -11,11 +11,10 @@ use crate::common::{inject, leaks, skip, text};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 
-/// Counts, so that a restored container can be told from a new one; its streams are pipes, as an engine's are.
+/// A counter, which tells a restored container from a new one. Its streams are pipes, as an engine's are.
 const COUNT: &str = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.2; done";
 
-/// criu for this test alone, where it works: it does not on every kernel that it is installed on, and two restores at once
-/// want a socket of the same name (3.17).
+/// criu, locked for this test, if it works on this kernel. Two concurrent restores would use a socket of the same name (3.17).
 fn criu() -> Option<Flock<File>> {
     match Command::new("criu").arg("check").stdin(Stdio::null()).output() {
         Err(_) => skip("criu is not installed"),
@@ -31,19 +30,19 @@ fn criu() -> Option<Flock<File>> {
     None
 }
 
-/// A bundle that criu can save here: its own network takes parts of the kernel that not every one has.
+/// A bundle that criu can save here. A network namespace of its own needs kernel features that may be missing.
 fn bundle(runtime: Runtime, script: &str) -> Option<Bundle> {
     let mut bundle = Bundle::new(runtime, script)?;
     bundle.config["linux"]["namespaces"].as_array_mut().unwrap().retain(|one| one["type"] != "network");
     Some(bundle)
 }
 
-/// A command whose output goes through a pipe into a file: whoever reads it ends with the last of the container.
+/// A command whose output goes through a pipe into a file. The reader ends with the last process of the container.
 fn piped(bundle: &Bundle, words: &[&str], file: &str) -> Called {
     piped_of(bundle, bundle.command(words), file)
 }
 
-#[allow(clippy::zombie_processes)] // it ends with the last of the container, or with the test
+#[allow(clippy::zombie_processes)] // the reader ends with the container's last process, or with the test
 fn piped_of(bundle: &Bundle, mut command: Command, file: &str) -> Called {
     let out = std::fs::File::create(bundle.dir.join(file)).unwrap();
     let mut cat = leaks::spawn(Command::new("cat").stdin(Stdio::piped()).stdout(out));
@@ -76,7 +75,7 @@ fn a_saved_container_goes_on_where_it_was() {
         wait_past(&bundle, "first", 3);
         let (images, work) = (format!("{path}/images"), format!("{path}/work"));
         let save = ["checkpoint", "--image-path", &images, "--work-path", &work];
-        // Left running, it runs.
+        // With `--leave-running` the container continues.
         bundle.call(save.into_iter().chain(["--leave-running", &bundle.id])).expect(0);
         let reached = last_number(&bundle, "first");
         wait_past(&bundle, "first", reached);
@@ -91,7 +90,7 @@ fn a_saved_container_goes_on_where_it_was() {
         piped(&bundle, &words, "second").expect(0);
         wait_past(&bundle, "second", reached + 2);
         let first = std::fs::read_to_string(bundle.dir.join("second")).unwrap();
-        // After a warning, where there is something to warn about.
+        // The first line may be a warning.
         let first: u32 = first.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
         assert!(first > 1 && first <= reached + 2, "{first} after {reached}");
         let state = bundle.state();
@@ -107,7 +106,7 @@ fn a_saved_container_goes_on_where_it_was() {
 #[test]
 fn a_restored_container_is_confined_as_it_was() {
     let Some(_alone) = criu() else { return };
-    // The control restores a read-only root writable, and into the cgroup that the images name.
+    // The control restores a read-only root writable, and enters the cgroup that the images name.
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(mut bundle) = bundle(runtime, COUNT) else { return };
@@ -140,7 +139,7 @@ fn a_restored_container_is_confined_as_it_was() {
             };
             called.out().lines().map(kept).collect::<Vec<_>>()
         };
-        // Some versions of criu lose no_new_privs: then nothing that could grant privileges is left.
+        // Some versions of criu lose no_new_privs. Then nothing that could grant privileges is left.
         let kept = after.out().contains("NoNewPrivs:\t1");
         let (mut before_lines, mut after_lines) = (attributes(&before), attributes(&after));
         if !kept {
@@ -161,8 +160,7 @@ fn a_restored_container_is_confined_as_it_was() {
     });
 }
 
-/// What an engine does at its console socket: takes the one descriptor that comes, types a line every now and then, and
-/// shows what it reads.
+/// An engine at its console socket: receives the one descriptor, types a line periodically, and prints what it reads.
 const ENGINE: &str = r#"
 import os, socket, sys, threading, time
 listener = socket.socket(socket.AF_UNIX)
@@ -221,7 +219,7 @@ fn a_restored_terminal_goes_to_the_console_socket() {
         let (mut second, socket) = engine("second");
         let words = ["restore", "--detach", "--image-path", &images, "--bundle", &path, "--console-socket", &socket];
         quiet(&words.into_iter().chain([bundle.id.as_str()]).collect::<Vec<_>>());
-        // What the first engine typed last may be read first.
+        // The last lines that the first engine typed may be read first.
         wait_past(&bundle, "second", reached);
         let told = || std::fs::read_to_string(bundle.dir.join("second")).unwrap();
         assert!(eventually(|| told().contains("second /dev/pts/0 33 77")), "{}", told());
@@ -269,7 +267,7 @@ fn a_network_namespace_by_path_is_entered_again() {
     });
 }
 
-/// Lets calls of a command about a container fail; `prepare` is done before each, and `judge` told what became of it.
+/// Makes calls of a command about a container fail. `prepare` runs before each, and `judge` checks each outcome.
 fn sweep(bundle: &Bundle, words: &[&str], most: usize, prepare: impl Fn(), judge: impl Fn(&str, &Called)) {
     let list = bundle.dir.join("calls");
     let faulty = |what: &[&str]| {
@@ -280,9 +278,9 @@ fn sweep(bundle: &Bundle, words: &[&str], most: usize, prepare: impl Fn(), judge
         command.args(&tool[1..]).arg(plain.get_program()).args(plain.get_args());
         piped_of(bundle, command, "said")
     };
-    judge("none, but for being traced", &faulty(&[text(&list)]).expect(0));
+    judge("none, only traced", &faulty(&[text(&list)]).expect(0));
     let calls = inject::listed(&list);
-    // By the last openat(2) what was to be saved, or restored, is there.
+    // The work of saving or restoring is done before the last openat(2).
     let last = calls.iter().rfind(|call| call[1] == "257").cloned().map(|call| (call, "EMFILE"));
     for ([process, number, nth], error) in inject::some(calls, most).into_iter().chain(last) {
         let fault = format!("{}, process {process}, call {number}, time {nth}: {error}", words[0]);
@@ -326,7 +324,7 @@ fn whatever_call_of_checkpoint_or_restore_fails_no_container_is_lost() {
             if state["status"] == "running" {
                 return wait_past(&bundle, "first", reached);
             }
-            // What does not run any more is in the images.
+            // A container that no longer runs is in the images.
             gone();
             piped(&bundle, &restore, "second").expect(0);
             wait_past(&bundle, "second", reached);
@@ -342,7 +340,7 @@ fn whatever_call_of_checkpoint_or_restore_fails_no_container_is_lost() {
             }
         });
         gone();
-        // The images are what they were.
+        // The images are unchanged.
         piped(&bundle, &restore, "second").expect(0);
         wait_past(&bundle, "second", reached);
         gone();
@@ -395,7 +393,7 @@ fn what_cannot_be_saved_is_said_before_anything_happens() {
             save(&bundle, &["--parent-path", "/absolute"]).expect_error("relative");
             save(&bundle, &["--manage-cgroups-mode", "odd"]).expect_error("--manage-cgroups-mode odd");
             bundle.call(["restore", "--image-path", "/nonexistent", "other"]).expect(1).expect_error("/nonexistent");
-            assert_eq!(bundle.state()["status"], "running", "nothing happened to it");
+            assert_eq!(bundle.state()["status"], "running", "it was not changed");
         }
         for flag in ["--lazy-pages", "--page-server=x:1", "--status-fd=3"] {
             save(&bundle, &[flag]).expect_error("is not supported");
@@ -404,7 +402,7 @@ fn what_cannot_be_saved_is_said_before_anything_happens() {
         let called = Called(bundle.command(words).env("PATH", "/nonexistent").output().unwrap());
         called.expect(1).expect_error("criu: is not installed");
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
-        // A root whose mount points lead elsewhere, which criu would follow.
+        // A root with symlinks as mount points, which criu would follow.
         bundle.config["linux"]["namespaces"].as_array_mut().unwrap().retain(|one| one["type"] != "network");
         let target = bundle.dir.dir("target");
         std::fs::create_dir_all(&images).unwrap();

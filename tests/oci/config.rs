@@ -1,4 +1,4 @@
-//! What `config.json` says is what the container has: checked from inside, with runc and crun as the controls.
+//! The container is as `config.json` says: checked from inside, with runc and crun as the controls.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
@@ -9,7 +9,7 @@ use crate::common::clock::PATIENCE;
 use crate::common::host;
 use serde_json::{Value, json};
 
-/// What a script prints under a configuration.
+/// The output of the bundle's script.
 fn printed(bundle: &Bundle) -> String {
     bundle.run().expect(0).out()
 }
@@ -40,7 +40,7 @@ fn the_process_has_what_it_was_given_and_nothing_else() {
 #[test]
 fn new_privileges_can_be_had_where_they_are_not_forbidden() {
     for_each_runtime(|runtime| {
-        // `su` is the one program of busybox that keeps what a set-user-id bit gives it.
+        // `su` is the only program of busybox that keeps the privileges of its set-user-id bit.
         let Some(mut bundle) = Bundle::new(runtime, "grep NoNew /proc/self/status; /suid/su -c 'id -u' 2>&1") else {
             return;
         };
@@ -127,7 +127,7 @@ fn what_an_image_makes_a_symlink_does_not_lead_out() {
         symlink(&far, bundle.rootfs().join("data")).unwrap();
         symlink(format!("{far}/file"), bundle.rootfs().join("etc/resolv.conf")).unwrap();
         if runtime == Runtime::Ours {
-            symlink(&outside, bundle.rootfs().join("dev")).unwrap(); // the control of today makes its links there
+            symlink(&outside, bundle.rootfs().join("dev")).unwrap(); // current runc creates its links there
         }
         let file = bundle.dir.file("bound", "");
         bundle.mount("/data/made", "tmpfs", "tmpfs", &[]).mount(
@@ -136,7 +136,7 @@ fn what_an_image_makes_a_symlink_does_not_lead_out() {
             common::text(&file),
             &["bind", "ro"],
         );
-        let _ = bundle.run(); // whether it runs is not the point
+        let _ = bundle.run(); // it may fail
         assert_eq!(host::fingerprint(&outside), before);
         for name in ["proc", "sys"] {
             let Some(bundle) = Bundle::new(runtime, "echo ran") else { return };
@@ -298,9 +298,9 @@ fn device_nodes_are_there_and_no_others_can_be_used() {
         bundle.config["linux"]["devices"] = json!([{ "path": "/dev/mine", "type": "c", "major": 1, "minor": 5, "fileMode": 0o640, "uid": 3, "gid": 4 }]);
         assert_eq!(printed(&bundle), "crw-r----- 3 4 1, 5\nrefused\nnull\nmine\n");
         if !std::path::Path::new("/dev/fuse").exists() {
-            return common::skip_part("the control", "this host has no /dev/fuse, which anybody may open");
+            return common::skip_part("the control", "this host has no /dev/fuse, which every user may open");
         }
-        // Nothing but the rules stands between it and the container.
+        // Only the device rules can forbid it.
         let rule = json!({ "allow": true, "type": "c", "major": 10, "minor": 229, "access": "rw" });
         bundle.config["linux"]["resources"]["devices"].as_array_mut().unwrap().push(rule);
         assert_eq!(printed(&bundle), "crw-r----- 3 4 1, 5\nopened\nnull\nmine\n");
@@ -352,16 +352,16 @@ fn hooks_run_at_their_stages_with_the_state() {
         let stages: Vec<_> = all.lines().map(|line| line.trim_end_matches(" b")).collect();
         assert_eq!(stages[..3], ["prestart", "createRuntime", "createContainer"]);
         assert_eq!(stages[6..], ["poststop"]);
-        // What `start` does and what the program does are two processes'.
+        // `start` and the program run concurrently.
         let at = |stage: &str| stages.iter().position(|other| *other == stage).unwrap_or_else(|| panic!("{stages:?}"));
         assert!(at("startContainer") < at("program"), "{stages:?}");
-        // The control does not wait for what runs inside.
+        // The control does not wait for the program.
         assert!(runtime != Runtime::Ours || at("startContainer") < at("poststart"), "{stages:?}");
         for (stage, status) in [("createRuntime", "creating"), ("poststart", "running"), ("poststop", "stopped")] {
             let state: Value =
                 serde_json::from_slice(&std::fs::read(log.join(format!("{stage}.json"))).unwrap()).unwrap();
             assert_eq!(state["id"], json!(bundle.id));
-            // The control does not always know yet that it runs.
+            // The control does not always know yet that the program runs.
             assert!(state["status"] == json!(status) || runtime != Runtime::Ours, "{stage}: {state}");
             assert_eq!(state["bundle"], json!(bundle.dir.path()));
         }
@@ -371,18 +371,18 @@ fn hooks_run_at_their_stages_with_the_state() {
 #[test]
 fn a_hook_that_fails_or_hangs_ends_the_container() {
     for_each_runtime(|runtime| {
-        // crun does not say what a hook said.
+        // crun does not report a hook's output.
         let broken = runtime.says("broken", "exit code: 3");
         for (script, said) in [("echo broken >&2; exit 3", broken), ("sleep 1000; true", "")] {
             if runtime != Runtime::Ours && said.is_empty() {
-                continue; // they kill the shell alone, and what it started holds the output
+                continue; // they kill only the shell, and its child holds the output open
             }
             let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
             let hook = json!([{ "path": "/bin/sh", "args": ["sh", "-c", script], "timeout": 1 }]);
             bundle.config["hooks"] = json!({ "createRuntime": hook });
             let begun = std::time::Instant::now();
             let mut called = bundle.run();
-            // crun is killed by its own pipe to the container now and then, before it has said why.
+            // crun sometimes dies of its own pipe to the container, before it has reported the reason.
             while runtime == Runtime::Crun
                 && called.0.status.signal() == Some(libc::SIGPIPE)
                 && begun.elapsed() < PATIENCE

@@ -1,5 +1,5 @@
-//! What went wrong in other container runtimes, by the number it got: each class tried on ours, and on runc and crun where
-//! the installed ones have it fixed. The attacker is the image, the container's own processes, or whoever shares its directories.
+//! Vulnerabilities of other container runtimes, by CVE number. Each class is tried on ours, and on runc and crun where the
+//! installed versions are fixed. The attacker is the image, a process of the container, or another user of its directories.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,7 +14,7 @@ use crate::common::confined::{Before, by, confined, prepare};
 use crate::common::{TempDir, host, inject};
 use serde_json::json;
 
-/// A directory outside of every container, and what it looks like before anybody tried.
+/// A directory outside of all containers, and its state before the attack.
 struct Outside {
     path: PathBuf,
     before: Vec<String>,
@@ -37,7 +37,7 @@ impl Outside {
     }
 }
 
-/// Two names swap what they name, `RENAME_EXCHANGE` of `renameat2(2)`; nix has it for glibc only.
+/// Exchanges two names atomically, `RENAME_EXCHANGE` of `renameat2(2)`. nix has it for glibc only.
 #[allow(unsafe_code)]
 fn exchange(one: &Path, other: &Path) -> bool {
     let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
@@ -46,7 +46,7 @@ fn exchange(one: &Path, other: &Path) -> bool {
     unsafe { libc::syscall(libc::SYS_renameat2, at, one.as_ptr(), at, other.as_ptr(), flags) == 0 }
 }
 
-/// A static program of C, in this directory; `None` without a compiler.
+/// A static C program in this directory; `None` without a compiler.
 fn compiled(dir: &TempDir, name: &str, source: &str) -> Option<PathBuf> {
     if !common::has_program("gcc") {
         return None;
@@ -56,7 +56,7 @@ fn compiled(dir: &TempDir, name: &str, source: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-/// CVE-2019-5736, CVE-2019-8308: a container makes the runtime execute itself inside, holds on to its file, and writes it.
+/// CVE-2019-5736, CVE-2019-8308: a container makes the runtime execute itself inside, keeps its file open, and overwrites it.
 #[test]
 fn cve_2019_5736_the_runtimes_file_cannot_be_written() {
     ours(|runtime| {
@@ -89,7 +89,7 @@ fn cve_2019_5736_the_runtimes_file_cannot_be_written() {
     });
 }
 
-/// CVE-2024-21626, CVE-2016-9962, CVE-2015-3627: a working directory by way of a descriptor that was left open.
+/// CVE-2024-21626, CVE-2016-9962, CVE-2015-3627: a working directory through a leaked descriptor.
 #[test]
 fn cve_2024_21626_no_working_directory_is_outside() {
     for_each_runtime(|runtime| {
@@ -117,12 +117,12 @@ fn cve_2024_21626_no_working_directory_is_outside() {
     });
 }
 
-/// CVE-2024-21626 once more: a program, or an interpreter that it names, by way of a descriptor that the runtime has open.
+/// CVE-2024-21626 again: a program, or its interpreter, through a descriptor that the runtime has open.
 #[test]
 fn cve_2024_21626_no_program_of_the_host_is_executed() {
     for_each_runtime(|runtime| {
         if runtime == Runtime::Crun {
-            return; // Debian's 1.8 executes it by `exec`
+            return; // Debian's 1.8 executes it with `exec`
         }
         let Some(mut bundle) = Bundle::new(runtime, "while :; do sleep 0.1; done") else { return };
         let host = bundle.dir.dir("outside").join("busybox");
@@ -131,7 +131,7 @@ fn cve_2024_21626_no_program_of_the_host_is_executed() {
         let alone = Command::new(&host).args(["echo", printed]).output().unwrap();
         assert!(String::from_utf8_lossy(&alone.stdout).contains(printed), "the program works outside");
         let path = |number: u32| format!("/proc/self/fd/{number}/../../../../../../../../..{}", common::text(&host));
-        // What is open here is not for the container either.
+        // A descriptor that this process leaks must not reach the container either.
         let leak = std::fs::File::open("/").unwrap();
         nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
         for number in 3..24 {
@@ -157,7 +157,7 @@ fn cve_2024_21626_no_program_of_the_host_is_executed() {
                 assert_ne!(called.0.status.code(), Some(0), "run {args:?}");
             }
         }
-        // A hook inside is the administrator's, but its interpreter's path is looked up in the container's root.
+        // The administrator chose the hook, but its interpreter's path is looked up in the container's root.
         for number in 3..24 {
             bundle.config["process"]["args"] = json!(["true"]);
             bundle.config["hooks"] = json!({ "startContainer": [{ "path": script(number) }] });
@@ -167,7 +167,7 @@ fn cve_2024_21626_no_program_of_the_host_is_executed() {
     });
 }
 
-/// In no process whose root is the container's, and before none of its calls, is there a directory or file of the host.
+/// A process whose root is the container's has no directory or file of the host open, at any of its calls.
 #[test]
 fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
     if !inject::may_inject() {
@@ -184,8 +184,8 @@ fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
             let seen = std::fs::read_to_string(&seen).unwrap();
             let (looks, found) = seen.split_once('\n').unwrap();
             let looks: u32 = looks.strip_prefix("looks ").unwrap().parse().unwrap();
-            assert!(looks > 20, "{what}: the container's calls were looked at: {looks}");
-            // The streams are what they are given, here files of the bundle's.
+            assert!(looks > 20, "{what}: too few calls of the container were inspected: {looks}");
+            // The inherited streams, here files of the bundle.
             let own = ["fd/1 ", "fd/2 "];
             let is_odd = |line: &&str| {
                 let call = line.split(' ').nth(1).and_then(|number| number.parse().ok());
@@ -207,7 +207,7 @@ fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
         plain.config["linux"]["seccomp"] = json!({
             "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{ "names": ["mkdir"], "action": "SCMP_ACT_ERRNO" }],
         });
-        look(&plain, &["run", "--bundle", &path, &plain.id], "run with a filter that is in force early", &[]);
+        look(&plain, &["run", "--bundle", &path, &plain.id], "run with a filter that is installed early", &[]);
         plain.config["process"]["args"] = json!(["sh", "-c", "while :; do sleep 0.1; done"]);
         plain.create().expect(0);
         plain.about("start").expect(0);
@@ -219,8 +219,8 @@ fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
             }
         }
         let path = common::text(other.dir.path()).to_owned();
-        // The intermediate process, which no process inside sees, reads its mounts back by the procfs of the host: between
-        // its new root and the end of that it opens `/`, `/..` and what is beneath that procfs, and nothing else.
+        // The intermediate process, which is invisible inside, verifies its mounts by the procfs of the host. After the change of
+        // the root it opens `/`, `/..` and files in that procfs, and nothing else, until it is done.
         let verifying = [libc::SYS_chdir, libc::SYS_open, libc::SYS_fstat, libc::SYS_fcntl, libc::SYS_close]
             .into_iter()
             .chain([libc::SYS_openat2, libc::SYS_read]);
@@ -233,7 +233,7 @@ fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
     });
 }
 
-/// Looks at every process that appears in its pid namespace, as fast as it can: whether a file of the host is in its root, and
+/// Inspects every process that appears in its pid namespace, as fast as it can: whether a file of the host is in its root, and
 /// whether a word of the caller's is in its environment, its arguments or its stack.
 const WATCHER: &str = r##"
 #include <dirent.h>
@@ -249,7 +249,7 @@ static void look(const char *pid, const char *name, const char *word) {
     int fd = open(path, O_RDONLY);
     if (fd < 0) return;
     ssize_t length = read(fd, buffer, sizeof buffer);
-    if (length > 0 && memmem(buffer, length, word, strlen(word))) { printf("%s has the word\n", name); fflush(stdout); }
+    if (length > 0 && memmem(buffer, length, word, strlen(word))) { printf("%s contains the word\n", name); fflush(stdout); }
     close(fd);
 }
 static void look_at_stack(const char *pid, const char *word) {
@@ -265,7 +265,7 @@ static void look_at_stack(const char *pid, const char *word) {
     if (fd < 0) return;
     if (end - start > sizeof buffer) start = end - sizeof buffer;
     ssize_t length = pread(fd, buffer, end - start, start);
-    if (length > 0 && memmem(buffer, length, word, strlen(word))) { printf("memory has the word\n"); fflush(stdout); }
+    if (length > 0 && memmem(buffer, length, word, strlen(word))) { printf("memory contains the word\n"); fflush(stdout); }
     close(fd);
 }
 int main(int argc, char **argv) {
@@ -289,8 +289,8 @@ int main(int argc, char **argv) {
 }
 "##;
 
-/// A process that joins the pid namespace of another container is not seen there before it is confined: one that may trace all
-/// others would find the host, and the caller's environment, in it.
+/// A process that joins the pid namespace of another container is not visible there before it is confined. Otherwise a process
+/// with the right to trace it would find the host, and the caller's environment.
 #[test]
 fn a_tracer_in_a_pid_namespace_finds_nothing_of_the_host_in_those_that_join() {
     ours(|runtime| {
@@ -324,7 +324,7 @@ fn a_tracer_in_a_pid_namespace_finds_nothing_of_the_host_in_those_that_join() {
     });
 }
 
-/// Reads the memory of every other process of its pid namespace, again and again, and says which of its words it found.
+/// Reads the memory of every other process of its pid namespace in a loop, and prints which of its words it found.
 const READER: &str = r##"
 #include <dirent.h>
 #include <fcntl.h>
@@ -364,8 +364,8 @@ int main(int argc, char **argv) {
 }
 "##;
 
-/// A container with a user namespace: none of its processes may read the memory of one that joins, since that is
-/// not dumpable and its memory belongs to the user namespace of the runtime. The control is one without, where a tracer may.
+/// In a container with a user namespace no process may read the memory of one that joins: the joining process is not dumpable,
+/// and its memory belongs to the user namespace of the runtime. In the control, without a user namespace, a tracer may.
 #[test]
 fn a_tracer_in_a_user_namespace_reads_nothing_of_those_that_join() {
     ours(|runtime| {
@@ -397,7 +397,7 @@ fn a_tracer_in_a_user_namespace_reads_nothing_of_those_that_join() {
             for kind in ["pid", "user"].into_iter().take(1 + usize::from(own_users)) {
                 namespaces.push(json!({ "type": kind, "path": format!("/proc/{pid}/ns/{kind}") }));
             }
-            joiner.create().expect(0); // and waits for its start
+            joiner.create().expect(0); // it waits for its start
             let rounds = reader.printed().lines().filter(|line| line.starts_with("round")).count();
             reader.wait_for_output(&format!("round {}\n", rounds + 4));
             let found = reader.printed();
@@ -410,14 +410,14 @@ fn a_tracer_in_a_user_namespace_reads_nothing_of_those_that_join() {
     });
 }
 
-/// CVE-2016-8649, CVE-2015-3629 and their like: nothing but the three streams is open in the program.
+/// CVE-2016-8649, CVE-2015-3629 and similar: only the three standard streams are open in the program.
 #[test]
 fn cve_2016_8649_nothing_is_left_open() {
     for_each_runtime(|runtime| {
         let list =
             "for n in /proc/self/fd/*; do readlink $n; done | grep -v -e pipe: -e /dev/null -e /proc/ -e '^/out$'";
         let Some(bundle) = Bundle::new(runtime, &format!("{list}; while :; do sleep 0.1; done")) else { return };
-        // What is open here is not for the container either.
+        // A descriptor that this process leaks must not reach the container either.
         let leak = std::fs::File::open("/").unwrap();
         nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
         bundle.create().expect(0);
@@ -430,8 +430,8 @@ fn cve_2016_8649_nothing_is_left_open() {
     });
 }
 
-/// CVE-2019-19921, CVE-2023-27561, CVE-2023-28642, CVE-2025-54867, CVE-2026-41579, CVE-2026-47766, CVE-2019-18837: an image
-/// in which a place that the runtime fills is a symlink.
+/// CVE-2019-19921, CVE-2023-27561, CVE-2023-28642, CVE-2025-54867, CVE-2026-41579, CVE-2026-47766, CVE-2019-18837: the image has
+/// a symlink where the runtime mounts or writes.
 #[test]
 fn cve_2019_19921_links_in_an_image_do_not_lead_out() {
     ours(|runtime| {
@@ -475,7 +475,7 @@ fn cve_2019_19921_links_in_an_image_do_not_lead_out() {
                         "/etc/hostname",
                         &["bind", "ro"],
                     );
-                    let _ = bundle.run(); // whether it runs is not the point
+                    let _ = bundle.run(); // it may fail
                     outside.check(&format!("/{place} -> {far}…/{target}, own /dev {own_dev}"));
                 }
             }
@@ -483,8 +483,8 @@ fn cve_2019_19921_links_in_an_image_do_not_lead_out() {
     });
 }
 
-/// CVE-2021-30465, CVE-2017-1002101, CVE-2018-15664, CVE-2024-45310, CVE-2024-0132 and twenty more: a directory becomes a
-/// symlink between the look and the use. Exchanged in one step, as fast as it goes, while two hundred containers are made.
+/// CVE-2021-30465, CVE-2017-1002101, CVE-2018-15664, CVE-2024-45310, CVE-2024-0132 and twenty more: a directory becomes a symlink
+/// between check and use. Exchanged atomically in a loop while two hundred containers are created.
 #[test]
 fn cve_2021_30465_mount_points_that_race_lead_nowhere() {
     ours(|runtime| {
@@ -533,11 +533,11 @@ fn cve_2021_30465_mount_points_that_race_lead_nowhere() {
         eprintln!("{ran} of {times} ran, {exchanged} exchanges");
         assert!(exchanged > 1000, "there was no race");
         outside.check("raced");
-        assert_eq!(std::fs::read(&file).unwrap(), b"", "the bound file is as it was");
+        assert_eq!(std::fs::read(&file).unwrap(), b"", "the bound file is unchanged");
     });
 }
 
-/// CVE-2025-31133, CVE-2025-62161: an image whose /dev/null leads to what is to be masked; CVE-2025-52565 the same with
+/// CVE-2025-31133, CVE-2025-62161: the image's /dev/null leads to a path that is to be masked. CVE-2025-52565: the same with
 /// /dev/console.
 #[test]
 fn cve_2025_31133_what_covers_a_path_is_not_the_images() {
@@ -565,7 +565,7 @@ fn cve_2025_31133_what_covers_a_path_is_not_the_images() {
     });
 }
 
-/// CVE-2025-52881, CVE-2019-16884, CVE-2025-62596: what is written to procfs is written to another file, or to none.
+/// CVE-2025-52881, CVE-2019-16884, CVE-2025-62596: a write to procfs goes to another file, or is lost.
 #[test]
 fn cve_2025_52881_kernel_parameters_are_written_where_they_are() {
     ours(|runtime| {
@@ -577,7 +577,7 @@ fn cve_2025_52881_kernel_parameters_are_written_where_they_are() {
         let whole = bundle.config.clone();
         bundle.config["linux"]["sysctl"] = json!({ "net.ipv4.ip_forward": "1" });
         assert_eq!(bundle.run().expect(0).out(), "1\n");
-        // Where an image's volume covers /proc, or parts of it, that say what the kernel enforces.
+        // An image's volume covers /proc, or the files in it that show what the kernel enforces.
         for (destination, kind) in [
             ("/proc", "bind"),
             ("/proc", "tmpfs"),
@@ -592,13 +592,13 @@ fn cve_2025_52881_kernel_parameters_are_written_where_they_are() {
             let reason = if destination == "/proc" { "only a procfs" } else { destination };
             assert!(called.out().is_empty() && called.err().contains(reason), "{destination}: {called:?}");
         }
-        // By way of a link in the image too.
+        // Also through a symlink in the image.
         symlink("/proc/sys", bundle.rootfs().join("innocent")).unwrap();
         bundle.config = whole.clone();
         bundle.mount("/innocent", "bind", common::text(&fake), &["bind"]);
         let called = bundle.run();
         assert!(!called.0.status.success() && called.out().is_empty(), "{called:?}");
-        // What tools for showing a container's own size cover is no secret of the kernel's.
+        // The files that lxcfs and similar tools cover do not show what the kernel enforces.
         bundle.config = whole;
         let file = bundle.dir.file("uptime", "1 1\n");
         bundle.config["process"]["args"] = json!(["cat", "/proc/uptime"]);
@@ -607,7 +607,7 @@ fn cve_2025_52881_kernel_parameters_are_written_where_they_are() {
     });
 }
 
-/// What the runtime fills is a directory in the image, or the error says what there is instead.
+/// A mount point must be a directory in the image, or the error names the kind of the object there.
 #[test]
 fn what_an_image_has_instead_of_a_mount_point_is_named() {
     for_each_runtime(|runtime| {
@@ -646,8 +646,8 @@ fn what_an_image_has_instead_of_a_mount_point_is_named() {
     });
 }
 
-/// CVE-2022-29162, CVE-2022-24769, CVE-2022-27650, CVE-2025-27612: inheritable capabilities that nobody asked for, or on the
-/// way of exec alone.
+/// CVE-2022-29162, CVE-2022-24769, CVE-2022-27650, CVE-2025-27612: inheritable capabilities that were not requested, or only with
+/// exec.
 #[test]
 fn cve_2022_29162_exec_has_no_more_capabilities_than_were_given() {
     for_each_runtime(|runtime| {
@@ -666,7 +666,7 @@ fn cve_2022_29162_exec_has_no_more_capabilities_than_were_given() {
         assert!(own.contains("CapInh:\t0000000000000000") && own.contains("CapAmb:\t0000000000000000"), "{own}");
         let more = bundle.exec("grep ^Cap /proc/self/status").expect(0).out();
         if runtime == Runtime::Crun {
-            // It gives commands the whole bounding set, and no more than that.
+            // crun gives commands the whole bounding set, but not more.
             let bounding = own.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap();
             assert_eq!(more.lines().nth(2), Some(format!("CapEff:{bounding}").as_str()), "{more}");
             return;
@@ -680,12 +680,12 @@ fn cve_2022_29162_exec_has_no_more_capabilities_than_were_given() {
     });
 }
 
-/// CVE-2024-40635, CVE-2026-30892, CVE-2016-3697, CVE-2018-10856: users that become root by a way of writing them.
+/// CVE-2024-40635, CVE-2026-30892, CVE-2016-3697, CVE-2018-10856: a user that is written in a way that becomes root.
 #[test]
 fn cve_2024_40635_users_are_numbers_or_nothing() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "while :; do sleep 0.1; done") else { return };
-        // The image says who that is.
+        // The image maps the number to root.
         std::fs::write(bundle.rootfs().join("etc/passwd"), "1000:x:0:0::/:/bin/sh\nname:x:0:0::/:/bin/sh\n").unwrap();
         bundle.create().expect(0);
         bundle.about("start").expect(0);
@@ -716,7 +716,7 @@ fn cve_2024_40635_users_are_numbers_or_nothing() {
     });
 }
 
-/// CVE-2021-43784: more than a length field of sixteen bits can say.
+/// CVE-2021-43784: more than a length field of sixteen bits can hold.
 #[test]
 fn cve_2021_43784_long_configurations_change_no_other_field() {
     ours(|runtime| {
@@ -743,11 +743,11 @@ fn cve_2021_43784_long_configurations_change_no_other_field() {
     });
 }
 
-/// CVE-2022-0492, CVE-2023-25809: the cgroups as the container sees them, and what runs on the host when one is empty.
+/// CVE-2022-0492, CVE-2023-25809: the container changes the cgroups that it sees, and the host runs a program when one is empty.
 #[test]
 fn cve_2022_0492_the_cgroups_that_a_container_sees_cannot_be_changed() {
     for_each_runtime(|runtime| {
-        // The tmpfs above the hierarchies of the first version can be written under crun.
+        // With crun, the tmpfs above the hierarchies of cgroup v1 is writable.
         let crun_v1 = runtime == Runtime::Crun && !std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
         let top = if crun_v1 { "" } else { "/sys/fs/cgroup" };
         let script = "for d in TOP /sys/fs/cgroup/*; do (echo x > $d/release_agent) 2>/dev/null && echo AGENT; \
@@ -765,15 +765,15 @@ fn cve_2022_0492_the_cgroups_that_a_container_sees_cannot_be_changed() {
     });
 }
 
-/// CVE-2025-23266, CVE-2019-14271, CVE-2026-41567: what runs on the host for a container has an environment that the image
-/// or the container's process chose.
+/// CVE-2025-23266, CVE-2019-14271, CVE-2026-41567: the image or the container's process chooses the environment of a program that
+/// runs on the host.
 #[test]
 fn cve_2025_23266_hooks_have_the_environment_that_they_were_given() {
     for_each_runtime(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
         let said = bundle.dir.join("said");
         bundle.config["process"]["env"] = json!(["PATH=/bin", "LD_PRELOAD=/evil.so", "BASH_ENV=/evil"]);
-        // They read the state, or crun now and then dies of the pipe that it writes it to.
+        // The hooks read the state, because crun sometimes dies of a closed pipe.
         let shell = |script: &str| {
             let script = format!("/bin/cat >/dev/null; {script}");
             json!([{ "path": "/bin/sh", "args": ["sh", "-c", script], "env": ["ONE=1"] }])
@@ -793,7 +793,7 @@ fn cve_2025_23266_hooks_have_the_environment_that_they_were_given() {
     });
 }
 
-/// CVE-2026-62867, CVE-2026-33945: ids and paths that become options or lead elsewhere.
+/// CVE-2026-62867, CVE-2026-33945: ids and paths that become options or leave their directory.
 #[test]
 fn cve_2026_33945_ids_are_names() {
     ours(|runtime| {
@@ -807,7 +807,7 @@ fn cve_2026_33945_ids_are_names() {
     });
 }
 
-/// CVE-2021-41103, CVE-2024-25621: others who may look into a container's state.
+/// CVE-2021-41103, CVE-2024-25621: other users can read a container's state.
 #[test]
 fn cve_2021_41103_nobody_else_reads_the_state() {
     ours(|runtime| {
@@ -827,8 +827,8 @@ fn cve_2021_41103_nobody_else_reads_the_state() {
     });
 }
 
-/// Looks at every process that is not of the container's program, as fast as it goes: what it has open, what it executes,
-/// where it is, what it may do, and whether it can be made to do something else.
+/// Inspects every process that does not run the container's program, in a loop: its descriptors, its executable, its working
+/// directory, its capabilities, and whether it can be traced.
 const SPY: &str = r#"
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -906,8 +906,8 @@ int main(void) {
 }
 "#;
 
-/// CVE-2016-9962, CVE-2016-8659, CVE-2026-41163: a process that joins a container is looked at, and taken over, before it is
-/// confined; here by one with CAP_SYS_PTRACE, which whom the kernel lets do that to everything it sees.
+/// CVE-2016-9962, CVE-2016-8659, CVE-2026-41163: a process that joins a container is inspected and taken over before it is
+/// confined. The attacker has CAP_SYS_PTRACE, so the kernel allows it to trace everything that it sees.
 #[test]
 fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
     ours(|runtime| {
@@ -918,7 +918,7 @@ fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
         bundle.config["process"]["env"] = json!(["PATH=/bin", "SEIZE=1"]);
         let sets = json!(["CAP_SYS_PTRACE", "CAP_KILL", "CAP_DAC_READ_SEARCH"]);
         bundle.config["process"]["capabilities"] = json!({ "bounding": sets, "permitted": sets, "effective": sets });
-        // Two ways to be confined: before and after the capabilities are gone.
+        // Both orders of confinement: before and after the capabilities are dropped.
         for (forbidden, filtered) in [(true, true), (false, true), (false, false)] {
             bundle.config["process"]["noNewPrivileges"] = json!(forbidden);
             let calls = json!([{ "names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO" }]);
@@ -928,7 +928,7 @@ fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
             bundle.about("start").expect(0);
             bundle.wait_for_output("watching");
             for _ in 0..if host::is_uml() { 30 } else { 150 } {
-                let called = bundle.exec("true"); // which may be stopped, or not succeed, for all that is done to it
+                let called = bundle.exec("true"); // it may be stopped or fail under this attack
                 assert!(called.0.status.code().is_some());
             }
             let said = bundle.printed();
@@ -940,7 +940,7 @@ fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
                 let found: Vec<_> = said.lines().filter(|line| line.starts_with(bad)).take(5).collect();
                 assert!(found.is_empty(), "{found:?}");
             }
-            // CAP_KILL, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE: what the container itself has.
+            // CAP_KILL, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE: the container's own capabilities.
             let own = 1u64 << 5 | 1 << 2 | 1 << 19;
             for line in said.lines().filter_map(|line| line.strip_prefix("SEEN caps ")) {
                 let caps = u64::from_str_radix(line, 16).unwrap();
@@ -954,7 +954,7 @@ fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
     });
 }
 
-/// The fixtures above are only worth something if an attack that succeeds is seen.
+/// Proves that the programs above detect an attack that succeeds.
 #[test]
 fn what_these_tests_watch_for_can_be_seen() {
     ours(|runtime| {

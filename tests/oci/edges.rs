@@ -1,4 +1,4 @@
-//! Where a container and its host meet: callers without privilege, owners of files, listeners, roots that change under us.
+//! Containers at the boundary to their host: callers without privilege, file owners, listeners, roots that change during a run.
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,7 +17,7 @@ fn a_caller_without_privilege_has_containers_too() {
     if host::busybox_rootfs(&dir).is_none() {
         return;
     }
-    // Where the caller can execute it.
+    // A path where the caller can execute it.
     let program = dir.join("runtime");
     std::fs::copy(Runtime::Ours.program(), &program).unwrap();
     let call = |words: &[&str]| {
@@ -42,7 +42,7 @@ fn a_caller_without_privilege_has_containers_too() {
     assert!(call(&["state", "two"]).out().contains("\"running\""));
     call(&["delete", "--force", "two"]).expect(0);
     assert_eq!(call(&["list", "-q"]).expect(0).out(), "");
-    // A limit that nobody can enforce for this caller is not silently none.
+    // A limit that cannot be enforced for this caller is an error.
     config["linux"]["resources"] = json!({ "pids": { "limit": 5 } });
     config["linux"]["cgroupsPath"] = json!("/stkt-oci-rootless/x");
     dir.file("config.json", config.to_string());
@@ -67,11 +67,11 @@ fn files_of_an_idmapped_mount_have_the_owners_that_it_says() {
             return common::skip("this file system does not support idmapped mounts");
         }
         assert_eq!(called.expect(0).out(), "1234\n");
-        assert_eq!(std::fs::metadata(host.join("made")).unwrap().uid(), 0, "on the host it is the owner's");
+        assert_eq!(std::fs::metadata(host.join("made")).unwrap().uid(), 0, "on the host the file belongs to the owner");
     });
 }
 
-/// Takes the listener that comes, tells what came with it, and lets every call that waits fail as it stands.
+/// Receives the listener, prints what came with it, and makes every waiting call fail.
 const AGENT: &str = r#"
 import json, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -103,7 +103,7 @@ fn the_listener_of_a_seccomp_profile_goes_where_it_says() {
         assert_eq!((&message["metadata"], &message["fds"]), (&json!("for you"), &json!(["seccompFd"])));
         assert_eq!(message["state"]["id"], json!(bundle.id));
         assert!(message["pid"].as_i64().unwrap() > 0);
-        // With nobody there, nothing runs.
+        // Without an agent nothing runs.
         std::fs::remove_file(&path).unwrap();
         assert!(!bundle.run().0.status.success());
     });
@@ -127,7 +127,7 @@ fn mount_points_that_are_swapped_for_links_lead_nowhere() {
         let done = AtomicBool::new(false);
         let ran = std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Whoever shares the root's directory with us, and wants ours to reach out of it.
+                // The attacker shares the root's directory and tries to make the runtime leave it.
                 while !done.load(Ordering::Relaxed) {
                     for name in ["a/b", "a/x", "a"] {
                         let _ = std::fs::remove_dir_all(root.join(name));
@@ -162,7 +162,7 @@ fn a_root_that_cannot_be_pivoted_to_hides_the_old_one_all_the_same() {
         assert_eq!(with.out(), without.out(), "{with:?}");
         assert!(!with.out().contains("home"), "nothing of the host: {with:?}");
         if runtime == Runtime::Ours {
-            // Who may change the root can look for the old one: on its way up it comes to the new one again.
+            // A process with the right to change the root can look for the old one, but every way up ends at the new one.
             for set in ["bounding", "effective", "permitted"] {
                 bundle.config["process"]["capabilities"][set] = json!(["CAP_SYS_CHROOT"]);
             }
@@ -174,8 +174,8 @@ fn a_root_that_cannot_be_pivoted_to_hides_the_old_one_all_the_same() {
     });
 }
 
-/// Enters the mount namespace of a container that was not pivoted, takes what covers the old root away, and says which file
-/// systems are at some places there.
+/// Enters the mount namespace of a container without pivot_root, unmounts the new root from the old one, and prints the file
+/// systems at some paths there.
 const UNCOVER: &str = "import ctypes, os, subprocess, sys\n\
     libc = ctypes.CDLL(None, use_errno=True)\n\
     namespace = os.open(f'/proc/{PID}/ns/mnt', os.O_RDONLY)\n\
@@ -185,13 +185,13 @@ const UNCOVER: &str = "import ctypes, os, subprocess, sys\n\
     \x20   if libc.umount2(b'/', 2) != 0: sys.exit(3)\n\
     sys.exit(subprocess.run(['/usr/bin/stat', '-f', '-c', '%T', '/proc', PLACE]).returncode)";
 
-/// A container that gets at the old root, or at a user namespace, could mount another procfs as whole as one that it has in sight.
+/// A container that reaches the old root, or a user namespace, could mount another procfs if a fully visible one exists.
 #[test]
 fn a_container_that_is_not_pivoted_has_no_procfs_of_the_host_in_its_mount_namespace() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "sleep 60") else { return };
         let place = bundle.dir.dir("with blank\\and backslash");
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap(); // of this thread alone
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap(); // for this thread alone
         for words in [["--make-rprivate", "/"].as_slice(), &["-t", "proc", "proc", common::text(&place)]] {
             assert!(Command::new("mount").args(words).status().unwrap().success(), "{words:?}");
         }
@@ -208,7 +208,7 @@ fn a_container_that_is_not_pivoted_has_no_procfs_of_the_host_in_its_mount_namesp
     });
 }
 
-/// An agent that does not accept, or does not read, would leave a container that no command can do anything with.
+/// An agent that does not accept, or does not read, would block a container that no command can handle.
 #[test]
 fn an_agent_that_does_not_listen_keeps_no_container_waiting() {
     ours(|runtime| {
@@ -219,14 +219,14 @@ fn an_agent_that_does_not_listen_keeps_no_container_waiting() {
             agent
         };
         let (_deaf, _busy) = (agent("deaf", 8), agent("busy", 0));
-        let _waits = UnixStream::connect(dir.join("busy")).unwrap(); // and takes the only place
+        let _waits = UnixStream::connect(dir.join("busy")).unwrap(); // fills the queue
         let start = |name: &str, annotation: usize| {
             let mut bundle = Bundle::new(runtime, "true")?;
             bundle.config["linux"]["seccomp"] = json!({
                 "defaultAction": "SCMP_ACT_ALLOW", "listenerPath": dir.join(name),
                 "syscalls": [{ "names": ["mkdir"], "action": "SCMP_ACT_NOTIFY" }],
             });
-            // The agent is told them: more than fits into a socket that is not read from.
+            // The agent receives the annotations: more than fits into a socket without a reader.
             bundle.config["annotations"] = json!({ "large": "x".repeat(annotation) });
             let mut run = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
             let run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -257,7 +257,7 @@ fn a_directory_is_no_stream_of_a_container() {
     });
 }
 
-/// A hook inside has a time limit, and the image something else where the runtime looks for what the hook leaves.
+/// A hook inside has a time limit, and the image has another file at the path where the runtime looks for the hook's processes.
 #[test]
 fn a_hook_with_a_time_limit_is_ended_whatever_an_image_has_for_proc() {
     ours(|runtime| {
@@ -292,7 +292,7 @@ fn a_pid_file_is_not_written_through_a_link() {
     });
 }
 
-/// Cgroups below the container's own, so deep that no call takes their paths.
+/// Cgroups below the container's own, so deep that their paths are too long for any system call.
 #[test]
 fn cgroups_of_any_depth_go_with_their_container() {
     let top = std::path::Path::new("/sys/fs/cgroup/freezer");
@@ -302,14 +302,14 @@ fn cgroups_of_any_depth_go_with_their_container() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "sleep 60") else { return };
         bundle.create().expect(0);
-        // As its root does, in a mount of its cgroups that it may write to.
+        // The container's root user makes them, in a writable mount of its cgroups.
         let name = "a".repeat(200);
         let script =
             format!("cd $0; for i in $(seq 30); do mkdir {name} && cd -P ./{name} 2>/dev/null || exit 1; done");
         let own = top.join(&bundle.id);
         let made = Command::new("/bin/busybox").args(["sh", "-c", &script]).arg(&own).status().unwrap();
-        eprintln!("went as deep as asked: {made}");
-        // The shell's own paths end at PATH_MAX: one more level by a descriptor of the last.
+        eprintln!("reached the requested depth: {made}");
+        // The shell's own paths end at PATH_MAX: one more level through a descriptor of the last.
         let mut deepest = own.clone();
         while let Some(Ok(entry)) =
             std::fs::read_dir(&deepest).unwrap().find(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir()))
@@ -318,7 +318,7 @@ fn cgroups_of_any_depth_go_with_their_container() {
         }
         let below = std::fs::File::open(&deepest).unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&below);
-        let _ = std::fs::create_dir(format!("/proc/self/fd/{number}/{name}")); // the shell may have made it
+        let _ = std::fs::create_dir(format!("/proc/self/fd/{number}/{name}")); // the shell may have created it
         let before = used_by_children();
         let deleted = bundle.call(["delete", "--force", &bundle.id]);
         if own.exists() {
@@ -331,7 +331,7 @@ fn cgroups_of_any_depth_go_with_their_container() {
     });
 }
 
-/// A freezer of cgroup v1 that the container makes below its own, and stops itself by.
+/// A freezer of cgroup v1 that the container creates below its own and freezes itself with.
 #[test]
 fn a_container_that_stops_itself_can_be_killed_and_deleted() {
     let top = std::path::Path::new("/sys/fs/cgroup/freezer");
@@ -362,7 +362,7 @@ fn a_container_that_stops_itself_can_be_killed_and_deleted() {
                 bundle.call(["delete", "--force", &bundle.id]).0.status.success()
             };
             if !ended {
-                let _ = std::fs::write(&inner, "THAWED"); // or nothing could take it away
+                let _ = std::fs::write(&inner, "THAWED"); // otherwise it cannot be removed
             }
             assert!(ended, "killed: {killed}");
             bundle.expect_nothing_left("a container that stopped itself");
@@ -411,7 +411,7 @@ fn a_program_of_the_host_is_not_looked_for_in_the_working_directory() {
     });
 }
 
-/// An interpreter that the host's administrator registered (`binfmt_misc`, flag F) is a file of the host, and meant to be.
+/// An interpreter that the host's administrator registered (`binfmt_misc`, flag F) is deliberately a file of the host.
 #[test]
 fn a_registered_interpreter_of_the_host_is_executed() {
     ours(|runtime| {

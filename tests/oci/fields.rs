@@ -1,5 +1,5 @@
-//! Field by field of what the runtime specification has for Linux: each is held against what the kernel then says, with
-//! runc and crun as the controls where they know the field. [`FIELDS`] names the test of each.
+//! Field by field of the runtime specification for Linux: each is compared with the kernel's state, with runc and crun as the
+//! controls where they know the field. [`FIELDS`] names the test of each.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
 use crate::common::host;
 use serde_json::{Value, json};
 
-/// Every field of `config.json` for Linux, and the test that fails if it is ignored: in this file, or in the one named.
+/// Every field of `config.json` for Linux, and the test that fails if the field is ignored: in this file, or in the named one.
 const FIELDS: &[(&str, &str)] = &[
     ("process.terminal", "lifecycle::a_terminal_goes_to_the_console_socket"),
     ("process.consoleSize", "lifecycle::a_terminal_goes_to_the_console_socket"),
@@ -160,11 +160,11 @@ fn a_deadline_is_the_kernels_to_keep() {
             "policy": "SCHED_DEADLINE", "runtime": nanos(5), "deadline": nanos(50), "period": nanos(100),
             "flags": ["SCHED_FLAG_RESET_ON_FORK"],
         });
-        // What is executed must not fork: the shell's own words do.
+        // The program must not fork: it is a command of the shell's own.
         bundle.config["process"]["args"] = json!(["cat", "/proc/self/stat"]);
         let called = bundle.run();
         if called.err().contains("EPERM") || called.err().contains("EBUSY") {
-            return common::skip("this host gives no deadlines to us");
+            return common::skip("this host does not allow deadline scheduling");
         }
         let said = called.expect(0).out();
         let (_, fields) = said.rsplit_once(')').unwrap();
@@ -174,7 +174,7 @@ fn a_deadline_is_the_kernels_to_keep() {
     });
 }
 
-/// It is given its policy by whoever starts it, after its filter: it must not be in the way of that one before.
+/// The parent sets the policy after the process installed its filter; the filter must not prevent that.
 #[test]
 fn a_real_time_process_with_a_filter_is_scheduled_as_it_says() {
     ours(|runtime| {
@@ -189,7 +189,7 @@ fn a_real_time_process_with_a_filter_is_scheduled_as_it_says() {
             bundle.config["linux"]["seccomp"] = filter;
             let created = bundle.create();
             if created.err().contains("EPERM") {
-                return common::skip("this host gives no real-time policy to us");
+                return common::skip("this host does not allow real-time policies");
             }
             created.expect(0);
             bundle.about("start").expect(0);
@@ -233,14 +233,14 @@ fn the_cpus_of_exec_are_not_those_of_the_container() {
             let file = bundle.dir.file("process.json", process.to_string());
             bundle.call(["exec", "--process", common::text(&file), &bundle.id])
         };
-        assert_eq!(allowed(&process(json!({ "initial": "0" })).expect(0).out()), own, "only until it is inside");
+        assert_eq!(allowed(&process(json!({ "initial": "0" })).expect(0).out()), own, "only until it has joined");
         process(json!({ "initial": "60000", "final": "0" })).expect_error("initial CPU affinity");
         process(json!({ "final": "60000" })).expect_error("final CPU affinity");
         process(json!({ "initial": "x" })).expect_error("execCPUAffinity.initial");
     });
 }
 
-/// What the kernel shows of a mount: its own options, its tags, and those of its file system.
+/// A mount as the kernel shows it: its own options, its tags, and those of its file system.
 fn shown(mountinfo: &str, place: &str) -> Vec<String> {
     let line = mountinfo.lines().rfind(|line| line.split(' ').nth(4) == Some(place));
     let line = line.unwrap_or_else(|| panic!("{place} is not in {mountinfo}"));
@@ -250,7 +250,7 @@ fn shown(mountinfo: &str, place: &str) -> Vec<String> {
     fields[5].split(',').chain(tags).chain(fields[dash + 3].split(',')).map(str::to_owned).collect()
 }
 
-/// Options of a bind mount or, with `*`, of a new tmpfs; what must be shown then, and with `!` what must not.
+/// Options of a bind mount or, with `*`, of a new tmpfs; the options that must be shown then, and with `!` those that must not.
 const OPTIONS: &[(&str, &str)] = &[
     ("ro", "ro"),
     ("ro rw", "rw"),
@@ -308,7 +308,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("* defaults silent loud mand nomand iversion noiversion", "rw"),
 ];
 
-/// Options with tests of their own.
+/// Options with separate tests.
 const ELSEWHERE: [&str; 5] = ["idmap", "ridmap", "tmpcopyup", "remount", "bind"];
 
 #[test]
@@ -338,7 +338,7 @@ fn every_mount_option_does_what_it_says() {
         for option in features["mountOptions"].as_array().unwrap() {
             assert!(tried.contains(&option.as_str().unwrap()), "{option} is listed, and has no test");
         }
-        // What runc 1.5 lists, besides.
+        // Options that runc 1.5 lists in addition.
         for option in "async atime bind defaults dev diratime dirsync exec iversion lazytime loud mand noatime nodev nodiratime \
             noexec noiversion nolazytime nomand norelatime nostrictatime nosuid nosymfollow private ratime rbind rdev rdiratime \
             relatime remount rexec rnoatime rnodev rnodiratime rnoexec rnorelatime rnostrictatime rnosuid rnosymfollow ro \
@@ -360,7 +360,7 @@ fn a_mount_is_changed_where_it_is() {
         bundle.mount("/a", "bind", common::text(&source), &["bind", "remount", "ro", "nosuid"]);
         bundle.config["root"]["readonly"] = json!(false);
         if runtime == Runtime::Runc {
-            // The control binds once more instead.
+            // The control makes another bind mount instead.
             return assert!(shown(&printed(&bundle), "/a").contains(&"ro".to_owned()));
         }
         bundle.mount("/b", "tmpfs", "tmpfs", &["size=64k"]).mount(
@@ -404,7 +404,7 @@ fn events_cross_a_mount_as_it_says() {
 
 #[test]
 fn the_root_has_its_propagation() {
-    // The control of today sets it on what the root lies in, before the root is one.
+    // Current runc sets it on the mount that contains the root, before the root is a mount.
     ours(|runtime| {
         for (propagation, has, lacks) in [
             ("shared", "shared", "unbindable"),
@@ -444,7 +444,7 @@ fn mounts_below_are_idmapped_when_asked_for() {
             }
             bundle.config["mounts"].as_array_mut().unwrap().push(mount);
         }
-        // An idmapped mount without maps of its own takes the container's.
+        // An idmapped mount without maps of its own uses the container's.
         let linux = &mut bundle.config["linux"];
         linux["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
         let own = json!([{ "containerID": 0, "hostID": 0, "size": 1_000_000 }]);
@@ -485,7 +485,7 @@ fn a_mount_namespace_by_path_gets_the_root() {
         let _ = donor.kill();
         let _ = donor.wait();
         assert_eq!(called.out(), format!("{theirs}\n/mine\nbound\n"), "{called:?}");
-        assert!(Path::new("/home").exists(), "ours is as it was");
+        assert!(Path::new("/home").exists(), "our namespace is unchanged");
     });
 }
 
@@ -513,7 +513,7 @@ fn a_user_namespace_by_path_is_entered() {
         bundle.config["root"]["readonly"] = json!(false);
         bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user", "path": path }));
         if runtime == Runtime::Runc {
-            let map = json!([{ "containerID": 0, "hostID": 200_000, "size": 1000 }]); // it wants them said again
+            let map = json!([{ "containerID": 0, "hostID": 200_000, "size": 1000 }]); // runc requires the maps again
             (bundle.config["linux"]["uidMappings"], bundle.config["linux"]["gidMappings"]) = (map.clone(), map);
         }
         let called = bundle.run();
@@ -558,7 +558,7 @@ fn the_last_rule_for_a_device_decides() {
         let script = "for n in zero full; do (: </dev/$n) 2>/dev/null && echo $n; done; (: </dev/mine) 2>/dev/null && echo mine; true";
         let Some(mut bundle) = Bundle::new(runtime, script) else { return };
         if !Path::new("/dev/fuse").exists() {
-            return common::skip("this host has no /dev/fuse, which anybody may open");
+            return common::skip("this host has no /dev/fuse, which every user may open");
         }
         bundle.config["linux"]["devices"] = json!([{ "path": "/dev/mine", "type": "c", "major": 10, "minor": 229 }]);
         let mine = |allow: bool| json!({ "allow": allow, "type": "c", "major": 10, "minor": 229, "access": "rw" });
@@ -572,7 +572,7 @@ fn the_last_rule_for_a_device_decides() {
             bundle.config["linux"]["resources"]["devices"] = rules.clone();
             let called = bundle.run();
             if runtime == Runtime::Runc && !called.0.status.success() {
-                common::skip_part("the control", "runc does not take these rules here");
+                common::skip_part("the control", "runc does not accept these rules here");
                 return;
             }
             assert_eq!(called.expect(0).out(), said, "{rules}");
@@ -580,7 +580,7 @@ fn the_last_rule_for_a_device_decides() {
     });
 }
 
-/// A free pair of virtual network devices for the time of a test, in a network namespace of this thread's own.
+/// A pair of virtual network devices in a network namespace of this thread's own.
 struct OwnNetwork;
 
 impl OwnNetwork {
@@ -597,7 +597,7 @@ fn network_devices_are_moved_with_their_addresses() {
         if !common::has_program("ip") {
             return common::skip("ip(8) is not installed");
         }
-        // A thread of its own: what is in its network namespace is gone with it.
+        // In a separate thread: its network namespace disappears with it.
         std::thread::spawn(move || {
             let _network = OwnNetwork::enter();
             let Some(mut bundle) = Bundle::new(runtime, "ip -o link; ip -o addr; cat /sys/class/net/*/operstate")
@@ -605,7 +605,7 @@ fn network_devices_are_moved_with_their_addresses() {
                 return;
             };
             let make = || {
-                // The kernel takes its time with a network namespace that nobody is in any more.
+                // The kernel destroys an abandoned network namespace some time later.
                 let add = ["link", "add", "one", "type", "veth", "peer", "name", "two"];
                 let added = || Command::new("ip").args(add).output().unwrap().status.success();
                 assert!((0..500).any(|_| added() || {
@@ -630,22 +630,22 @@ fn network_devices_are_moved_with_their_addresses() {
             for left in ["198.51.100.1", "192.0.2.9"] {
                 assert!(!said.contains(left), "{left} in {said}");
             }
-            // The kernel chooses a number, where it is let.
+            // The kernel chooses the number in the name.
             make();
             bundle.config["linux"]["netDevices"] = json!({ "one": { "name": "net%d" } });
             let said = printed(&bundle);
             assert!(said.contains("net0@") && said.contains("192.0.2.7/24"), "{said}");
-            // Without a name it keeps its own.
+            // Without a new name a device keeps its own.
             make();
             bundle.config["linux"]["netDevices"] = json!({ "one": {} });
             assert!(printed(&bundle).contains("one@"));
-            // One that is not there, and a name that is taken.
+            // A missing device, and a name that is taken.
             bundle.config["linux"]["netDevices"] = json!({ "none": {} });
             bundle.run().expect_error("none as none");
             make();
             bundle.config["linux"]["netDevices"] = json!({ "one": { "name": "lo" } });
             bundle.run().expect_error("has a device of that name");
-            run(&["ip", "link", "show", "one"]); // it is still here
+            run(&["ip", "link", "show", "one"]); // the device was not moved
             for (name, value, reason) in [
                 ("one", json!({ "name": "a/b" }), "no name of a network device"),
                 ("one", json!({ "name": "sixteen-letters-" }), "no name of a network device"),
@@ -698,7 +698,7 @@ fn what_this_host_lacks_is_said_and_not_left_out() {
         ];
         for (there, object, field, value, said) in cases {
             if Path::new(there).exists() {
-                common::skip_part(field, "this host has it");
+                common::skip_part(field, "this host supports it");
                 continue;
             }
             let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
@@ -727,8 +727,8 @@ fn what_this_host_lacks_is_said_and_not_left_out() {
     });
 }
 
-/// A limit in words of the specification; controller, file and content on cgroup v1; file and content on v2. None where the
-/// version has nothing of the kind, and refuses.
+/// A limit in the specification's words; controller, file and content on cgroup v1; file and content on v2. `None` if that
+/// version lacks the limit and must refuse it.
 type LimitCase = (Value, Option<(&'static str, &'static str, &'static str)>, Option<(&'static str, &'static str)>);
 
 fn limit_cases() -> Vec<LimitCase> {
@@ -856,13 +856,13 @@ fn every_limit_is_in_the_kernels_file() {
                     (tree.join(controller).join(&bundle.id).join(file), content)
                 }
                 _ => {
-                    assert!(!created.0.status.success(), "{resources} has nothing of its kind here");
+                    assert!(!created.0.status.success(), "{resources} does not exist here");
                     held += 1;
                     continue;
                 }
             };
             if !created.0.status.success() {
-                // Only what the kernel has no file or no device for may be refused, and it is named.
+                // Only a limit without a file or a device may be refused, and the error names it.
                 let above = file.parent().unwrap().parent().unwrap();
                 let said = created.err();
                 let lacks = said.contains("controller")
@@ -883,8 +883,8 @@ fn every_limit_is_in_the_kernels_file() {
             );
             held += 1;
         }
-        eprintln!("{held} held; this kernel lacks {missing:?}");
-        assert!(held >= 12, "{held} held, {missing:?} did not");
+        eprintln!("{held} limits were set; this kernel lacks {missing:?}");
+        assert!(held >= 12, "{held} limits were set, {missing:?} were not");
     });
 }
 
@@ -948,7 +948,7 @@ fn a_mount_that_is_no_longer_what_it_was_made_stops_the_container() {
             }] });
             let called = bundle.run();
             if place.is_empty() {
-                assert_eq!(called.expect(0).out(), "ran\n", "what no hook changed runs");
+                assert_eq!(called.expect(0).out(), "ran\n", "an unchanged container runs");
                 continue;
             }
             assert!(called.out().is_empty(), "{change}: it ran");

@@ -1,5 +1,5 @@
-//! Configurations that are wrong: each ends in one line that names the place, in the log and on standard error, with exit
-//! code 1, in little memory and time, and leaves nothing behind. What is odd and still right is beside them.
+//! Invalid configurations: each gives one line that names the place, in the log and on standard error, and exit code 1, in little
+//! memory and time, and leaves nothing behind. Unusual but valid configurations are tested beside them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::common::bundle::{Bundle, Called, Runtime, ours};
 use crate::common::clock::used_by_children;
 use serde_json::{Value, json};
 
-/// Most memory that refusing a configuration may take, KiB.
+/// Maximum memory for refusing a configuration, KiB.
 const MOST_KIB: i64 = 64 << 10;
 
-/// Sets what stands at a pointer; the last part may be a new key, or `-` for the end of a list.
+/// Sets the value at a pointer; the last part may be a new key, or `-` for the end of a list.
 fn set(config: &mut Value, pointer: &str, value: Value) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let parent = config.pointer_mut(parent).unwrap_or_else(|| panic!("{pointer}"));
@@ -23,7 +23,7 @@ fn set(config: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// Takes away what stands at a pointer.
+/// Removes the value at a pointer.
 fn remove(config: &mut Value, pointer: &str) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     config.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
@@ -49,7 +49,7 @@ impl Trial {
         self.bundle.call(words.into_iter().chain(rest))
     }
 
-    /// Fails unless it is refused, at this place, and nothing is left.
+    /// Fails unless the configuration is refused with this message, and nothing is left.
     fn refuse(&mut self, what: &str, said: &str) {
         let before = used_by_children();
         let called = self.run();
@@ -104,7 +104,7 @@ fn what_is_missing_is_named() {
     });
 }
 
-/// Where, what, and words that the error must have.
+/// Pointer, value, and words that the error must contain.
 fn wrong() -> Vec<(&'static str, Value, &'static str)> {
     let long = |length| "x".repeat(length);
     let deep = format!("/{}", vec!["d"; 2500].join("/"));
@@ -501,6 +501,6 @@ fn documents_that_are_no_configurations_are_refused_in_little_memory() {
         assert_eq!(called.0.status.code(), Some(1), "a FIFO: {called:?}");
         std::fs::remove_file(&path).unwrap();
         trial.bundle.config = trial.whole.clone();
-        trial.accept("what it was before");
+        trial.accept("the original configuration");
     });
 }

@@ -1,4 +1,4 @@
-//! Security labels on a kernel that has AppArmor: run in a virtual machine whose kernel has it switched on.
+//! AppArmor profiles. These tests run in a virtual machine whose kernel has it enabled.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 const APPARMOR: &str = "/sys/kernel/security/apparmor";
 
-/// Whether the kernel has it, with its file system mounted.
+/// Whether the kernel has AppArmor, with its file system mounted.
 fn has_apparmor() -> bool {
     if !Path::new(APPARMOR).exists() {
         let _ = Command::new("mount").args(["-t", "securityfs", "securityfs", "/sys/kernel/security"]).output();
@@ -52,7 +52,7 @@ fn an_apparmor_profile_is_that_of_the_program() {
             bundle.wait_for_output("up");
             let said = bundle.printed();
             assert!(said.contains("stockade-one (enforce)") && !said.contains("secret\n"), "{said}");
-            // A process of exec has the container's, or its own.
+            // A process of exec has the container's profile, or its own.
             let said = bundle.exec("cat /proc/self/attr/current; cat /secret 2>&1").out();
             assert!(said.contains("stockade-one (enforce)") && said.contains("Permission denied"), "{said}");
             let other =

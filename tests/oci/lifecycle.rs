@@ -1,4 +1,4 @@
-//! The life of a container, as engines drive it: every command, in every state, with the words and exit codes they read.
+//! The life of a container, as engines drive it: every command in every state, with the messages and exit codes that they parse.
 
 use std::path::Path;
 
@@ -34,16 +34,13 @@ fn a_life_goes_from_created_to_running_to_stopped_to_nothing() {
             (&json!("created"), &json!(pid), &json!(bundle.id))
         );
         assert_eq!(state["bundle"], json!(bundle.dir.path()));
-        assert_eq!(leaks::stat(pid).unwrap().1, std::process::id() as i32, "whoever adopts our orphans is its parent");
-        assert_eq!(bundle.printed(), "", "nothing of it runs yet");
+        assert_eq!(leaks::stat(pid).unwrap().1, std::process::id() as i32, "the reaper of our orphans is its parent");
+        assert_eq!(bundle.printed(), "", "the program does not run yet");
         if runtime == Runtime::Ours {
             let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
             assert_eq!(words.trim_end_matches('\0'), format!("stockade-oci: init {}", bundle.id));
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-            assert!(
-                environment.iter().all(|byte| *byte == 0),
-                "the runtime's environment is not the container's to see"
-            );
+            assert!(environment.iter().all(|byte| *byte == 0), "the container does not see the runtime's environment");
         }
         bundle.create_again().expect_error("already exists");
         bundle.about("start").expect(0);
@@ -55,7 +52,11 @@ fn a_life_goes_from_created_to_running_to_stopped_to_nothing() {
         bundle.wait_for("stopped");
         assert_eq!(bundle.state()["pid"], 0);
         let status = waitpid(Pid::from_raw(pid), None).unwrap();
-        assert_eq!(status, nix::sys::wait::WaitStatus::Exited(Pid::from_raw(pid), 3), "its own status is its parent's");
+        assert_eq!(
+            status,
+            nix::sys::wait::WaitStatus::Exited(Pid::from_raw(pid), 3),
+            "the parent gets the program's status"
+        );
         bundle.call(["kill", &bundle.id, "9"]).expect_error(runtime.says("not running", "No such process"));
         bundle.about("start").expect_error(runtime.says("cannot start", "is not running"));
         bundle.about("delete").expect(0);
@@ -96,7 +97,7 @@ fn nothing_of_ours_stays_and_nothing_of_a_container_is_left() {
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
         let _ = waitpid(Pid::from_raw(pid), None);
         for name in ["dev", "proc", "sys"] {
-            let _ = std::fs::remove_dir_all(bundle.rootfs().join(name)); // mount points that the root lacked
+            let _ = std::fs::remove_dir_all(bundle.rootfs().join(name)); // mount points that the root did not have
         }
         before.expect_nothing_left(leaks::Adopted::Expected);
     });
@@ -116,11 +117,11 @@ fn exec_enters_a_container_as_its_own_processes_are() {
         let first = look.replace("self", "1");
         let mut first = bundle.exec(&first).expect(0).out();
         if runtime == Runtime::Crun {
-            first = first.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"); // it forgets that for commands
+            first = first.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0"); // crun does not set it for commands
         }
         assert_eq!(inside, first, "as pid 1");
         assert_eq!(bundle.exec("readlink /proc/self/ns/pid").out(), bundle.exec("readlink /proc/1/ns/pid").out());
-        // With crun the variables that are given are all that there are.
+        // With crun the given variables replace all others.
         let words = ["exec", "--env", "A=b", "--env", "PATH=/bin", "--cwd", "/bin", "--user", "7:8", &bundle.id, "sh"];
         let called = bundle.call(words.into_iter().chain(["-c", "busybox pwd; id -u; id -g; echo $A"])).expect(0);
         assert_eq!(called.out(), "/bin\n7\n8\nb\n");
@@ -129,7 +130,7 @@ fn exec_enters_a_container_as_its_own_processes_are() {
         bundle.call(["exec", &bundle.id, "nonsense"]).expect(255).expect_error(missing);
         let missing = runtime.says("no such file or directory", "No such file or directory");
         bundle.call(["exec", &bundle.id, "/nonsense"]).expect(255).expect_error(missing);
-        // crun is not as far as to have failed as a command would.
+        // crun fails earlier, with another code than a failed command.
         bundle.call(["exec", "no-such-container", "sh"]).expect(if runtime == Runtime::Crun { 1 } else { 255 });
     });
 }
@@ -146,7 +147,7 @@ fn exec_takes_a_whole_process_from_a_file() {
         process["capabilities"] = json!({});
         let file = bundle.dir.file("process.json", process.to_string());
         let called = bundle.call(["exec", "--process", common::text(&file), &bundle.id]).expect(6);
-        // crun leaves HOME unset for those whom the image does not know.
+        // crun leaves HOME unset for users that the image does not know.
         let home = if runtime == Runtime::Crun { "" } else { "/" };
         assert_eq!(called.out(), format!("1234\nCapEff:\t0000000000000000\n{home}\n"));
         let pid_file = bundle.dir.join("exec.pid");
@@ -181,7 +182,7 @@ fn a_paused_container_stands_still() {
         bundle.about("pause").expect(0);
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         if runtime == Runtime::Crun {
-            let _ = bundle.about("resume"); // the first version of cgroups kills no frozen process, and crun leaves it so
+            let _ = bundle.about("resume"); // cgroup v1 does not kill frozen processes, and crun leaves them
         }
         bundle.wait_for("stopped");
     });
@@ -203,7 +204,7 @@ fn errors_go_where_engines_read_them() {
         assert_eq!(last["level"], "error");
         assert!(last["msg"].as_str().unwrap().contains(missing), "{last}");
         assert!(last["time"].is_string());
-        assert!(bundle.state().is_null(), "nothing was left");
+        assert!(bundle.state().is_null(), "it was removed");
     });
 }
 
@@ -237,7 +238,7 @@ fn a_terminal_goes_to_the_console_socket() {
     });
 }
 
-/// What an engine does at its console socket: takes the one descriptor that comes, types, and shows what it reads.
+/// An engine at its console socket: receives the one descriptor, types, and prints what it reads.
 const ENGINE: &str = r#"
 import os, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -273,7 +274,7 @@ fn descriptors_are_handed_over_only_when_counted() {
         assert!(handed.contains("from outside") && !handed.lines().any(|line| line == "5"), "{handed}");
         let kept = call("0");
         assert!(!kept.out().contains("from outside"), "{kept:?}");
-        // crun does not look whether they are there.
+        // crun does not check whether the descriptors are open.
         if runtime != Runtime::Crun {
             call("7").expect_error("");
         }
@@ -288,7 +289,7 @@ fn a_half_made_container_is_stopped_and_can_be_deleted() {
         let state = bundle.dir.join("state").join(&bundle.id).join("state.json");
         let mut record: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
-        // As whoever made it left it, had it been killed right after it wrote what it was about to make.
+        // The record as a creator leaves it that was killed right after writing it.
         record["pid"] = json!(0);
         std::fs::write(&state, record.to_string()).unwrap();
         assert_eq!(bundle.state()["status"], "stopped");
@@ -296,7 +297,7 @@ fn a_half_made_container_is_stopped_and_can_be_deleted() {
         assert!(places.iter().any(|place| Path::new(place["path"].as_str().unwrap()).exists()));
         bundle.about("delete").expect(0);
         assert!(!places.iter().any(|place| Path::new(place["path"].as_str().unwrap()).exists()));
-        // Or before that.
+        // The directory as a creator leaves it that was killed before that.
         std::fs::create_dir(bundle.dir.join("state").join("empty")).unwrap();
         bundle.call(["state", "empty"]).expect(0);
         bundle.call(["delete", "empty"]).expect(0);
@@ -329,7 +330,7 @@ fn a_number_that_became_another_process_is_not_touched() {
 fn the_runtime_cannot_be_overwritten_from_a_container() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "true") else { return };
-        // A copy of its own, which nobody else executes meanwhile.
+        // A private copy, which no other process executes.
         let program = bundle.dir.join("runtime");
         std::fs::copy(runtime.program(), &program).unwrap();
         let writable = |path: &Path| std::fs::OpenOptions::new().write(true).open(path);
@@ -340,13 +341,13 @@ fn the_runtime_cannot_be_overwritten_from_a_container() {
         assert!(command.stdout(std::process::Stdio::null()).status().unwrap().success());
         let pid = bundle.call(["state", "x"]).out();
         let pid = serde_json::from_str::<Value>(&pid).unwrap()["pid"].as_i64().unwrap();
-        // What a process inside could hold on to until nobody executes the program any more.
+        // A process inside could keep this open until no process executes the program any more.
         let held = std::fs::File::open(format!("/proc/{pid}/exe")).unwrap();
         bundle.call(["delete", "--force", "x"]).expect(0);
         use std::os::fd::AsRawFd as _;
         let error = writable(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd()))).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EROFS), "{error}");
-        writable(&program).expect("by its own path the host's root can write it, so it is the mount that forbids");
+        writable(&program).expect("root of the host can write it by its own path, so the mount forbids it");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Limits of a container while it lives: changed, kept, counted, and told of when they bite.
+//! Limits of a running container: changed, kept, counted, and reported when they are reached.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ fn is_v2() -> bool {
     std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }
 
-/// A file of the container's cgroup, under the name it has in either version.
+/// A file of the container's cgroup, by its name in each version.
 fn file(bundle: &Bundle, v1: (&str, &str), v2: &str) -> String {
     let path = match is_v2() {
         true => format!("/sys/fs/cgroup/{}/{v2}", bundle.id),
@@ -52,11 +52,12 @@ fn limits_change_by_flags_by_a_file_and_by_standard_input() {
     });
 }
 
-/// The kernel takes so large a share, and uses a smaller one. cgroup v2 has other units, which the largest share fits.
+/// The kernel accepts such a large share and uses a smaller one. cgroup v2 has another unit, whose range includes the largest
+/// share.
 #[test]
 fn a_limit_that_the_kernel_lowers_is_refused() {
     if is_v2() {
-        return common::skip("cgroup v1 is not here");
+        return common::skip("there is no cgroup v1");
     }
     ours(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
@@ -79,7 +80,7 @@ fn what_was_changed_is_what_later_commands_know() {
             plan["cgroup"]["resources"].clone()
         };
         assert_eq!((&plan()["pids"], &plan()["memory_limit"]), (&json!(55), &json!(80 << 20)));
-        // Half of a change is none.
+        // A change is applied completely or not at all.
         let wrong = json!({ "pids": { "limit": 11 }, "cpu": { "cpus": "900-901" } });
         let wrong = bundle.dir.file("wrong.json", wrong.to_string());
         bundle.call(["update", "--resources", text(&wrong), &bundle.id]).expect(1);
@@ -101,7 +102,7 @@ fn what_was_changed_is_what_later_commands_know() {
     });
 }
 
-/// Holds a process, whose end is not over before this is.
+/// Traces a process, whose exit cannot finish while this runs.
 const HOLD: &str = "import ctypes, sys
 pid = ctypes.c_long(int(sys.argv[1]))
 PTRACE_SEIZE = ctypes.c_long(0x4206)
@@ -158,11 +159,11 @@ fn memory_that_runs_out_is_told_at_once() {
             bundle.create().expect(0);
         }
         bundle.about("start").expect(0);
-        // Counted once in an hour: what comes in between was not waited for by the clock.
+        // The interval is an hour, so an event that arrives now did not wait for the clock.
         let mut command = bundle.command(["events", "--interval", "1h", &bundle.id]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // The control says nothing before the first interval is over.
+        // The control prints nothing before the first interval.
         if runtime == Runtime::Ours {
             let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
             assert_eq!(first["type"], "stats");
@@ -174,7 +175,7 @@ fn memory_that_runs_out_is_told_at_once() {
         assert_eq!((&told["type"], &told["id"]), (&json!("oom"), &json!(bundle.id)), "{told}");
         bundle.call(["kill", &bundle.id, "KILL"]).expect(0);
         if runtime == Runtime::Runc {
-            child.kill().unwrap(); // it goes on until somebody has waited for the container
+            child.kill().unwrap(); // it runs until the container is reaped
             child.wait().unwrap();
             return;
         }

@@ -1,4 +1,4 @@
-//! `stockade-oci`: containers as engines and configurations want them.
+//! `stockade-oci`: containers as engines and configurations require them.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What a service manager above an engine expects: readiness passed on, sockets handed down, a pidfd handed over.
+//! The protocol of a service manager above an engine: readiness forwarded, sockets passed on, a pidfd passed.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::common::clock::PATIENCE;
 use crate::common::{leaks, text};
 use serde_json::json;
 
-/// A bundle with the system's Python in it, whose standard library speaks to any socket.
+/// A bundle with the system's Python, whose standard library can use any socket.
 fn with_python(runtime: Runtime, program: &str) -> Option<Bundle> {
     let mut bundle = Bundle::new(runtime, "true")?;
     for path in ["/usr", "/lib", "/lib64"] {
@@ -18,7 +18,7 @@ fn with_python(runtime: Runtime, program: &str) -> Option<Bundle> {
         bundle.mount(path, "bind", path, &["rbind", "ro"]);
     }
     bundle.config["process"]["args"] = json!([common::PYTHON, "-c", program]);
-    bundle.config["root"]["readonly"] = json!(false); // the control makes its mount points by itself
+    bundle.config["root"]["readonly"] = json!(false); // the control creates its mount points itself
     Some(bundle)
 }
 
@@ -34,7 +34,7 @@ print('told', flush=True)
 time.sleep(30)
 ";
 
-/// Where a manager listens.
+/// The socket of a manager, and its path.
 fn manager(bundle: &Bundle) -> (UnixDatagram, String) {
     let path = text(&bundle.dir.join("manager.sock")).to_owned();
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -42,7 +42,7 @@ fn manager(bundle: &Bundle) -> (UnixDatagram, String) {
     (socket, path)
 }
 
-/// All that came so far.
+/// Everything received so far.
 fn heard(socket: &UnixDatagram) -> String {
     let mut all = String::new();
     let mut message = [0; 4096];
@@ -72,7 +72,7 @@ fn readiness_reaches_the_manager_with_the_process_to_watch() {
         let mut told = String::new();
         let (started, took) = std::thread::scope(|scope| {
             let start = scope.spawn(|| (start.output().unwrap(), began.elapsed()));
-            // A manager listens meanwhile: crun waits until it has heard all.
+            // The manager listens meanwhile: crun waits until everything was received.
             while !start.is_finished() {
                 told.push_str(&heard(&socket));
             }
@@ -82,12 +82,15 @@ fn readiness_reaches_the_manager_with_the_process_to_watch() {
         assert!(took > Duration::from_millis(250), "start waits until it is ready");
         told.push_str(&heard(&socket));
         if runtime == Runtime::Crun {
-            assert!(told.contains("READY=1") && !told.contains("MAINPID"), "{told}"); // it does not say whom to watch
+            assert!(told.contains("READY=1") && !told.contains("MAINPID"), "{told}"); // crun does not send the process to watch
             return;
         }
         let pid = bundle.state()["pid"].to_string();
         assert!(told.contains("READY=1") && told.contains(&format!("MAINPID={pid}")), "{told}");
-        assert!(!told.contains("FDSTORE") && !told.contains("MAINPID=1\n"), "it speaks for nobody else: {told}");
+        assert!(
+            !told.contains("FDSTORE") && !told.contains("MAINPID=1\n"),
+            "it does not forward other messages: {told}"
+        );
         bundle.wait_for_output("told");
         bundle.call(["delete", "--force", &bundle.id]).expect(0);
     });
@@ -95,7 +98,7 @@ fn readiness_reaches_the_manager_with_the_process_to_watch() {
 
 #[test]
 fn a_container_that_dies_before_it_is_ready_is_not_waited_for() {
-    // The control waits until somebody has waited for it: as long as its number is taken.
+    // The control waits until the process is reaped: as long as its process id is taken.
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(mut bundle) = Bundle::new(runtime, "exit 3") else { return };
@@ -139,19 +142,19 @@ fn sockets_of_a_manager_are_handed_down_to_whom_they_are_for() {
             shell.args(["run", "--bundle", text(bundle.dir.path()), &bundle.id]).stdin(Stdio::null());
             Called(shell.output().unwrap())
         };
-        // crun hands them over without telling how many there are.
+        // crun passes them on without their number.
         let told = runtime.says("1 1\nfrom outside\n", "none 1\nfrom outside\n");
         assert_eq!(call("$$").expect(0).out(), told);
         if runtime == Runtime::Crun {
-            return; // nor does it look whom they are for
+            return; // nor does it check the process id they are for
         }
         let other = call("1");
         assert!(other.out().starts_with("none none"), "{other:?}");
-        assert!(!other.out().contains("from outside"), "those of another process are not ours to give");
+        assert!(!other.out().contains("from outside"), "descriptors of another process are not passed on");
     });
 }
 
-/// Takes the descriptor that comes, and says which process it is.
+/// Receives the descriptor, and prints the process that it refers to.
 const ENGINE: &str = r#"
 import os, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -163,7 +166,7 @@ print([line.split()[1] for line in open(f"/proc/self/fdinfo/{fd}") if line.start
 
 #[test]
 fn a_pidfd_goes_to_the_pidfd_socket() {
-    // The control is too old to have it.
+    // The installed control is too old for it.
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = Bundle::new(runtime, "sleep 60") else { return };

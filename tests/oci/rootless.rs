@@ -1,4 +1,4 @@
-//! Containers of callers without privilege: ids from subordinate ranges, cgroups that were handed to them, and none.
+//! Containers of callers without privilege: with ids from subordinate ranges, and with or without delegated cgroups.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,24 +9,24 @@ use crate::common::clock::eventually;
 use crate::common::{Caller, TempDir, host, leaks, skip, text, unique};
 use serde_json::{Value, json};
 
-/// A bundle of the unprivileged caller's own.
+/// A bundle that belongs to the unprivileged caller.
 struct Own {
     dir: TempDir,
     program: PathBuf,
     config: Value,
-    /// What becomes the caller: words in front of the program.
+    /// The words in front of the program that change to the caller.
     before: Vec<String>,
 }
 
 impl Own {
     fn new(script: &str) -> Option<Self> {
         if !common::is_root() {
-            skip("not root, who becomes somebody else");
+            skip("not root, so cannot become another user");
             return None;
         }
         let dir = TempDir::new(Caller::Unprivileged);
         host::busybox_rootfs(&dir)?;
-        // Where the caller can execute it.
+        // A path where the caller can execute it.
         let program = dir.join("runtime");
         std::fs::copy(Runtime::Ours.program(), &program).unwrap();
         let mut own = Self { dir, program, config: Value::Null, before: Caller::Unprivileged.become_words() };
@@ -51,7 +51,7 @@ impl Own {
         Called(self.command(words).output().unwrap())
     }
 
-    /// As [`Self::call`], of what leaves a container with its streams behind.
+    /// As [`Self::call`], for a command that leaves a container with its streams behind.
     fn detach(&self, words: &[&str]) -> bool {
         let out = std::fs::File::create(self.dir.join("out")).unwrap();
         let status = self.command(words).stdout(out.try_clone().unwrap()).stderr(out).status();
@@ -62,7 +62,7 @@ impl Own {
         fine
     }
 
-    /// Goes into a cgroup first.
+    /// Enters a cgroup first.
     fn within(&mut self, cgroup: &Path) {
         let words = ["sh", "-c", "echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"", "sh", text(cgroup)];
         self.before = words.into_iter().map(str::to_owned).chain(Caller::Unprivileged.become_words()).collect();
@@ -78,7 +78,7 @@ fn subordinate_ranges_are_mapped_and_used() {
     let Some(mut own) = Own::new(script) else { return };
     let (uid, gid) = Caller::Unprivileged.ids();
     let ranges = own.dir.file("ranges", format!("{}:700000:65536\n", common::UNPRIVILEGED.2));
-    // Ours alone, for as long as it takes.
+    // Replaces the files in a private mount namespace.
     let enter = "mount --bind \"$1\" /etc/subuid && mount --bind \"$1\" /etc/subgid && shift && exec \"$@\"";
     let words = ["unshare", "-m", "--propagation", "private", "sh", "-c", enter, "sh", text(&ranges)];
     own.before = words.into_iter().map(str::to_owned).chain(Caller::Unprivileged.become_words()).collect();
@@ -98,14 +98,14 @@ fn subordinate_ranges_are_mapped_and_used() {
     let words: Vec<&str> = said.split_whitespace().collect();
     assert_eq!(words, ["0", &uid.to_string(), "1", "1", "700000", "65536", "5", "6"]);
     let made = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(own.dir.join("rootfs/own")).unwrap());
-    assert_eq!(made, 700_004, "on the host it is one of the caller's range");
-    // A range that nobody gave the caller.
+    assert_eq!(made, 700_004, "on the host the id is in the caller's range");
+    // A range that does not belong to the caller.
     own.config["linux"]["uidMappings"][1]["hostID"] = json!(900_000);
     own.call(&["run", "two"]).expect(1).expect_error("newuidmap");
     assert_eq!(own.call(&["list", "-q"]).expect(0).out(), "", "nothing is left");
 }
 
-/// A cgroup that belongs to the caller, which goes with this.
+/// A cgroup that belongs to the caller, removed on drop.
 struct Delegated(PathBuf);
 
 impl Delegated {
@@ -122,7 +122,7 @@ impl Delegated {
         Self(path)
     }
 
-    /// One within it, for the caller itself.
+    /// A cgroup below it, for the caller itself.
     fn leaf(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir(&path).unwrap();
@@ -184,7 +184,7 @@ fn a_cgroup_that_was_handed_over_holds_limits() {
     assert!(!cgroup.exists());
 }
 
-/// `systemd --user`, as it runs for a session, in a cgroup of its own that nobody else may manage.
+/// `systemd --user`, as it runs for a session, in a delegated cgroup of its own.
 struct Manager {
     process: std::process::Child,
     runtime: TempDir,
@@ -207,7 +207,7 @@ impl Manager {
         let runtime = TempDir::new(Caller::Unprivileged);
         let home = runtime.dir("home");
         common::set_mode(runtime.path(), 0o700);
-        // It runs only where it believes that the system was booted with it.
+        // It runs only if it believes that systemd booted the system.
         let enter = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"";
         let mut manager = Command::new("unshare");
         manager.args(["-m", "--propagation", "private", "sh", "-c", enter, "sh"]).arg(&cgroup.0);
@@ -253,7 +253,7 @@ fn a_managers_scope_has_the_place_the_limits_and_the_properties_that_were_asked_
     let unit = format!("stkt-{id}.scope");
     let cgroup = manager.cgroup.0.join("work.slice/work-deep.slice").join(&unit);
     let read = |file: &str| std::fs::read_to_string(cgroup.join(file)).unwrap_or_default().trim().to_owned();
-    assert!(cgroup.is_dir(), "it is where its slice says");
+    assert!(cgroup.is_dir(), "it is below its slice");
     assert_eq!((read("pids.max"), read("memory.max")), ("17".into(), (64 << 20).to_string()));
     let properties = |unit: &str| {
         let mut systemctl = Caller::Unprivileged.command("systemctl");
@@ -271,13 +271,13 @@ fn a_managers_scope_has_the_place_the_limits_and_the_properties_that_were_asked_
     ] {
         assert!(seen.lines().any(|line| line == property), "{property} is not in\n{seen}");
     }
-    // Changed for the kernel and for systemd, which would otherwise set it back.
+    // Changed in the kernel and in systemd, which would otherwise reset it.
     Called(call(&own, &["update", "--pids-limit", "19", &id]).output().unwrap()).expect(0);
     assert_eq!(read("pids.max"), "19");
     assert!(properties(&unit).contains("TasksMax=19"));
     Called(call(&own, &["start", &id]).output().unwrap()).expect(0);
     Called(call(&own, &["exec", &id, "true"]).output().unwrap()).expect(0);
-    // A second of the same name is refused, and does the first no harm.
+    // A second container of the same name is refused, and does not affect the first.
     let mut config = own.config.clone();
     std::mem::swap(&mut own.config, &mut config);
     let again = Called(call(&own, &["create", &format!("{id}x")]).output().unwrap());
@@ -286,7 +286,7 @@ fn a_managers_scope_has_the_place_the_limits_and_the_properties_that_were_asked_
     Called(call(&own, &["delete", "--force", &id]).output().unwrap()).expect(0);
     let is_gone = || !cgroup.exists() && !properties(&unit).contains("ActiveState=active");
     assert!(eventually(is_gone), "the scope is left");
-    // Names that no unit has, and properties that are none.
+    // Invalid unit names, and unknown properties.
     for (path, property) in [("a:b", "'x'"), ("nonsense:stkt:x", "'x'"), ("app.slice:stkt:x", "['x']")] {
         own.config["linux"]["cgroupsPath"] = json!(path);
         own.config["annotations"] = json!({ "org.systemd.property.Description": property });
