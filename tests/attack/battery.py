@@ -267,7 +267,7 @@ class Battery:
             return
         began = time.monotonic()
         for layer in OCI_LAYERS:
-            # Where the ids inside are those outside, they are the owner's there, too.
+            # If the ids inside equal those outside, the files are the owner's inside, too.
             owner = {"user": 1000, "ids": 0}.get(layer, MAPPED + 1000)
             for name in names:
                 attack = ATTACKS[name]

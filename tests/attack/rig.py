@@ -249,7 +249,7 @@ class Rig:
         return songs + self.left_behind()
 
     def left_behind(self):
-        """Processes in the rig that are nobody's. They are ended."""
+        """Kills leftover processes in the rig, and returns their names."""
         for _ in range(20):
             left = {}
             for entry in os.listdir("/proc"):
