@@ -1,4 +1,4 @@
-"""The attacks: what each is, how it shows that it works, what it is given, and what could matter to it."""
+"""The attacks: description, proof that it works outside, options, and the protections that may stop it."""
 
 from dataclasses import dataclass, field
 
@@ -9,21 +9,21 @@ from rig import LIES
 class Attack:
     title: str
     ways: list = field(default_factory=lambda: [""])
-    # How it is tried without a sandbox: plain, in an own mount namespace with a read-only bind, in a chroot; or by name.
+    # How it runs without a sandbox: plain, in a private mount namespace with a read-only bind, in a chroot; or by name.
     control: str = "plain"
     options: list = field(default_factory=list)  # for stockade run
-    # What the caller is careless enough to hand over, or what looks on from outside: descriptors, terminal, cwd, hostile, program,
-    # source, streams, neighbour, report, printing.
+    # Things that a careless caller passes on, and observers outside: descriptors, terminal, cwd, hostile, program, source,
+    # streams, neighbour, report, printing.
     gift: str = ""
     limits: dict = field(default_factory=dict)  # of the container
-    absent: dict = field(default_factory=dict)  # kinds of sandbox that it makes no sense in, and why
-    layers: tuple = ()  # protections that could matter, where trying each takes long; all if empty
+    absent: dict = field(default_factory=dict)  # kinds of sandbox where it does not apply, with the reason
+    layers: tuple = ()  # protections to remove, if all would take too long; all if empty
     deadline: float = 20
-    open_below_landlock: int = 0  # is known to get through, and documented, where Landlock is older than this
+    open_below_landlock: int = 0  # a documented gap if Landlock is older than this
 
 
 BUDGET = ("budget", "rlimits", "scratch")
-# Kinds of sandbox, and what some of them do not claim to do.
+# Kinds of sandbox, and the claims that some of them do not make.
 REPORT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "writes no report to a place that the caller chooses")
 DEADLINE = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no time limit: the caller has to end it")
 OUTPUT = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "passes output on unchanged: the reader has to limit it")
@@ -32,7 +32,7 @@ WATCHES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no option for a l
 SOURCES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "follows links in the sources of mounts: the caller has to name them")
 STREAMS = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "hands its standard streams on unchanged: the caller makes them")
 INIT = dict.fromkeys(("oci", "runc", "crun"), "give a container no pid 1 but its own program")
-# Programs of the host by the links of /proc: by what the caller left open, and by what a runtime may have open itself.
+# Programs of the host through the links of /proc: descriptors of the caller, and descriptors of a runtime.
 PROGRAMS = [f"{what}{number}" for what in ("", "script-") for number in (40, 41)] + [str(number) for number in range(3, 13)]
 
 ATTACKS = {
@@ -95,7 +95,7 @@ ATTACKS = {
     "D62": Attack("change limits and scheduling of pid 1", absent=INIT),
 }
 
-# Protections of `stockade run` that the ablation build leaves out one at a time, by their names there.
+# Protections of `stockade run` that the ablation build can omit, by their names there.
 LAYERS = {
     "user": "user namespace",
     "net": "network namespace",
@@ -122,7 +122,7 @@ LAYERS = {
     "rlimits": "resource limits",
     "scratch": "size of temporary directories",
 }
-# The same for containers of `stockade-oci` whose configuration gives nothing away.
+# The same for containers of `stockade-oci` with a strict configuration.
 OCI_LAYERS = {
     "user": "user namespace",
     "pid": "pid namespace",

@@ -1,4 +1,4 @@
-"""Runs the attacks in every kind of sandbox and prints who stopped what."""
+"""Runs the attacks in every kind of sandbox and prints which layer stopped each."""
 
 import fcntl
 import json
@@ -17,13 +17,13 @@ from attacks import ALONE, ATTACKS, DEADLINE, LAYERS, OCI_ALONE, OCI_LAYERS
 from rig import RIG, Rig
 from sandboxes import ABLATE, ATTACK, BUILT, MAPPED, OCI, OCI_ABLATE, OTHER, STOCKADE, Sandboxes, become
 
-# Outside: by what the caller left open, by what a runtime may have open itself, by a link, and plainly.
+# Outside: through a descriptor of the caller, a descriptor of a runtime, a link, and directly.
 WORKING_DIRECTORIES = ["/proc/self/fd/40", "/proc/self/fd/40/..", *[f"/proc/self/fd/{number}{'/..' * 12}" for number in range(3, 13)], f"{RIG}/ws/out", f"{RIG}/host"]
 
 
 @dataclass
 class Result:
-    """What came of an attack in one place."""
+    """The outcome of an attack in one place."""
     tries: dict = field(default_factory=dict)  # name: result
     details: dict = field(default_factory=dict)
     songs: list = field(default_factory=list)
@@ -39,7 +39,7 @@ class Result:
         return bool(self.got or self.songs)
 
     def summary(self):
-        """The ways that got somewhere, and the canaries."""
+        """The ways that succeeded, and the canaries that fired."""
         return sorted(self.got) + self.songs
 
 
@@ -62,10 +62,10 @@ class Battery:
         self.attacks = {name: ATTACKS[name] for name in wanted}
         self.sandboxes = Sandboxes(self.rig, options.degraded)
 
-    # --- one attack in one place -----------------------------------------------------------------------------------------
+    # --- one attack in one place --------------------------------------------------------------------------------------
 
     def go(self, name, make, owner=0, environment=None):
-        """All its ways, each with everything as it was before."""
+        """Tries all its ways, each from the same state."""
         attack, whole = ATTACKS[name], Result()
         ways = attack.ways if attack.gift != "cwd" else WORKING_DIRECTORIES
         for way in ways:
@@ -84,7 +84,7 @@ class Battery:
         rig, result = self.rig, Result()
         environment = {"PATH": os.environ["PATH"], "VICTIM": str(rig.victim), **(environment or {})}
         deadline = attack.deadline
-        if "CONTROL" not in environment or attack.absent is not DEADLINE:  # which go on until somebody ends them
+        if "CONTROL" not in environment or attack.absent is not DEADLINE:  # these run until they are killed
             deadline *= self.options.slow
         passed, gifts, before_start = (), [], None
         if attack.gift in ("descriptors", "cwd", "program"):
@@ -157,11 +157,11 @@ class Battery:
         return result
 
     def neighbour(self, way, caller):
-        """What another process of the caller's cannot have."""
+        """The resources that another process of the caller can no longer get."""
         return subprocess.run([*become(caller), ATTACK, "neighbour", way], capture_output=True, text=True).stdout.strip().removesuffix("done\tneighbour").strip()
 
     def meet(self, process, way, caller):
-        """While the workload holds all that it got, a neighbour looks what is left."""
+        """While the workload holds all that it got, a neighbour checks what is left."""
         until = time.monotonic() + 10 * self.options.slow
         while not (RIG / "ws/taken").exists() and process.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
@@ -176,12 +176,12 @@ class Battery:
                 _, name, outcome, detail = (line.split("\t") + ["", "", ""])[:4]
                 result.tries[name], result.details[name] = outcome, detail
         if not result.tries and code in (137, -signal.SIGKILL):
-            result.tries["anything"] = "SIGKILL"  # a budget ends the whole tree, and with it who would have told
+            result.tries["anything"] = "SIGKILL"  # a budget kills the whole tree, including the reporting process
         elif not result.tries and "done\t" not in text:
             said = [line for line in errors.decode(errors="replace").splitlines() if not line.startswith("  hint:")]
             result.refused = (said or [f"ended with {code}"])[-1][:300]
 
-    # --- everything ------------------------------------------------------------------------------------------------------
+    # --- the whole battery --------------------------------------------------------------------------------------------
 
     def all(self):
         names = list(self.attacks)
@@ -193,7 +193,7 @@ class Battery:
         places = self.places()
         results, dropped, dropped_oci = {}, {}, {}
 
-        def keep():  # as it goes: a run that is ended loses only what it has not done
+        def keep():  # after each attack, so that an interrupted run keeps its results
             if self.options.save:
                 self.save(names, controls, places, results, dropped, dropped_oci)
 
@@ -215,7 +215,7 @@ class Battery:
         print(f"tests/attack: {what}: {time.monotonic() - began:.0f} s", flush=True)
 
     def places(self):
-        """Name: kind, who owns the files, how it is started, what has to be installed, and whose the configuration is."""
+        """Name: kind, owner of the files, start function, required program, and origin of the configuration."""
         of, under = self.sandboxes, self.options.under
         places = {
             "run, root": ("run", 0, of.run, STOCKADE),
@@ -247,7 +247,7 @@ class Battery:
             began = time.monotonic()
             for layer in LAYERS:
                 if caller and layer in ("user", "ids"):
-                    continue  # takes root
+                    continue  # needs root
                 for name in names:
                     attack = ATTACKS[name]
                     if attack.layers and layer not in attack.layers or not attack.layers and layer in ("budget", "rlimits", "scratch"):
@@ -261,7 +261,7 @@ class Battery:
             self.progress(f"with one protection less, {'other' if caller else 'root'}", began)
 
     def oci_ablation(self, names, dropped, keep):
-        """The same for a container, whose owner of the files is the user that it maps its own to."""
+        """The same for a container. The files belong to the user that its user is mapped to."""
         if not OCI_ABLATE.exists():
             print(f"tests/attack: {OCI_ABLATE.name} is not built: cargo build --features ablate --bin {OCI_ABLATE.name}")
             return
@@ -335,7 +335,7 @@ class Battery:
         return 1 if escapes or news or set(unproven) - self.excused() else 0
 
     def unstarted(self, dropped, known):
-        """Protections without which the start refuses itself."""
+        """Protections without which the start fails."""
         ran = {layer for layers in dropped.values() for layer, result in layers.items() if result.tries}
         return [layer for layer in known if dropped and layer not in ran and any(layer in layers for layers in dropped.values())]
 
@@ -348,7 +348,7 @@ class Battery:
         if kind in ("runc", "crun", "bwrap"):
             return "open"
         if reference:
-            # What the configuration gives away: the same gets through with another runtime.
+            # Permitted by the configuration: the attack succeeds with another runtime too.
             plain = lambda one: {way.removesuffix(", high bits set") for way in one.summary()}
             theirs = results.get(reference[0], {}).get(name)
             return "as asked" if theirs is not None and plain(result) <= plain(theirs) else "ESCAPE"

@@ -1,4 +1,4 @@
-"""The rig: what the attacks are after, and what tells that it was reached. Everything is made in namespaces of its own."""
+"""The rig: the targets of the attacks, and the canaries that detect success. It exists in separate namespaces."""
 
 import ctypes
 import hashlib
@@ -26,8 +26,8 @@ FILE_CAPABILITIES = {
 }
 
 
-# Directories of an image that are links to the host's: absolute, relative, dangling, and round in a circle; with a + there is such
-# a place in the image, too.
+# Directories of an image that are symlinks to the host's: absolute, relative, dangling, and circular; with a + the target exists
+# in the image, too.
 LIES = {
     "dev": "/srv/rig/host", "dev+": "/srv/rig/host", "home+": "/srv/rig/host", "tmp+": "/srv/rig/host", "proc": "../../../../../srv/rig/host", "sys": "/srv/rig/host", "tmp": "/proc/self/root/srv/rig/host",
     "run": "/srv/rig/host/nothing", "var": "var", "etc": "srv/../../../../srv/rig/host", "home": "/srv/rig/host", "srv": "/srv/rig/host",
@@ -59,7 +59,7 @@ class Rig:
         self.make_key()
         self.make_root()
 
-    # --- what there is to be had -----------------------------------------------------------------------------------------
+    # --- targets ------------------------------------------------------------------------------------------------------
 
     def listen(self):
         self.listeners = []
@@ -90,15 +90,15 @@ class Rig:
         self.listeners.append((name, kind, listener))
 
     def make_key(self):
-        syscall(250, 1, None)  # keyctl(KEYCTL_JOIN_SESSION_KEYRING): nothing of the machine's own
+        syscall(250, 1, None)  # keyctl(KEYCTL_JOIN_SESSION_KEYRING): not the machine's own keyring
         payload = self.secret.encode()
         self.key = syscall(248, b"user", b"attackcanary", payload, len(payload), -3)
         if self.key > 0:
-            syscall(250, 5, self.key, 0x3F3F_3F3F)  # keyctl(KEYCTL_SETPERM): whoever finds it may read it
+            syscall(250, 5, self.key, 0x3F3F_3F3F)  # keyctl(KEYCTL_SETPERM): every process that finds it may read it
         self.has_keys = self.key > 0
 
     def make_root(self):
-        """A root for containers, and some with a directory that leads elsewhere."""
+        """A root for containers, and some with a symlink in place of a directory."""
         for lie in ["", *LIES]:
             root = RIG / (f"hostile-{lie}" if lie else "rootfs")
             for directory in ["usr/bin", "lib", "bin", "srv/rig/bin", "srv/rig/ro", "srv/rig/ws", "root", "dev", "proc", "sys", "tmp", "run", "etc", "var/tmp", "home/sandbox"]:
@@ -112,7 +112,7 @@ class Rig:
                 (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
 
     def fresh(self, uid):
-        """The directories as they are before each attack, owned by whoever starts the sandbox."""
+        """Restores the directories before each attack, owned by the user that starts the sandbox."""
         for name, kind, listener in [one for one in self.listeners if one[0].startswith(str(RIG))]:
             listener.close()
         self.listeners = [one for one in self.listeners if not one[0].startswith(str(RIG))]
@@ -128,7 +128,7 @@ class Rig:
         for name, value in FILE_CAPABILITIES.items():
             shutil.copy(RIG / "bin/attack", RIG / "ro" / name)
             (RIG / "ro" / name).chmod(0o755)
-        # A program of the host's that can tell a secret, and scripts that it would be the interpreter of.
+        # A program of the host that can print a secret, and scripts with it as interpreter.
         shutil.copy(RIG / "bin/attack", RIG / "host/program")
         with open(RIG / "host/program", "ab") as program:
             program.write(b"\0" * 80 + self.secret.encode())
@@ -141,15 +141,15 @@ class Rig:
             for where, directories, names in os.walk(RIG / place):
                 for name in ["", *directories, *names]:
                     os.chown(os.path.join(where, name), uid, uid, follow_symlinks=False)
-        for name, value in FILE_CAPABILITIES.items():  # a change of owner takes them away
+        for name, value in FILE_CAPABILITIES.items():  # a change of owner clears them
             os.setxattr(RIG / "ro" / name, "security.capability", value)
 
-    # --- what tells --------------------------------------------------------------------------------------------------------
+    # --- canaries -----------------------------------------------------------------------------------------------------
 
     def start_victim(self, uid):
-        """A process of the caller's that notes the signals it gets."""
+        """A process of the caller's that records its signals."""
         reader, writer = os.pipe()
-        try:  # a number that no process inside has, or it would take one of its own for this one
+        try:  # a process id that does not exist inside, where it would name another process
             pathlib.Path("/proc/sys/kernel/ns_last_pid").write_text("20000")
         except OSError:
             pass  # a kernel without CONFIG_CHECKPOINT_RESTORE
@@ -161,7 +161,7 @@ class Rig:
             os.setsid()
             os.setgid(uid)
             os.setuid(uid)
-            LIBC.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which the change of ids took away
+            LIBC.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, which the change of ids cleared
             os.write(writer, b"r")
             while True:
                 time.sleep(1000)
@@ -181,7 +181,7 @@ class Rig:
         self.before = (self.files(), self.settings(), self.mounts())
 
     def drain(self):
-        """Who was connected to since the last time."""
+        """The listeners with new connections since the last call."""
         touched = []
         for name, kind, listener in self.listeners:
             while True:
@@ -221,7 +221,7 @@ class Rig:
         return pathlib.Path("/proc/self/mountinfo").read_text()
 
     def touched(self, output):
-        """The canaries that sing."""
+        """The canaries that fired."""
         songs = []
         if self.secret.encode() in output:
             songs.append("a secret was read")

@@ -11,12 +11,12 @@ from rig import RIG, syscall
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILT = next(iter(sorted(ROOT.glob("target/*-linux-*/debug"), reverse=True)), ROOT / "target/debug")
-STOCKADE = pathlib.Path(os.environ.get("STOCKADE", BUILT / "stockade"))  # or one that is installed
+STOCKADE = pathlib.Path(os.environ.get("STOCKADE", BUILT / "stockade"))  # or an installed one
 OCI, ABLATE, OCI_ABLATE = BUILT / "stockade-oci", BUILT / "stockade-ablate", BUILT / "stockade-oci-ablate"
 ATTACK = str(RIG / "bin/attack")
 OTHER = 65534
-MAPPED = 100_000  # the root of a user namespace that root makes
-# What a container of docker's keeps.
+MAPPED = 100_000  # root's id in a user namespace that root creates
+# The capabilities of a docker container.
 DOCKER_CAPABILITIES = ["CAP_" + name for name in (
     "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE").split()]
 DEVICES = [{"allow": True, "type": "c", "major": 1, "minor": minor, "access": "rwm"} for minor in (3, 5, 7, 8, 9)]
@@ -33,7 +33,7 @@ def direct(name, way):
 
 
 def program_by(way):
-    """The host's own program by way of an open directory; or a script, of which it is the interpreter."""
+    """The host's own program through an open directory; or a script with it as interpreter."""
     return str(RIG / "ro" / way) if way.startswith("script-") else f"/proc/self/fd/{way}{'/..' * 12}{RIG}/host/program"
 
 
@@ -57,10 +57,10 @@ class Sandboxes:
             return one_then(whole(), whole("--rw", f"{RIG}/ws/cache:/cache", then=[ATTACK, name, "/cache"]))
         return whole()
 
-    # --- containers --------------------------------------------------------------------------------------------------------
+    # --- containers ---------------------------------------------------------------------------------------------------
 
     def as_docker(self, name, way, runtime, user_namespace=False):
-        """With what Docker gives a container: its capabilities, its filter."""
+        """With Docker's capabilities and filter."""
         config = self.spec(OCI)
         config["ociVersion"] = "1.0.2"
         config["process"]["capabilities"] = {kind: DOCKER_CAPABILITIES for kind in ("bounding", "effective", "permitted")}
@@ -70,7 +70,7 @@ class Sandboxes:
         return self.container(config, name, way, runtime)
 
     def as_specified(self, name, way, runtime):
-        """What the runtime's own `spec` writes, and Docker's own filter, which its documentation recommends."""
+        """The output of the runtime's own `spec`, with Docker's filter, which its documentation recommends."""
         config = self.spec(runtime)
         own = ROOT / "target/seccomp-profiles/docker.json"
         profile = own if own.exists() else ROOT / "profiles/seccomp/docker.json"
@@ -78,7 +78,7 @@ class Sandboxes:
         return self.container(config, name, way, runtime)
 
     def strictly(self, name, way, runtime, caller=0, environment=()):
-        """The least that a configuration can give: what `stockade run` gives, as far as there are words for it."""
+        """The strictest configuration: as `stockade run`, as far as a configuration can express it."""
         config = self.spec(OCI)
         config["ociVersion"] = "1.0.2"
         process, linux = config["process"], config["linux"]
@@ -86,7 +86,7 @@ class Sandboxes:
         process["noNewPrivileges"] = True
         limits = {"CORE": 0, "NOFILE": 512, "MSGQUEUE": 0, "SIGPENDING": 1024, "MEMLOCK": 64 << 10}
         process["rlimits"] = [{"type": f"RLIMIT_{kind}", "soft": value, "hard": value} for kind, value in limits.items()]
-        # Nothing that a program needs not have: no sysfs, no cgroups, no queues; no terminals' group, which is not mapped.
+        # Without optional parts: no sysfs, no cgroups, no queues; no terminals' group, which is not mapped.
         kept = [mount for mount in config["mounts"] if mount["destination"] in ("/proc", "/dev", "/dev/pts")]
         for mount in kept:
             mount["options"] = [option for option in mount["options"] if not option.startswith("gid=")]
@@ -96,7 +96,7 @@ class Sandboxes:
         linux["maskedPaths"] += ["/proc/key-users", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/pagetypeinfo"]
         linux["seccomp"] = oci_profile(ROOT / "profiles/seccomp/default.json", [])
         if self.landlock:
-            # As much as the kernel's can hold to. Where what may be written is not listed, all sockets may be connected to.
+            # All rights that the kernel can enforce. Without a list of writable paths, connecting to all sockets is allowed.
             rules = {"mode": "require"}
             rules.update({"write": ["/dev/shm", "/tmp", "/home/sandbox", str(RIG / "ws")]} if self.landlock >= 3 else {})
             rules.update({"connect": [], "bind": []} if self.landlock >= 4 else {})
@@ -139,24 +139,24 @@ class Sandboxes:
         state.mkdir(mode=0o700, exist_ok=True)
         os.chown(state, caller, caller)
         command = [*become(caller), str(runtime), "--root", str(state)]
-        # It makes cgroups for itself alone even where nothing is limited, which without privilege it may not.
+        # crun creates cgroups for itself even without limits, which it may not without privilege.
         command += ["--cgroup-manager=disabled"] if caller and str(runtime) == "crun" and not attack.limits else []
         command += ["run", "--bundle", str(self.bundle()), f"attack{self.number}"]
         if str(runtime) == "crun" and os.path.ismount("/sys/fs/cgroup/unified"):
-            # It takes one version of cgroups or the other, not both.
+            # crun supports one version of cgroups or the other, not both.
             command = ["unshare", "-m", "sh", "-c", 'umount /sys/fs/cgroup/unified; exec "$@"', "sh", *command]
         return command
 
-    # --- bubblewrap, and nothing at all --------------------------------------------------------------------------------------
+    # --- bubblewrap, and no sandbox -----------------------------------------------------------------------------------
 
     def bwrap(self, name, way, caller):
-        """Every flag of bubblewrap's that takes something away. A filter is its caller's to write."""
+        """All restricting flags of bubblewrap. Its caller must provide a filter."""
         attack = ATTACKS[name]
         root = RIG / (f"hostile-{way}" if attack.gift == "hostile" else "rootfs")
         command = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--assert-userns-disabled", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL",
                    "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", "--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev"]
         for place in ["/dev/shm", "/tmp", "/home/sandbox"]:
-            # What a hostile root has there is what the attack is about; bubblewrap may make it.
+            # The attack needs these entries of a hostile root; bubblewrap may create them.
             command += ["--size", str(16 << 20), "--tmpfs", place] if attack.gift != "hostile" or place != "/home/sandbox" else []
         for place, bind in [("bin", "--ro-bind"), ("ro", "--ro-bind"), ("ws", "--bind")]:
             command += [bind, str(RIG / place), str(RIG / place)]
@@ -164,7 +164,7 @@ class Sandboxes:
         return [*become(caller), *command, *direct(name, way)]
 
     def control(self, name, way):
-        """The same without a sandbox; some in a namespace or root that is thrown away, for the harm they do."""
+        """The same without a sandbox; some in a disposable namespace or root, because they do harm."""
         attack, command = ATTACKS[name], direct(name, way)
         own = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
         if attack.control == "mount":
@@ -178,7 +178,7 @@ class Sandboxes:
         if attack.control == "hostile":
             return ["sh", "-c", f": >{RIG}/hostile-{way}/{way.rstrip('+')}/planted"]
         if attack.control == "program":
-            # By an unprotected start: a chroot with all descriptors left open.
+            # After an unprotected start: a chroot with all descriptors left open.
             root = RIG / "rootfs"
             binds = f"mount -t proc proc {root}/proc && mount --bind {RIG}/bin {root}{RIG}/bin && mount --bind {RIG}/ro {root}{RIG}/ro"
             return [*own, f'{binds} && exec chroot {root} "$@"', "sh", *command]
@@ -201,7 +201,7 @@ def add_user_namespace(config, first, size):
 
 
 def oci_profile(path, kept):
-    """A profile as the specification writes it: without what it says about other machines and capabilities that are not kept."""
+    """A profile in the specification's format: without entries for other machines and for capabilities that are dropped."""
     profile = json.loads(path.read_text())
     machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 

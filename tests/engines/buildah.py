@@ -1,4 +1,4 @@
-"""buildah: images built step by step, each step in a container of the runtime's."""
+"""buildah: images built step by step, each step in a container of the runtime."""
 
 import os
 
@@ -11,7 +11,7 @@ LIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
 
 
 class Engine(scenario.Engine):
-    """buildah, with storage of its own."""
+    """buildah, with separate storage."""
 
     name = "buildah"
     scenarios = scenarios

@@ -1,4 +1,4 @@
-"""containerd by way of ctr: the runtime's program goes to the shim by --runc-binary."""
+"""containerd through ctr: --runc-binary gives the shim the runtime's program."""
 
 import os
 
@@ -9,7 +9,7 @@ from scenario import Daemon, Failed, Scenarios, eventually, expect, on_terminal,
 IMAGE = "docker.io/library/bb:1"
 scenarios = Scenarios()
 
-# One configuration serves ctr and the CRI; what the CRI needs is filled in by cri.py.
+# One configuration for ctr and the CRI; cri.py adds the part for the CRI.
 CONFIG = """version = {version}
 root = "{dir}/root"
 state = "{dir}/state"

@@ -1,4 +1,4 @@
-"""containerd by way of its CRI, as a kubelet would: a pod with the round's runtime as its handler, and containers in it."""
+"""containerd through its CRI, as a kubelet would: a pod with the round's runtime as its handler, and containers in it."""
 
 import os
 
@@ -12,13 +12,13 @@ scenarios = Scenarios()
 CNI = next((path for path in ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni") if os.path.exists(f"{path}/bridge")), None)
 NODE, CONTAINER, POD = 2, 1, 0
 
-# What a kubelet's containerd is told, by the version of the file: 2 is containerd 1's, 3 that of containerd 2.
+# The configuration of a kubelet's containerd, by the version of the file: 2 for containerd 1, 3 for containerd 2.
 PLUGIN = {
     2: """
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{image}"
   disable_apparmor = true
-  # What a machine that cannot lower its score asks of the CRI; kubelets in user namespaces do the same.
+  # For a machine that may not lower OOM scores; kubelets in user namespaces set it too.
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{cni}"
@@ -103,7 +103,7 @@ class Engine(scenario.Engine):
                 pass
 
     def pod(self, network=NODE, pid=CONTAINER, security=(), linux=()):
-        """A pod that runs: its id and its configuration. Removed after the scenario."""
+        """A running pod: its id and its configuration. Removed after the scenario."""
         self.count += 1
         name = f"{self.runtime}-{self.count}"
         # Each part: its number in the CRI's definition, and its value.
@@ -140,7 +140,7 @@ class Engine(scenario.Engine):
         return self.status(id)
 
     def exec(self, id, *command):
-        """ExecSync: what it said on both, and its status."""
+        """ExecSync: both outputs, and the status."""
         answer = self.call("ExecSync", [(1, id), *[(2, word) for word in command], (3, 30)])
         return (answer.get(1, [b""])[0] + answer.get(2, [b""])[0]).decode(), answer.get(3, [0])[0]
 

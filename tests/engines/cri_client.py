@@ -1,4 +1,4 @@
-"""As much of a client of the Container Runtime Interface as the scenarios need.
+"""The part of a Container Runtime Interface client that the scenarios need.
 
 Debian has no crictl in this release, and generated code would need the whole definition: messages are lists of
 (field number, value) here, written and read by hand, and go through Debian's python3-grpcio."""
@@ -31,7 +31,7 @@ def varint(number):
 
 
 def decode(data):
-    """A message as {field number: [values]}; what is nested stays bytes."""
+    """A message as {field number: [values]}; nested messages stay bytes."""
     fields, at = {}, 0
 
     def take():
@@ -63,7 +63,7 @@ def pair(key, value):
 
 
 class Client:
-    """Calls by name; refusals are raised as grpc.RpcError."""
+    """Calls by name; errors are raised as grpc.RpcError."""
 
     def __init__(self, socket):
         import grpc

@@ -1,4 +1,4 @@
-"""Docker: a dockerd that the test starts. The runtime under test is its default, and can be named."""
+"""Docker: a dockerd that the test starts. The runtime under test is its default runtime, and also has a name."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import scenario
 from house import read
 from scenario import Absent, Daemon, Failed, Scenarios, eventually, expect, on_terminal, run, version
 
-# Says when it is ready, ends with 9 on SIGTERM, prints on SIGUSR1, and otherwise stays.
+# Reports readiness, exits with 9 on SIGTERM, prints on SIGUSR1, and otherwise stays.
 LOOP = 'trap "exit 9" TERM; trap "echo usr1" USR1; echo started; while :; do sleep 0.1; done'
 CLIENT = next((path for path in ("/usr/bin/docker",) if os.path.exists(path)), "docker")
 
@@ -82,7 +82,7 @@ class Engine(scenario.Engine):
         return self.docker("run", "--rm", "--network", network, *words, **rest)
 
     def stay(self, *words, network="none", command=("sh", "-c", LOOP)):
-        """A container that stays: its name."""
+        """Starts a long-running container. Returns its name."""
         name = self.fresh()
         self.docker("run", "-d", "--name", name, "--network", network, *words, "bb", *command)
         if command == ("sh", "-c", LOOP):
@@ -96,7 +96,7 @@ class Engine(scenario.Engine):
         return on_terminal([CLIENT, "-H", f"unix://{self.socket}", *words], dialogue, status)
 
     def cgroup_value(self, name, v2, v1):
-        """A file of a container's own cgroup, as its first process sees itself in there: relative to the mount."""
+        """A file of a container's own cgroup, by the path that its first process sees: relative to the mount."""
         pid = self.inspect(name, ".State.Pid")
         return cgroup_value(pid, v2, v1)
 
@@ -128,11 +128,11 @@ def cgroup_value(pid, v2, v1):
 
 
 def can(probe):
-    """Whether a network namespace of its own lets a script do this: not every kernel has all of it."""
+    """Whether a script succeeds in a network namespace: some kernels lack features."""
     return subprocess.run(["unshare", "-n", "sh", "-c", probe], capture_output=True).returncode == 0
 
 
-# --- Running, and how it ends ---------------------------------------------------------------------------------------------
+# --- Running and exiting ----------------------------------------------------------------------------------------------
 @scenarios.add("run: output and exit status")
 def _(d):
     d.run("bb", "sh", "-c", "id; exit 3", status=3, says="uid=0")
@@ -203,7 +203,7 @@ def _(d):
     scenario.parallel([lambda: d.run("bb", "true") for _ in range(10)])
 
 
-# --- Into a running one ----------------------------------------------------------------------------------------------------
+# --- Commands in a running container ----------------------------------------------------------------------------------
 @scenarios.add("exec: status, user, environment, directory")
 def _(d):
     name = d.stay("-e", "A=1")
@@ -242,7 +242,7 @@ def _(d):
     eventually("it is over", lambda: d.inspect(name, ".State.Status") == "exited")
 
 
-# --- Ending it ---------------------------------------------------------------------------------------------------------------
+# --- Stopping ---------------------------------------------------------------------------------------------------------
 @scenarios.add("stop: SIGTERM is handled")
 def _(d):
     name = d.stay()
@@ -333,7 +333,7 @@ def _(d):
         d.daemon.reload()
 
 
-# --- Limits --------------------------------------------------------------------------------------------------------------------
+# --- Limits -----------------------------------------------------------------------------------------------------------
 @scenarios.add("--memory, --cpus, --pids-limit: in the cgroup")
 def _(d):
     name = d.stay("-m", "64m", "--cpus", "0.5", "--pids-limit", "50")
@@ -394,7 +394,7 @@ def _(d):
     d.run("--shm-size", "2m", "bb", "df", "-k", "/dev/shm", says="2048")
 
 
-# --- What it may do --------------------------------------------------------------------------------------------------------------
+# --- Privileges -------------------------------------------------------------------------------------------------------
 @scenarios.add("--read-only")
 def _(d):
     d.run("--read-only", "bb", "touch", "/x", status=1, says="Read-only file system")
@@ -454,7 +454,7 @@ def _(d):
     d.run("bb", "sh", "-c", "cat /proc/kcore | wc -c; echo x >/proc/sys/kernel/core_pattern", status=1, says=("0", "Read-only"))
 
 
-# --- What it sees ------------------------------------------------------------------------------------------------------------------
+# --- Visible files ----------------------------------------------------------------------------------------------------
 @scenarios.add("--mount type=bind, read-write and read-only; -v")
 def _(d):
     shared = d.house.room("shared")
@@ -531,10 +531,10 @@ def _(d):
     d.docker("rmi", "committed")
 
 
-# --- Networks ------------------------------------------------------------------------------------------------------------------------
+# --- Networks ---------------------------------------------------------------------------------------------------------
 @scenarios.add("--network none")
 def _(d):
-    # Tunnels that the kernel puts into every namespace are down.
+    # The kernel creates tunnels in every namespace; they are down.
     d.run("bb", "sh", "-c", "ip -o link show up", says="lo", lacks="eth0")
 
 
@@ -563,7 +563,7 @@ def _(d):
 
 
 def reached(reach):
-    """Whether a connection could be made and brought what it should."""
+    """Whether a connection succeeds with the expected answer."""
     try:
         return reach()
     except OSError as error:
@@ -583,7 +583,7 @@ def _(d):
         d.docker("network", "rm", network)
 
 
-# --- Health, builds, errors --------------------------------------------------------------------------------------------------------
+# --- Health, builds, errors -------------------------------------------------------------------------------------------
 @scenarios.add("healthcheck")
 def _(d):
     name = d.stay("--health-cmd", "test -e /healthy", "--health-interval", "300ms", "--health-retries", "2", "--health-timeout", "10s")

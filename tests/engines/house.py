@@ -1,5 +1,5 @@
-"""Where the engines live during a run: directories of their own, and on a machine that goes on afterwards also namespaces
-and a part of the cgroup tree of their own, so that nothing they make can outlast the run or meet anything else."""
+"""The environment of the engines during a run: private directories and, outside of a disposable guest, also namespaces
+and a private part of the cgroup tree, so that nothing of them outlives the run or conflicts with the machine."""
 
 import os
 import shutil
@@ -8,13 +8,13 @@ import time
 
 from scenario import Absent
 
-# What makes the rest of the run private: mounts, network, processes.
+# Makes the rest of the run private: mounts, network, processes.
 UNSHARE = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
 ROOT = "/sys/fs/cgroup"
 
 
 def cgroup_hierarchies():
-    """(type, mount point, options) of every cgroup hierarchy that is mounted."""
+    """(type, mount point, options) of every mounted cgroup hierarchy."""
     found = []
     with open("/proc/self/mountinfo") as mounts:
         for line in mounts:
@@ -26,7 +26,7 @@ def cgroup_hierarchies():
 
 
 def enter_cgroups(name):
-    """Moves this process into a cgroup of this name in every hierarchy, from where `private_cgroups` makes roots of them.
+    """Moves this process into a cgroup of this name in every hierarchy, which `private_cgroups` then makes the roots.
     Returns the directories."""
     made = []
     for kind, mount, options in cgroup_hierarchies():
@@ -34,7 +34,7 @@ def enter_cgroups(name):
         os.makedirs(path, exist_ok=True)
         made.append(path)
         for file in ("cpuset.cpus", "cpuset.mems"):
-            # A cpuset of v1 takes no process before it has both.
+            # A cpuset of v1 accepts processes only after both are set.
             if kind == "cgroup" and os.path.exists(os.path.join(path, file)):
                 write(os.path.join(path, file), read(os.path.join(mount, file)))
         write(os.path.join(path, "cgroup.procs"), str(os.getpid()))
@@ -42,12 +42,12 @@ def enter_cgroups(name):
 
 
 def private_cgroups():
-    """In a cgroup namespace: mounts the hierarchies anew, so that this process's cgroups are the roots of all it sees."""
+    """In a cgroup namespace: mounts the hierarchies again, so that this process's cgroups are the visible roots."""
     hierarchies = cgroup_hierarchies()
     unified = any(mount == ROOT for kind, mount, _ in hierarchies if kind == "cgroup2")
     if unified:
         mount("-t", "cgroup2", "cgroup2", ROOT)
-        # The controllers go to children only of a cgroup without processes.
+        # Controllers can be enabled for children only in a cgroup without processes.
         os.makedirs(f"{ROOT}/runner", exist_ok=True)
         write(f"{ROOT}/runner/cgroup.procs", str(os.getpid()))
         for controller in read(f"{ROOT}/cgroup.controllers").split():
@@ -62,7 +62,7 @@ def private_cgroups():
 
 
 def remove_cgroups(paths):
-    """Removes cgroups with all below them; returns what could not be removed."""
+    """Removes cgroups and their children; returns those that remain."""
     left = []
     for top in paths:
         for path, _, _ in os.walk(top, topdown=False):
@@ -80,7 +80,7 @@ def remove_cgroups(paths):
 
 
 def open_tun(directory):
-    """A tun device that everybody may open, as distributions have it."""
+    """A tun device that every user may open, as in distributions."""
     if os.path.exists("/dev/net/tun"):
         os.mknod(f"{directory}/tun", 0o20666, os.makedev(10, 200))
         os.chmod(f"{directory}/tun", 0o666)
@@ -99,7 +99,7 @@ def read(path):
 
 
 def write(path, text):
-    """Writes a file that the kernel may refuse to take."""
+    """Writes a file that the kernel may refuse."""
     with open(path, "w") as file:
         file.write(text)
 
@@ -114,13 +114,13 @@ class House:
         self.tar = f"{work}/root.tar"
 
     def room(self, name):
-        """A directory of this name, which is there."""
+        """Creates a directory of this name if needed."""
         path = f"{self.work}/{name}"
         os.makedirs(path, exist_ok=True)
         return path
 
     def furnish(self):
-        """A root that needs nothing but a static busybox."""
+        """A root directory with only a static busybox."""
         busybox = shutil.which("busybox")
         if not busybox or subprocess.run(["ldd", busybox], capture_output=True).returncode == 0:
             raise Absent("not installed: busybox-static")
@@ -137,8 +137,8 @@ class House:
         subprocess.run(["tar", "--numeric-owner", "--owner=0", "--group=0", "-C", self.root, "-cf", self.tar, "."], check=True)
 
     def adopt_user(self):
-        """An unprivileged user with subordinate ids, and such a range for podman's automatic namespaces. Where the mounts are
-        our own, these are in /etc only for us. Returns its name, id and home."""
+        """An unprivileged user with subordinate ids, and such a range for podman's automatic namespaces. If the mounts are
+        private, /etc has these only for this run. Returns its name, id and home."""
         name, uid = "stockade-engines", 54321
         home = self.room("home")
         os.chown(home, uid, uid)

@@ -14,7 +14,7 @@ scenarios = Scenarios()
 # Podman 5 prints a warning about cgroup v1 before its output.
 QUIET = {"PODMAN_IGNORE_CGROUPSV1_WARNING": "1"}
 
-# Names that are in no registry need none; nothing is pulled.
+# Images without a registry name; nothing is pulled.
 CONF = """[containers]
 apparmor_profile = ""
 default_ulimits = []
@@ -37,7 +37,7 @@ class Engine(scenario.Engine):
     scenarios = scenarios
     rootless = False
     driver = ["--storage-driver", "overlay"]
-    # This machine's root may not raise its limits, which podman would by default.
+    # Root of this machine may be unable to raise its limits, which podman does by default.
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
 
     def up(self):
@@ -49,7 +49,7 @@ class Engine(scenario.Engine):
         self.podman("import", "--change", "ENV PATH=/bin", self.house.tar, "localhost/bb", timeout=120)
 
     def prepare(self):
-        """What is the same for every command."""
+        """The common part of every command line."""
         os.makedirs(f"{self.dir}/conf", exist_ok=True)
         with open(f"{self.dir}/conf/policy.json", "w") as file:
             file.write('{"default":[{"type":"insecureAcceptAnything"}]}')
@@ -99,7 +99,7 @@ class Engine(scenario.Engine):
                 f"{self.manager} cgroups"]
 
 
-# --- As root and without --------------------------------------------------------------------------------------------------------
+# --- As root and without ----------------------------------------------------------------------------------------------
 both = Scenarios()
 
 
@@ -307,7 +307,7 @@ def _(p):
 
 
 def pod_options(p):
-    """Podman's pods want a cgroup of their own, which not everyone has."""
+    """Podman's pods need a separate cgroup, which may not be available."""
     return ["--share-parent=false"] if p.rootless else []
 
 
@@ -404,7 +404,7 @@ def _(p):
 @both.add("--cgroups disabled")
 def _(p):
     if p.runtime == "runc":
-        # Podman does not ask this of runc, and says so.
+        # Podman does not request this from runc, and says so.
         p.run("--cgroups", "disabled", "bb", "true", status=125, says="not compatible with NoCgroups")
     else:
         p.run("--cgroups", "disabled", "bb", "sh", "-c", "cat /proc/self/cgroup; exit 3", status=3)
@@ -413,7 +413,7 @@ def _(p):
 scenarios += both
 
 
-# --- As root only: where it has cgroups and networks --------------------------------------------------------------------------
+# --- As root only: with cgroups and networks --------------------------------------------------------------------------
 @scenarios.add("pause, unpause")
 def _(p):
     name = p.stay()

@@ -1,4 +1,4 @@
-"""Podman for an unprivileged user with subordinate ids. The user exists for the run alone."""
+"""Podman for an unprivileged user with subordinate ids. The user exists only during the run."""
 
 import os
 import shutil
@@ -36,11 +36,11 @@ class Engine(podman.Engine):
         return ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", "--", *super().argv()]
 
     def down(self):
-        # The process that keeps the user's namespace.
+        # The process that holds the user's namespace.
         self.podman("system", "migrate", status=None)
 
     def use(self, runtime, program):
-        # What the user must be able to run must lie where the user can come.
+        # Programs that the user runs must be in a directory that the user can enter.
         if os.path.exists(program) and not program.startswith(self.house.work):
             reachable = f"{self.house.room('bin')}/{os.path.basename(program)}"
             shutil.copy(program, reachable)

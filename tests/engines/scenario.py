@@ -45,7 +45,7 @@ def run(argv, status=0, says=None, lacks=None, stdin=None, timeout=60, env=None,
 
     `status` may be None (any) or a tuple of statuses; `says` one text or a tuple of them, all of which must be there."""
     shown = " ".join(str(word) for word in argv)
-    # The end is what the scenario is about; engines take long words before it.
+    # The scenario tests the end of the output; engines print long prefixes.
     shown = shown if len(shown) < 200 else "… " + shown[-200:]
     try:
         done = subprocess.run(
@@ -228,7 +228,7 @@ class Engine:
 
 
 def version(argv, line=0):
-    """A line of what a program says of its version; empty if it is not there."""
+    """The line with a program's version; empty if it is not installed."""
     try:
         return run(argv, status=None).strip().splitlines()[line].strip()
     except (Absent, Failed, IndexError):
@@ -236,7 +236,7 @@ def version(argv, line=0):
 
 
 def parallel(jobs):
-    """Runs functions at the same time, and fails as the first of them that failed."""
+    """Runs functions at the same time, and raises the first failure."""
     import threading
 
     failures = []

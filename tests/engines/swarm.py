@@ -7,7 +7,7 @@ import docker
 from scenario import Absent, Scenarios, eventually, expect
 
 scenarios = Scenarios()
-# As many tasks as the job has; fewer in the bounded form.
+# The number of tasks of the job; fewer in the bounded form.
 TASKS = int(os.environ.get("STOCKADE_ENGINES_TASKS", "200"))
 
 
@@ -38,7 +38,7 @@ class Engine(docker.Engine):
         return name
 
     def tasks(self, name, state):
-        """How many tasks are in a state."""
+        """The number of tasks in a state."""
         states = self.docker("service", "ps", "--no-trunc", "--format", "{{.CurrentState}}", name).splitlines()
         return sum(one.startswith(state) for one in states)
 
@@ -75,7 +75,7 @@ def _(s):
 def updated(s, name):
     """Whether five containers have the new limit."""
     ids = s.docker("ps", "-q", "--filter", f"label=com.docker.swarm.service.name={name}").split()
-    # One of them may end between two looks.
+    # One of them may end between two checks.
     return len(ids) == 5 and all(s.cgroup_value(one, "memory.max", ("memory", "memory.limit_in_bytes")) == str(80 << 20) for one in ids)
 
 

@@ -73,7 +73,7 @@ fn read(path: &Path) -> String {
 
 const MIB: u64 = 1 << 20;
 
-// --- Memory -----------------------------------------------------------------------------------------------------------------
+// --- Memory ----------------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_memory_bomb_ends_as_oom_whatever_it_is_made_of() {
@@ -259,7 +259,7 @@ fn disk_traffic_is_bounded_and_counted() {
     assert!(number(&slow, "/usage/wall_us") >= 2_500_000, "4 MiB at 1 MiB a second: {slow}");
 }
 
-// --- Processes --------------------------------------------------------------------------------------------------------------
+// --- Processes -------------------------------------------------------------------------------------------------------
 
 const FORK_BOMB: &str = "import os, sys, time\n\
     n = 0\n\
@@ -315,7 +315,7 @@ fn a_workload_that_copes_with_the_limit_ended_well() {
     assert!(number(&outcome, "/usage/pids/max_events") >= 1, "{outcome}");
 }
 
-// --- CPU --------------------------------------------------------------------------------------------------------------------
+// --- CPU -------------------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_tenth_of_a_cpu_is_a_tenth_of_a_cpu_on_time() {
@@ -399,7 +399,7 @@ fn processor_time_of_the_whole_tree_ends_it() {
     assert!((500_000..3_000_000).contains(&used), "{used}");
 }
 
-// --- What is written, and what is refused ------------------------------------------------------------------------------------
+// --- What is written, and what is refused ----------------------------------------------------------------------------
 
 #[test]
 fn every_limit_is_in_the_kernel_while_the_workload_runs() {
@@ -572,7 +572,7 @@ fn a_policy_file_gives_a_budget() {
     assert_eq!(number(&outcome, "/usage/memory/limit_bytes"), 40 * MIB);
 }
 
-// --- A subtree of the user's own ------------------------------------------------------------------------------------------------
+// --- A subtree of the user's own -------------------------------------------------------------------------------------
 
 /// A delegated subtree with one process, as an engine or a login manager creates it.
 struct Subtree(PathBuf);
@@ -679,7 +679,7 @@ fn the_users_systemd_gives_budgets() {
     assert_eq!(default.expect(0).report().pointer("/enforced/cgroup"), Some(&Value::Null));
 }
 
-// --- The end --------------------------------------------------------------------------------------------------------------------
+// --- The end ---------------------------------------------------------------------------------------------------------
 
 #[test]
 fn what_a_killed_supervisor_left_is_collected_and_nothing_else() {

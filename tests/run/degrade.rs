@@ -77,7 +77,7 @@ fn finding(doctor: &Value, name: &str) -> Value {
     findings.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no finding {name}")).clone()
 }
 
-// --- Landlock ---------------------------------------------------------------------------------------------------------
+// --- Landlock --------------------------------------------------------------------------------------------------------
 
 #[test]
 fn without_landlock_a_run_is_refused_unless_it_may_lack() {
@@ -219,7 +219,7 @@ fn the_doctor_says_what_an_older_landlock_lacks() {
     });
 }
 
-// --- Controllers ------------------------------------------------------------------------------------------------------
+// --- Controllers -----------------------------------------------------------------------------------------------------
 
 #[test]
 fn without_a_controller_its_budget_is_refused_unless_it_may_lack() {
@@ -287,7 +287,7 @@ fn a_missing_controller_takes_no_other_with_it() {
     }
 }
 
-// --- All kernels ---------------------------------------------------------------------------------------------------------
+// --- All kernels -----------------------------------------------------------------------------------------------------
 
 /// Ordinary work succeeds on every kernel: a program computes, starts others, and leaves a result.
 #[test]
