@@ -202,7 +202,7 @@ fn commands_about_some_containers_have_an_order() {
 
 /// Impossible histories are rejected: each of these is a possible bug of a runtime.
 #[test]
-fn what_no_order_explains_is_told_from_what_one_does() {
+fn impossible_histories_are_rejected() {
     use Outcome::{Done, Exists, Is, Lost, Missing, NotPaused, Paused, Running, Stopped};
     use Verb::{Create, Delete, Exec, Force, Kill, Pause, Resume, Start, State};
     let is = |status: &str, pid| Is(status.to_owned(), pid);

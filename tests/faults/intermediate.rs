@@ -7,7 +7,7 @@ use crate::common::{inject, leaks};
 
 /// A pid namespace ends when all of its processes were waited for: by their parents, or later by the host's init.
 #[test]
-fn a_process_that_nobody_heard_of_is_ended_and_waited_for() {
+fn an_unreported_process_is_killed_and_reaped() {
     if !inject::may_inject() {
         return;
     }

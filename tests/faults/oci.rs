@@ -50,7 +50,7 @@ fn a_container_on_a_full_disk_can_be_deleted() {
 }
 
 #[test]
-fn a_damaged_record_is_said_to_be_and_force_removes_all_there_is() {
+fn a_damaged_record_is_reported_and_force_removes_everything() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = sleeper(runtime) else { return };
@@ -237,7 +237,7 @@ fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
 
 /// runc is not a control here: version 1.1 loses these races. Two creates succeed, or a start hangs.
 #[test]
-fn of_many_that_want_the_same_id_one_gets_it() {
+fn of_concurrent_creates_of_one_id_one_succeeds() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = sleeper(runtime) else { return };
@@ -295,7 +295,7 @@ fn of_many_that_want_the_same_id_one_gets_it() {
 /// A directory that is not locked yet looks like one that a dead command left. If `delete` removes it, the create must not affect
 /// a later container of the same name.
 #[test]
-fn a_create_whose_directory_was_taken_away_does_not_touch_who_came_after_it() {
+fn a_create_whose_directory_was_removed_does_not_affect_a_later_container() {
     if !may_trace() {
         return;
     }
@@ -335,7 +335,7 @@ fn a_create_whose_directory_was_taken_away_does_not_touch_who_came_after_it() {
 
 /// It could not be started, and could not be resumed either.
 #[test]
-fn a_created_container_that_is_paused_says_so_and_can_be_resumed() {
+fn a_paused_created_container_is_reported_and_can_be_resumed() {
     ours(|runtime| {
         let Some(bundle) = sleeper(runtime) else { return };
         bundle.create().expect(0);
@@ -358,7 +358,7 @@ fn hook(script: &str) -> Value {
 }
 
 #[test]
-fn what_a_hook_said_last_is_in_the_error() {
+fn the_last_output_of_a_hook_is_in_the_error() {
     ours(|runtime| {
         let flood =
             "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i of many >&2; done; echo the reason >&2; exit 7";
@@ -391,7 +391,7 @@ fn what_a_hook_said_last_is_in_the_error() {
 }
 
 #[test]
-fn a_hook_that_is_too_slow_dies_with_all_that_it_started() {
+fn a_slow_hook_is_killed_with_its_descendants() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(mut bundle) = sleeper(runtime) else { return };
@@ -583,7 +583,7 @@ fn wait_until(what: &str, is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_start_waits_for_a_slow_hook_and_nobody_waits_for_the_start() {
+fn a_start_waits_for_a_slow_hook_and_blocks_no_other_command() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some((bundle, fifo)) = slow_start(runtime) else { return };
@@ -611,7 +611,7 @@ fn a_start_waits_for_a_slow_hook_and_nobody_waits_for_the_start() {
 }
 
 #[test]
-fn a_start_that_is_killed_leaves_no_program_whose_filter_nobody_saw() {
+fn a_killed_start_leaves_no_program_with_an_unverified_filter() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some((bundle, fifo)) = slow_start(runtime) else { return };

@@ -88,7 +88,7 @@ fn with(body: impl Fn(&Bundle, &[String])) {
 }
 
 #[test]
-fn whatever_call_of_run_fails_no_layer_is_left_out() {
+fn failing_calls_of_run_leave_no_layer_out() {
     with(|bundle, plain| {
         let holds = |fault: &str| {
             let said = said_in(bundle, "said");
@@ -101,7 +101,7 @@ fn whatever_call_of_run_fails_no_layer_is_left_out() {
 }
 
 #[test]
-fn whatever_call_of_exec_fails_no_layer_is_left_out() {
+fn failing_calls_of_exec_leave_no_layer_out() {
     with(|bundle, _| {
         let script = inject::confined("busybox", "/scratch", "/mounted");
         prepare(bundle, Before::Running);
@@ -116,7 +116,7 @@ fn whatever_call_of_exec_fails_no_layer_is_left_out() {
 }
 
 #[test]
-fn whatever_call_of_create_and_start_fails_no_layer_is_left_out() {
+fn failing_calls_of_create_and_start_leave_no_layer_out() {
     with(|bundle, plain| {
         let starts = |fault: &str| starts(bundle, fault, plain);
         let words = ["create", "--bundle", text(bundle.dir.path()), &bundle.id];
@@ -131,7 +131,7 @@ fn whatever_call_of_create_and_start_fails_no_layer_is_left_out() {
 }
 
 #[test]
-fn whatever_call_of_other_commands_fails_they_say_so_or_did_it() {
+fn failing_calls_of_other_commands_are_reported_or_harmless() {
     with(|bundle, plain| {
         let id = bundle.id.as_str();
         let is = |status: &'static str| move |_: &str| bundle.state()["status"] == status;
@@ -162,7 +162,7 @@ fn whatever_call_of_other_commands_fails_they_say_so_or_did_it() {
 
 /// A locked directory without a record: its owner will write one in a moment.
 #[test]
-fn who_cannot_wait_looks_at_once() {
+fn a_command_without_a_timeout_reads_the_state_at_once() {
     with(|bundle, _| {
         prepare(bundle, Before::Nothing);
         let directory = bundle.dir.join("state").join(&bundle.id);
@@ -178,7 +178,7 @@ fn who_cannot_wait_looks_at_once() {
 
 /// The second failure is in the handling of the first.
 #[test]
-fn whatever_call_fails_of_the_clean_up_all_is_known_and_goes() {
+fn any_failing_call_of_the_clean_up_leaves_a_known_state_that_can_be_deleted() {
     with(|bundle, plain| {
         let words = ["create", "--bundle", text(bundle.dir.path()), &bundle.id];
         let list = bundle.dir.join("calls");

@@ -103,7 +103,7 @@ fn with_fault(caller: Caller, call: &(String, usize), fault: &str) -> Run {
 }
 
 #[test]
-fn whatever_call_fails_no_layer_is_left_out() {
+fn any_failing_call_leaves_no_layer_out() {
     if !may_trace() {
         return;
     }
@@ -133,7 +133,7 @@ fn assert_ended(outcome: &Outcome, fault: &str) {
 /// The same for the calls of all three processes until execve. A workload that runs in spite of the fault is confined in every
 /// way as without it.
 #[test]
-fn whatever_call_of_the_sandbox_fails_it_is_whole_or_not_there() {
+fn failing_calls_of_the_sandbox_leave_it_complete_or_absent() {
     if !inject::may_inject() {
         return;
     }
@@ -163,7 +163,7 @@ fn whatever_call_of_the_sandbox_fails_it_is_whole_or_not_there() {
 }
 
 #[test]
-fn a_network_is_made_where_there_can_be_no_other_thread() {
+fn a_network_is_created_without_another_thread() {
     if !inject::may_inject() {
         return;
     }
@@ -181,7 +181,7 @@ fn a_network_is_made_where_there_can_be_no_other_thread() {
 }
 
 #[test]
-fn a_network_that_cannot_be_made_is_named() {
+fn a_network_that_cannot_be_created_is_reported() {
     if !inject::may_inject() {
         return;
     }
@@ -245,7 +245,7 @@ fn output_that_a_broken_disk_loses_is_an_error() {
 
 /// The kernel may kill the child before the supervisor verifies it; then the verification is not at fault.
 #[test]
-fn a_budget_too_small_to_start_in_is_named_however_late_that_is_seen() {
+fn a_budget_too_small_to_start_in_is_reported_however_late_it_is_noticed() {
     if !may_trace() {
         return;
     }
@@ -273,7 +273,7 @@ fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {
 
 /// The second failure is in the handling of the first. `stockade gc` removes anything left by then.
 #[test]
-fn whatever_call_fails_of_the_clean_up_it_is_named_and_what_is_left_can_be_collected() {
+fn any_failing_call_of_the_clean_up_is_reported_and_gc_removes_the_rest() {
     if !inject::may_inject() {
         return;
     }

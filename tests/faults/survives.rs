@@ -126,7 +126,7 @@ fn the_record_is_on_the_disk_before_anything_is_made() {
 
 /// Possible contents of a file after a power failure: old, missing, empty, full of zeros, truncated.
 #[test]
-fn whatever_a_crash_left_of_the_state_can_be_deleted() {
+fn any_state_after_a_crash_can_be_deleted() {
     ours(|_| {
         let Some(mut bundle) = container("sleep 60") else { return };
         bundle.config["linux"]["resources"]["pids"] = json!({ "limit": 20 });
@@ -219,7 +219,7 @@ fn cgroups_removed_from_outside_do_not_block_commands() {
 
 /// In cgroup v1 a process frozen by an ancestor cgroup cannot take even SIGKILL, like one in a device call that hangs.
 #[test]
-fn a_process_that_does_not_die_is_said_to_and_can_be_deleted_later() {
+fn a_process_that_does_not_die_is_reported_and_can_be_deleted_later() {
     let freezer = Path::new("/sys/fs/cgroup/freezer");
     if !freezer.join("cgroup.procs").exists() {
         return skip("on cgroup v2 a frozen process can be killed");

@@ -77,7 +77,7 @@ fn only_what_is_listed_is_executed() {
 }
 
 #[test]
-fn rules_that_are_none_start_nothing() {
+fn invalid_rules_start_nothing() {
     ours(|_| {
         for (rules, named) in [
             ("{\"raed\":[]}", "raed"),

@@ -85,7 +85,7 @@ fn expect_a_whole_life(runtime: Runtime, bundle: &mut Bundle, look: &str, seen: 
 }
 
 #[test]
-fn what_umoci_unpacks_lives_and_ends() {
+fn a_bundle_from_umoci_runs_its_whole_life() {
     if !has_program("umoci") {
         return;
     }
@@ -106,7 +106,7 @@ fn what_umoci_unpacks_lives_and_ends() {
 }
 
 #[test]
-fn what_spec_writes_lives_and_ends() {
+fn a_bundle_from_spec_runs_its_whole_life() {
     for_each_runtime(|runtime| {
         let dir = TempDir::new(Caller::Root);
         if host::busybox_rootfs(&dir).is_none() {

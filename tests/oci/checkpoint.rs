@@ -295,7 +295,7 @@ fn sweep(bundle: &Bundle, words: &[&str], most: usize, prepare: impl Fn(), judge
 }
 
 #[test]
-fn whatever_call_of_checkpoint_or_restore_fails_no_container_is_lost() {
+fn failing_calls_of_checkpoint_and_restore_lose_no_container() {
     let Some(_alone) = criu() else { return };
     if !inject::may_inject() {
         return;
@@ -377,7 +377,7 @@ fn memory_can_be_saved_in_parts() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_said_before_anything_happens() {
+fn an_impossible_checkpoint_is_refused_before_it_starts() {
     ours(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "sleep 60") else { return };
         bundle.create().expect(0);

@@ -118,7 +118,7 @@ fn recursive_attributes_reach_what_is_mounted_below() {
 }
 
 #[test]
-fn what_an_image_makes_a_symlink_does_not_lead_out() {
+fn a_symlink_in_an_image_does_not_lead_out() {
     for_each_runtime(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
         let outside = bundle.dir.dir("outside");
@@ -423,7 +423,7 @@ fn unknown_capabilities_and_keys_do_no_harm() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_file_field_and_reason() {
+fn errors_name_the_file_the_field_and_the_reason() {
     ours(|runtime| {
         let cases: [(&str, Value, &str); 22] = [
             ("/ociVersion", json!("2.0.0"), "ociVersion"),

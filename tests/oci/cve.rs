@@ -486,7 +486,7 @@ fn cve_2019_19921_links_in_an_image_do_not_lead_out() {
 /// CVE-2021-30465, CVE-2017-1002101, CVE-2018-15664, CVE-2024-45310, CVE-2024-0132 and twenty more: a directory becomes a symlink
 /// between check and use. Exchanged atomically in a loop while two hundred containers are created.
 #[test]
-fn cve_2021_30465_mount_points_that_race_lead_nowhere() {
+fn cve_2021_30465_racing_mount_points_stay_inside_the_root() {
     ours(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
         let outside = Outside::of(&bundle);
@@ -540,7 +540,7 @@ fn cve_2021_30465_mount_points_that_race_lead_nowhere() {
 /// CVE-2025-31133, CVE-2025-62161: the image's /dev/null leads to a path that is to be masked. CVE-2025-52565: the same with
 /// /dev/console.
 #[test]
-fn cve_2025_31133_what_covers_a_path_is_not_the_images() {
+fn cve_2025_31133_masks_do_not_come_from_the_image() {
     ours(|runtime| {
         let script = "cat /secret; cat /proc/kcore; echo pwned > /proc/sys/kernel/core_pattern; ls /hidden; true";
         let Some(mut bundle) = Bundle::new(runtime, script) else { return };
@@ -609,7 +609,7 @@ fn cve_2025_52881_kernel_parameters_are_written_where_they_are() {
 
 /// A mount point must be a directory in the image, or the error names the kind of the object there.
 #[test]
-fn what_an_image_has_instead_of_a_mount_point_is_named() {
+fn the_kind_of_a_bad_mount_point_is_in_the_error() {
     for_each_runtime(|runtime| {
         for place in ["proc", "sys", "dev", "dev/shm"] {
             for (what, called) in [("file", "is a file"), ("fifo", "is a special file"), ("link", "is a symlink")] {
@@ -809,7 +809,7 @@ fn cve_2026_33945_ids_are_names() {
 
 /// CVE-2021-41103, CVE-2024-25621: other users can read a container's state.
 #[test]
-fn cve_2021_41103_nobody_else_reads_the_state() {
+fn cve_2021_41103_other_users_cannot_read_the_state() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "sleep 60") else { return };
         bundle.create().expect(0);
@@ -956,7 +956,7 @@ fn cve_2016_9962_a_process_that_joins_has_nothing_to_take() {
 
 /// Proves that the programs above detect an attack that succeeds.
 #[test]
-fn what_these_tests_watch_for_can_be_seen() {
+fn the_detectors_of_these_tests_work() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "true") else { return };
         let outside = Outside::of(&bundle);

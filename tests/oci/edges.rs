@@ -110,7 +110,7 @@ fn the_listener_of_a_seccomp_profile_goes_where_it_says() {
 }
 
 #[test]
-fn mount_points_that_are_swapped_for_links_lead_nowhere() {
+fn mount_points_swapped_for_symlinks_stay_inside_the_root() {
     ours(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
         let outside = bundle.dir.dir("outside");
@@ -148,7 +148,7 @@ fn mount_points_that_are_swapped_for_links_lead_nowhere() {
 }
 
 #[test]
-fn a_root_that_cannot_be_pivoted_to_hides_the_old_one_all_the_same() {
+fn a_root_without_pivot_root_also_hides_the_old_one() {
     common::bundle::for_each_runtime(|runtime| {
         let script = "ls /; ls /..; busybox grep -c ' - proc ' /proc/1/mountinfo; echo x >/proc/sys/kernel/hostname; \
             busybox mkdir /dev/deep; busybox chroot /dev/deep ../bin/true; ls /dev/deep/../../..";
@@ -210,7 +210,7 @@ fn a_container_that_is_not_pivoted_has_no_procfs_of_the_host_in_its_mount_namesp
 
 /// An agent that does not accept, or does not read, would block a container that no command can handle.
 #[test]
-fn an_agent_that_does_not_listen_keeps_no_container_waiting() {
+fn an_agent_that_does_not_listen_does_not_block_a_container() {
     ours(|runtime| {
         let dir = TempDir::new(Caller::Root);
         let agent = |name: &str, backlog: i32| {
@@ -243,7 +243,7 @@ fn an_agent_that_does_not_listen_keeps_no_container_waiting() {
 }
 
 #[test]
-fn a_directory_is_no_stream_of_a_container() {
+fn a_directory_cannot_be_a_stream_of_a_container() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "ls /proc/self/fd/0/; sleep 20") else { return };
         let root = || Stdio::from(std::fs::File::open("/").unwrap());
@@ -259,7 +259,7 @@ fn a_directory_is_no_stream_of_a_container() {
 
 /// A hook inside has a time limit, and the image has another file at the path where the runtime looks for the hook's processes.
 #[test]
-fn a_hook_with_a_time_limit_is_ended_whatever_an_image_has_for_proc() {
+fn a_hook_with_a_time_limit_is_killed_whatever_the_image_has_at_proc() {
     ours(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
         let mounts = bundle.config["mounts"].as_array_mut().unwrap();

@@ -24,7 +24,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("process.noNewPrivileges", "config::new_privileges_can_be_had_where_they_are_not_forbidden"),
     ("process.oomScoreAdj", "config::the_process_has_what_it_was_given_and_nothing_else"),
     ("process.apparmorProfile", "labels::an_apparmor_profile_is_that_of_the_program"),
-    ("process.selinuxLabel", "what_this_host_lacks_is_said_and_not_left_out"),
+    ("process.selinuxLabel", "missing_features_of_the_host_are_errors"),
     ("process.scheduler", "a_process_is_scheduled_as_it_says"),
     ("process.scheduler.deadline", "a_deadline_is_the_kernels_to_keep"),
     ("process.ioPriority", "a_process_is_scheduled_as_it_says"),
@@ -61,7 +61,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("linux.resources.network", "every_limit_is_in_the_kernels_file"),
     ("linux.resources.rdma", "every_limit_is_in_the_kernels_file"),
     ("linux.resources.unified", "every_limit_is_in_the_kernels_file"),
-    ("linux.resources.memory.checkBeforeUpdate", "a_limit_below_what_is_used_is_refused_when_asked_for"),
+    ("linux.resources.memory.checkBeforeUpdate", "a_limit_below_the_usage_is_refused_on_request"),
     ("linux.resources.devices", "the_last_rule_for_a_device_decides"),
     ("linux.sysctl", "config::kernel_parameters_are_those_of_a_namespace_alone"),
     ("linux.seccomp", "config::a_seccomp_profile_is_in_force_with_and_without_new_privileges"),
@@ -70,10 +70,10 @@ const FIELDS: &[(&str, &str)] = &[
     ("linux.rootfsPropagation", "the_root_has_its_propagation"),
     ("linux.maskedPaths", "config::masked_and_read_only_paths_are_both"),
     ("linux.readonlyPaths", "config::masked_and_read_only_paths_are_both"),
-    ("linux.mountLabel", "what_this_host_lacks_is_said_and_not_left_out"),
+    ("linux.mountLabel", "missing_features_of_the_host_are_errors"),
     ("linux.personality", "a_process_is_scheduled_as_it_says"),
     ("linux.memoryPolicy", "a_process_is_scheduled_as_it_says"),
-    ("linux.intelRdt", "what_this_host_lacks_is_said_and_not_left_out"),
+    ("linux.intelRdt", "missing_features_of_the_host_are_errors"),
 ];
 
 #[test]
@@ -667,7 +667,7 @@ fn network_devices_are_moved_with_their_addresses() {
 }
 
 #[test]
-fn what_this_host_lacks_is_said_and_not_left_out() {
+fn missing_features_of_the_host_are_errors() {
     ours(|runtime| {
         let cases = [
             (
@@ -889,7 +889,7 @@ fn every_limit_is_in_the_kernels_file() {
 }
 
 #[test]
-fn a_limit_below_what_is_used_is_refused_when_asked_for() {
+fn a_limit_below_the_usage_is_refused_on_request() {
     ours(|runtime| {
         let script =
             "dd if=/dev/zero of=/tmp/fill bs=1M count=24 2>/dev/null; echo filled; while :; do sleep 0.1; done";
@@ -927,7 +927,7 @@ fn hooks_find_the_root_at_its_place_with_its_mounts() {
 }
 
 #[test]
-fn a_mount_that_is_no_longer_what_it_was_made_stops_the_container() {
+fn a_mount_that_a_hook_changed_stops_the_container() {
     ours(|runtime| {
         for (change, place) in [
             ("mount -o remount,bind,rw ROOT/frozen", "/frozen"),

@@ -82,7 +82,7 @@ impl Trial {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_fields_are_reported() {
     ours(|runtime| {
         let Some(mut trial) = Trial::new(runtime) else { return };
         for (pointer, said) in [
@@ -369,7 +369,7 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[test]
-fn what_is_wrong_is_refused_in_one_line_and_leaves_nothing() {
+fn invalid_configurations_are_refused_in_one_line_and_leave_nothing() {
     ours(|runtime| {
         let Some(mut trial) = Trial::new(runtime) else { return };
         let mut failed = Vec::new();
@@ -391,7 +391,7 @@ fn what_is_wrong_is_refused_in_one_line_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_odd_and_right_runs() {
+fn unusual_valid_configurations_run() {
     ours(|runtime| {
         let Some(mut trial) = Trial::new(runtime) else { return };
         let mounts =
@@ -446,7 +446,7 @@ fn what_is_odd_and_right_runs() {
 }
 
 #[test]
-fn documents_that_are_no_configurations_are_refused_in_little_memory() {
+fn other_documents_are_refused_in_little_memory() {
     ours(|runtime| {
         let Some(mut trial) = Trial::new(runtime) else { return };
         let path = trial.bundle.dir.join("config.json");

@@ -67,7 +67,7 @@ fn a_limit_that_the_kernel_lowers_is_refused() {
 }
 
 #[test]
-fn what_was_changed_is_what_later_commands_know() {
+fn updated_limits_are_seen_by_later_commands() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(mut bundle) = Bundle::new(runtime, "sleep 60") else { return };
@@ -111,7 +111,7 @@ print('held', flush=True)
 sys.stdin.read()";
 
 #[test]
-fn what_is_about_to_be_gone_is_neither_changed_nor_watched() {
+fn a_dying_container_is_neither_updated_nor_watched() {
     ours(|runtime| {
         leaks::adopt_orphans();
         let Some(bundle) = Bundle::new(runtime, "sleep 61 & echo begun; sleep 60") else { return };
@@ -142,7 +142,7 @@ fn what_is_about_to_be_gone_is_neither_changed_nor_watched() {
 }
 
 #[test]
-fn memory_that_runs_out_is_told_at_once() {
+fn an_oom_event_is_reported_at_once() {
     for_each_runtime(|runtime| {
         if !runtime.has_events() {
             return;

@@ -159,7 +159,7 @@ fn is_v2() -> bool {
 }
 
 #[test]
-fn a_cgroup_that_was_handed_over_holds_limits() {
+fn a_delegated_cgroup_enforces_limits() {
     if !is_v2() {
         return;
     }
@@ -230,7 +230,7 @@ impl Drop for Manager {
 }
 
 #[test]
-fn a_managers_scope_has_the_place_the_limits_and_the_properties_that_were_asked_for() {
+fn a_systemd_scope_has_the_requested_slice_limits_and_properties() {
     let Some(manager) = Manager::start() else { return };
     let Some(mut own) = Own::new("sleep 60") else { return };
     own.within(&manager.cgroup.leaf("terminal.scope"));

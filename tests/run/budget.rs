@@ -115,7 +115,7 @@ fn a_memory_bomb_ends_as_oom_whatever_it_is_made_of() {
 }
 
 #[test]
-fn what_fits_the_budget_runs_and_its_peak_is_told() {
+fn a_workload_within_its_budget_runs_and_its_peak_is_reported() {
     let Some(version) = host() else { return };
     let python = "b = bytearray(40 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('fits')";
     let outcome = root().opts(["-m", "96M"]).python(python).go().expect(0).expect_status("ok");
@@ -149,7 +149,7 @@ fn dying_of_sigkill_is_not_called_oom() {
 }
 
 #[test]
-fn a_budget_too_small_to_start_in_is_said_to_be() {
+fn a_budget_too_small_to_start_in_is_reported() {
     if host().is_none() {
         return;
     }
@@ -160,7 +160,7 @@ fn a_budget_too_small_to_start_in_is_said_to_be() {
 
 /// At whatever point of the start the OOM killer strikes, the error names the budget.
 #[test]
-fn a_budget_that_may_be_too_small_is_said_to_be_or_is_kept() {
+fn a_budget_near_the_minimum_is_reported_as_too_small_or_enforced() {
     if host().is_none() {
         return;
     }
@@ -217,7 +217,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn swap_is_none_unless_asked_for() {
+fn swap_is_disabled_unless_requested() {
     let Some(()) = host_v2() else { return };
     let Some(disk) = Disk::new(128 << 20) else { return };
     disk.tool(["mkswap"]);
@@ -465,7 +465,7 @@ fn the_workload_sees_no_cgroup_but_its_own() {
 }
 
 #[test]
-fn what_the_kernel_would_not_enforce_is_refused() {
+fn a_budget_that_the_kernel_would_not_enforce_is_refused() {
     let Some(version) = host() else { return };
     let mut refused: Vec<(&[&str], &[&str])> = vec![
         (&["--cpuset-cpus", "0-99"], &["cpuset.cpus"]),
@@ -682,7 +682,7 @@ fn the_users_systemd_gives_budgets() {
 // --- The end ---------------------------------------------------------------------------------------------------------
 
 #[test]
-fn what_a_killed_supervisor_left_is_collected_and_nothing_else() {
+fn gc_removes_leftovers_of_killed_supervisors_and_nothing_else() {
     let Some(version) = host() else { return };
     let sleeper = || root().opts(["-m", "64M"]).sh("echo on; sleep 60").spawn();
     let (mut killed, alive) = (sleeper(), sleeper());

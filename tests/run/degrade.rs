@@ -139,7 +139,7 @@ attempt("own", lambda: open("/tmp/own", "w"))
 /// A list that an old Landlock cannot enforce is not silently ignored: before ABI 3 files outside of the writable paths could be
 /// truncated, and before ABI 4 every port would be open.
 #[test]
-fn a_list_that_this_landlock_cannot_hold_to_is_refused() {
+fn a_list_that_this_landlock_cannot_enforce_is_refused() {
     let (abi, _) = landlock_abi();
     if abi == 0 || abi >= 4 {
         return skip("this kernel has no Landlock, or one that enforces every list");
@@ -167,7 +167,7 @@ fn a_list_that_this_landlock_cannot_hold_to_is_refused() {
 
 /// The gap is real: with the allowance, a file outside of the list can be truncated on such a kernel, and not on newer ones.
 #[test]
-fn what_a_list_of_writable_paths_is_worth_is_what_the_report_says() {
+fn the_report_says_how_far_a_list_of_writable_paths_is_enforced() {
     let (abi, _) = landlock_abi();
     if abi == 0 {
         return skip("this kernel has no Landlock");
@@ -266,7 +266,7 @@ fn without_a_controller_its_budget_is_refused_unless_it_may_lack() {
 
 /// The available controllers are used, and missing counters are not invented.
 #[test]
-fn a_missing_controller_takes_no_other_with_it() {
+fn a_missing_controller_does_not_disable_the_others() {
     if !is_root() {
         return skip("not root");
     }
@@ -291,7 +291,7 @@ fn a_missing_controller_takes_no_other_with_it() {
 
 /// Ordinary work succeeds on every kernel: a program computes, starts others, and leaves a result.
 #[test]
-fn a_real_run_works_with_what_there_is() {
+fn ordinary_work_succeeds_on_any_kernel() {
     for_each_caller(|caller| {
         let dir = idmappable_dir(caller);
         let program = "import json, multiprocessing, os, sqlite3, subprocess, tempfile\n\
@@ -319,7 +319,7 @@ fn a_real_run_works_with_what_there_is() {
 
 /// A writable bind of root's is an idmapped mount, which tmpfs supports since Linux 6.3.
 #[test]
-fn a_writable_bind_that_cannot_be_idmapped_is_refused_with_the_way_out() {
+fn a_writable_bind_that_cannot_be_idmapped_is_refused_with_the_remedy() {
     if !is_root() {
         return skip("only root needs an idmapped mount");
     }
@@ -344,7 +344,7 @@ fn a_writable_bind_that_cannot_be_idmapped_is_refused_with_the_way_out() {
 
 /// Counters that the kernel lacks are `null` in the report, not an error.
 #[test]
-fn what_this_kernel_does_not_count_is_null() {
+fn counters_that_the_kernel_lacks_are_null() {
     if !is_root() || controllers().is_none_or(|all| !all.iter().any(|name| name == "memory")) {
         return skip("takes root, and a memory controller in cgroup v2");
     }

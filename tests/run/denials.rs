@@ -26,7 +26,7 @@ fn only(outcome: &Outcome, op: &str) -> Value {
 }
 
 #[test]
-fn a_refused_call_is_named_with_its_rule_and_a_way_out_that_is_true() {
+fn a_refused_call_is_reported_with_its_rule_and_a_working_remedy() {
     for_each_caller(|caller| {
         let cases = [
             ("ptrace", "syscall('a', 101, 0, 0, 0, 0)", "PTRACE_TRACEME, 0", ["--seccomp-allow", "debug"]),
@@ -56,7 +56,7 @@ fn a_refused_call_is_named_with_its_rule_and_a_way_out_that_is_true() {
 }
 
 #[test]
-fn nobody_listens_unless_asked() {
+fn denials_are_recorded_only_on_request() {
     for_each_caller(|caller| {
         let outcome = Run::new(caller).python(&attack("syscall('a', 101, 0, 0, 0, 0)")).go().expect(0);
         assert!(outcome.report()["denials"].is_null() && outcome.report()["denials_unheard"].is_null());
@@ -189,7 +189,7 @@ fn nothing_keeps_a_process_from_being_killed_for_a_call() {
 }
 
 #[test]
-fn profiles_of_ones_own_are_explained_too() {
+fn custom_profiles_are_explained_too() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let profile = dir.file(
@@ -248,7 +248,7 @@ fn a_flood_is_counted_in_bounded_space_and_ends_on_time() {
 }
 
 #[test]
-fn signals_make_no_call_ask_twice() {
+fn an_interrupted_call_is_recorded_once() {
     for_each_caller(|caller| {
         let program = r#"
 import signal
@@ -268,7 +268,7 @@ print(answers)
 }
 
 #[test]
-fn a_filter_of_the_workloads_own_is_no_way_past_the_listener() {
+fn a_filter_of_the_workload_does_not_bypass_the_listener() {
     let program = r#"
 import struct
 def filter_of(*instructions):
@@ -320,7 +320,7 @@ fn a_program_is_looked_for_and_failed_with_as_without() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_said_before_anything_runs() {
+fn unsupported_explanations_are_reported_before_the_run() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let profile = dir.file(
@@ -413,7 +413,7 @@ fn made_up_calls_are_counted_together_beyond_a_bound() {
 }
 
 #[test]
-fn a_death_that_cannot_be_listened_to_is_said_to_be_one() {
+fn a_death_without_a_listener_is_reported_as_unexplained() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         for action in ["SCMP_ACT_TRAP", "SCMP_ACT_KILL_THREAD"] {

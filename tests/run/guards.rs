@@ -73,7 +73,7 @@ fn the_default_lets_no_set_id_file_out() {
 }
 
 #[test]
-fn who_asks_for_set_id_files_is_warned() {
+fn requesting_set_id_files_gives_a_warning() {
     for_each_caller(|caller| {
         let workspace = TempDir::new(caller);
         let options = ["--workspace", text(workspace.path()), "--seccomp-allow", "setuid-bits"];
@@ -102,7 +102,7 @@ fn connections(listener: &TcpListener) -> usize {
 }
 
 #[test]
-fn a_list_of_ports_has_no_way_around_it() {
+fn a_list_of_ports_cannot_be_bypassed() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let everything = text(&dir.file("everything.json", EVERYTHING)).to_owned();

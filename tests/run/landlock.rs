@@ -192,7 +192,7 @@ fn a_command_that_may_not_be_executed_is_named_with_the_flag() {
 }
 
 #[test]
-fn a_rule_for_what_can_be_written_and_executed_is_refused() {
+fn a_rule_for_a_writable_and_executable_path_is_refused() {
     let dir = TempDir::new(Caller::Root);
     let inside = dir.join("program");
     for (mounts, path) in [(vec!["--rw", text(dir.path())], text(&inside)), (vec![], "/tmp/program")] {
@@ -259,7 +259,7 @@ attempt("new name", lambda: open(D + "/in/moved").read())
 /// A hard link can be used by either name, each with the rights of its directory. No link can be made, and no file moved, to a
 /// directory where it would have more rights.
 #[test]
-fn a_rule_is_not_led_elsewhere_by_a_link_of_the_workloads() {
+fn a_link_of_the_workload_does_not_redirect_a_rule() {
     for_each_caller(|caller| {
         let dir = two_halves(caller);
         let at = at_data(dir.path(), "rw");
@@ -320,7 +320,7 @@ attempt("move", lambda: os.rename(D + "/in/third", D + "/out/moved"))
 }
 
 #[test]
-fn a_rule_for_what_is_missing_is_an_error_unless_it_is_optional() {
+fn a_rule_for_a_missing_path_is_an_error_unless_optional() {
     if !holds_to_write_lists() {
         return;
     }

@@ -78,7 +78,7 @@ fn a_command_that_cannot_be_executed_is_126() {
 }
 
 #[test]
-fn what_goes_wrong_before_the_workload_runs_is_125() {
+fn a_failure_before_the_workload_runs_is_125() {
     for_each_caller(|caller| {
         for options in [
             &["--no-such-flag"][..],
@@ -282,7 +282,7 @@ fn signals_are_passed_on() {
 }
 
 #[test]
-fn a_signal_that_ends_the_workload_is_the_users_doing() {
+fn a_forwarded_signal_that_ends_the_workload_counts_as_the_users() {
     for_each_caller(|caller| {
         let run = Run::new(caller).sh("echo ready; exec sleep 1000").spawn();
         run.wait_for("ready");
@@ -719,7 +719,7 @@ fn a_workload_cannot_claim_to_have_used_up_its_time() {
 }
 
 #[test]
-fn what_was_to_be_ignored_stays_so() {
+fn ignored_signals_stay_ignored() {
     for_each_caller(|caller| {
         for signal in ["HUP", "INT", "QUIT"] {
             let run = Run::new(caller).after_sh(&format!("trap '' {signal}")).sh("echo on; sleep 1; echo over").spawn();
@@ -781,7 +781,7 @@ fn the_mode_of_the_callers_streams_is_as_before() {
 }
 
 #[test]
-fn what_comes_after_a_run_in_a_pipe_arrives_whole() {
+fn later_data_in_a_shared_pipe_arrives_complete() {
     for_each_caller(|caller| {
         let (mut reader, output) = std::io::pipe().unwrap();
         let script = "\"$@\"; exec head -c 1000000 /dev/zero";

@@ -60,7 +60,7 @@ fn the_workspace_is_writable_and_where_one_is() {
 }
 
 #[test]
-fn a_workspace_that_is_no_directory_is_named() {
+fn a_workspace_that_is_not_a_directory_is_reported() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let file = dir.file("job.py", "");
@@ -383,7 +383,7 @@ fn a_rootfs_whose_directories_are_symlinks_touches_nothing_outside() {
 }
 
 #[test]
-fn what_is_not_a_directory_is_no_rootfs() {
+fn a_rootfs_must_be_a_directory() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let file = dir.file("file", "");
@@ -445,7 +445,7 @@ fn in_own_mounts(caller: Caller, script: &str) -> Run {
 }
 
 #[test]
-fn what_is_mounted_outside_later_does_not_appear_inside() {
+fn later_mounts_outside_do_not_appear_inside() {
     for_each_caller(|caller| {
         let script = "mount -t tmpfs -o mode=777 x $TMPDIR && mount --make-shared $TMPDIR && mkdir $TMPDIR/sub && \
             { sleep 1; mount -t tmpfs y $TMPDIR/sub; touch $TMPDIR/sub/leaked $TMPDIR/done; } & \

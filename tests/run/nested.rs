@@ -69,7 +69,7 @@ fn a_sandbox_runs_inside_without_landlock() {
 
 /// Masks of /proc can be neither unmounted inside nor bypassed by a second procfs; read-only mounts stay read-only.
 #[test]
-fn what_the_sandbox_covers_stays_covered_inside() {
+fn masked_paths_stay_masked_inside_nested_namespaces() {
     for_each_caller(|caller| {
         let script = "unshare -Urm sh -c '
             umount /proc/kcore 2>/dev/null && echo uncovered
@@ -84,7 +84,7 @@ fn what_the_sandbox_covers_stays_covered_inside() {
 
 /// The verification from outside must not mistake the rights in a nested namespace for missing confinement.
 #[test]
-fn who_enters_a_namespace_at_once_is_not_taken_for_unconfined() {
+fn a_workload_that_enters_a_namespace_at_once_counts_as_confined() {
     for_each_caller(|caller| {
         for _ in 0..20 {
             let outcome = Run::new(caller).opts(NESTED).cmd(["unshare", "-Ur", "true"]).go().expect(0);

@@ -148,7 +148,7 @@ fn datagrams_do_not_leave() {
 }
 
 #[test]
-fn a_socket_below_a_bound_directory_is_what_the_user_bound() {
+fn a_socket_below_a_bound_directory_can_be_connected_to() {
     // A read-only bind does not stop connect(2): a documented limit, and the reason why /run and /tmp are never bound.
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);

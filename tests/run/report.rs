@@ -143,7 +143,7 @@ fn processor_time_is_counted_for_the_whole_tree() {
 }
 
 #[test]
-fn what_confines_the_workload_is_read_back_not_repeated() {
+fn the_confinement_in_the_report_is_read_back() {
     for_each_caller(|caller| {
         let script = "for n in user mnt pid net ipc uts cgroup time; do echo $n=$(readlink /proc/self/ns/$n); done; \
                       grep -E '^(CapEff|NoNewPrivs|Uid)' /proc/self/status | tr ':' '=' | tr -d '\\t'";
@@ -207,7 +207,7 @@ fn the_host_user_is_the_one_that_owns_the_process() {
 }
 
 #[test]
-fn what_was_not_measured_is_null() {
+fn unmeasured_values_are_null() {
     for_each_caller(|caller| {
         let unlimited = ["--memory", "unlimited", "--pids-limit", "-1"];
         let outcome = Run::new(caller).opts(unlimited).cmd(["true"]).go().expect(0);
@@ -249,7 +249,7 @@ fn a_report_is_written_when_the_command_line_is_wrong() {
 }
 
 #[test]
-fn a_report_to_a_descriptor_is_complete_and_the_workload_has_no_part_in_it() {
+fn a_report_to_a_descriptor_is_complete_and_out_of_the_workloads_reach() {
     for_each_caller(|caller| {
         let outcome = Run::new(caller)
             .without_report()
@@ -285,7 +285,7 @@ fn stuck_in_its_report(caller: Caller, blocking: &str) -> Live {
 }
 
 #[test]
-fn a_report_that_nobody_reads_holds_nobody() {
+fn a_report_without_a_reader_does_not_block() {
     for_each_caller(|caller| {
         for blocking in ["True", "False"] {
             let run = stuck_in_its_report(caller, blocking);
@@ -459,7 +459,7 @@ fn a_report_is_the_last_in_the_file_that_the_workload_prints_to() {
 }
 
 #[test]
-fn a_link_that_another_could_have_put_leads_no_report_away() {
+fn a_link_that_another_user_could_make_does_not_redirect_the_report() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let (open, target) = (dir.dir("open"), dir.dir("target"));

@@ -129,7 +129,7 @@ fn a_list_of_programs_makes_every_writable_mount_noexec() {
 
 /// A list for which the kernel is too old is not requested.
 #[test]
-fn a_list_asks_for_the_abi_that_holds_to_it() {
+fn a_list_requires_the_abi_that_enforces_it() {
     let dir = here();
     let loopback = ["--network", "loopback"];
     for (options, abi) in [

@@ -151,7 +151,7 @@ while True:
 "#;
 
 #[test]
-fn a_file_system_that_a_program_serves_is_not_believed_whose_it_is() {
+fn owners_reported_by_a_fuse_file_system_are_not_trusted() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
         return skip("only root serves a file system to others, through /dev/fuse");
     }

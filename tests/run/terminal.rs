@@ -39,7 +39,7 @@ fn the_terminals_size_is_the_callers_and_follows_it() {
 }
 
 #[test]
-fn what_is_typed_arrives_and_control_c_is_a_signal_inside() {
+fn typed_input_arrives_and_control_c_is_a_signal_inside() {
     for_each_caller(|caller| {
         let mut terminal = Terminal::open(24, 80);
         let script = "trap 'echo interrupted; exit 6' INT; read line; echo got $line; while :; do sleep 0.05; done";
@@ -115,7 +115,7 @@ fn keys_cannot_be_pressed_on_the_callers_terminal() {
 }
 
 #[test]
-fn what_the_caller_types_cannot_be_read() {
+fn input_typed_by_the_caller_cannot_be_read() {
     // Standard output is the terminal, opened for reading and writing.
     let steal = attack(
         r#"

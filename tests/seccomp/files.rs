@@ -178,7 +178,7 @@ fn a_bad_profile_is_refused_by_its_place_in_the_file() {
 }
 
 #[test]
-fn what_is_strange_in_a_profile_is_said_before_the_run_and_refused_when_strict() {
+fn oddities_in_a_profile_are_warned_about_and_refused_when_strict() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let names: Vec<String> = (0..12).map(|number| format!("\"no_such_call_{number}\"")).collect();

@@ -135,7 +135,7 @@ fn wrong_profiles_are_refused_with_place_value_and_reason() {
 }
 
 #[test]
-fn what_is_odd_is_a_warning_and_strictly_an_error() {
+fn oddities_are_warnings_and_strictly_errors() {
     let allow = r#""action": "SCMP_ACT_ALLOW""#;
     let twice =
         r#""args": [{"index": 0, "value": 38, "op": "SCMP_CMP_NE"}, {"index": 0, "value": 40, "op": "SCMP_CMP_NE"}]"#;

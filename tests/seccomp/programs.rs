@@ -475,7 +475,7 @@ fn seccompiler_agrees_on_the_built_in_and_real_profiles() {
 /// Random rules that every compiler can express: for each call one action, each argument tested once in a rule. If two rules
 /// about one call have different actions, libseccomp uses the order in which they were added, and seccompiler has only one
 /// action.
-fn for_everybody() -> impl Strategy<Value = Profile> {
+fn for_all_compilers() -> impl Strategy<Value = Profile> {
     let width = prop_oneof![Just(Width::Whole), Just(Width::Int)];
     let condition = (0u8..6, width, operator(), value()).prop_map(|(argument, width, operator, value)| {
         let value = if let Operator::MaskedEqual(mask) = operator { value & mask } else { value };
@@ -525,7 +525,7 @@ fn libseccomp_agrees_on_random_profiles() {
         Err(reason) => return common::skip(&reason),
     };
     let (mut taken_out, mut differed) = (0, 0);
-    for (round, mut profile) in random(for_everybody(), 400).enumerate() {
+    for (round, mut profile) in random(for_all_compilers(), 400).enumerate() {
         for condition in profile.stages[0].rules.iter_mut().flat_map(|rule| &mut rule.conditions) {
             condition.width = Width::Whole;
         }
@@ -554,7 +554,7 @@ fn libseccomp_agrees_on_random_profiles() {
 #[test]
 fn seccompiler_agrees_on_random_profiles() {
     let mut compared = 0;
-    for mut profile in random(for_everybody(), 600) {
+    for mut profile in random(for_all_compilers(), 600) {
         let action = profile.stages[0].rules[0].action;
         let conditions = profile.stages[0].rules.iter_mut().flat_map(|rule| &mut rule.conditions);
         conditions.filter(|one| one.argument == 1).for_each(|one| one.width = Width::Mode);

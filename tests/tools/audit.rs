@@ -170,7 +170,7 @@ fn sixteen_writers_at_once_keep_the_chain() {
 }
 
 #[test]
-fn what_cannot_be_recorded_does_not_run() {
+fn a_run_that_cannot_be_recorded_does_not_start() {
     for_each_caller(|caller| {
         let dir = TempDir::new(caller);
         let work = dir.dir("work");
@@ -285,7 +285,7 @@ fn a_disk_that_is_full_at_the_end_fails_the_run_and_leaves_no_half_line() {
 }
 
 #[test]
-fn a_read_only_file_system_is_no_place_for_it() {
+fn a_log_on_a_read_only_file_system_is_refused() {
     if !is_root() {
         return common::skip("not root");
     }
@@ -333,7 +333,7 @@ fn no_room_for_a_file_of_that_size_is_found_before_the_run() {
 }
 
 #[test]
-fn a_lock_that_is_not_given_up_does_not_stop_it_for_ever() {
+fn a_lock_that_is_never_released_does_not_block_a_run_for_ever() {
     let caller = common::callers()[0];
     let dir = TempDir::new(caller);
     let log = log_of(&dir, 1);
@@ -348,7 +348,7 @@ fn a_lock_that_is_not_given_up_does_not_stop_it_for_ever() {
 }
 
 #[test]
-fn what_was_changed_removed_or_put_in_is_found() {
+fn changed_removed_and_inserted_lines_are_detected() {
     let dir = TempDir::new(Caller::Root);
     let log = log_of(&dir, 5);
     let whole = fs::read_to_string(&log).unwrap();

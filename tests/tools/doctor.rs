@@ -297,7 +297,7 @@ fn no_user_namespaces_is_seen_and_named() {
 
 /// Root in a user namespace with only its own id has no other id to give to a run.
 #[test]
-fn a_root_without_ids_to_spare_is_told_so() {
+fn a_root_without_spare_ids_is_reported() {
     let place = Place::new("ids");
     skip_unless!(succeeds("unshare -Ur true"), "user namespaces cannot be made here");
     let seen = place.examine("unshare -Ur $DOCTOR");
@@ -308,7 +308,7 @@ fn a_root_without_ids_to_spare_is_told_so() {
 }
 
 #[test]
-fn a_root_without_capabilities_is_told_what_it_lacks() {
+fn a_root_without_capabilities_is_reported_with_the_missing_ones() {
     let place = Place::new("setfcap");
     skip_unless!(is_root(), "only root can have less than root");
     let seen = place.examine("exec setpriv --bounding-set -all --inh-caps -all $DOCTOR");
@@ -426,7 +426,7 @@ fn a_filter_of_an_enclosing_container_is_named_as_the_cause() {
 }
 
 #[test]
-fn a_missing_newuidmap_is_seen_and_is_no_obstacle() {
+fn a_missing_newuidmap_is_reported_and_not_required() {
     let place = Place::new("path");
     let before = place.examine("$DOCTOR");
     let seen = place.examine("PATH=/nowhere $DOCTOR");
@@ -541,7 +541,7 @@ fn runs_agree() {
 /// Every finding that makes the doctor report a default run as impossible makes the run fail.
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn what_the_doctor_calls_required_is() {
+fn every_facility_that_the_doctor_requires_is_required() {
     let place = Place::new("required");
     skip_unless!(succeeds("/usr/bin/python3 -c 'import ctypes'"), "no python3 with ctypes");
     place.script("filter.py", FILTER, 0o644);
@@ -621,7 +621,7 @@ fn odd_surroundings_change_nothing() {
 }
 
 #[test]
-fn no_processes_to_be_had_is_an_answer_and_not_a_hang() {
+fn a_limit_on_processes_gives_a_finding_and_not_a_hang() {
     let place = Place::new("nproc");
     skip_unless!(is_root(), "a limit of one process takes another user");
     let started = Instant::now();

@@ -29,7 +29,7 @@ fn package(dir: &TempDir) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn what_the_package_installs_works_from_there() {
+fn installed_files_work_in_place() {
     let dir = TempDir::new(Caller::Root);
     if !has_program("dpkg") {
         return;

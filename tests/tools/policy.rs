@@ -316,7 +316,7 @@ fn a_policy_is_a_regular_file_that_nobody_else_can_write() {
 }
 
 #[test]
-fn what_the_workload_may_write_cannot_be_policy() {
+fn a_policy_cannot_be_writable_in_the_sandbox() {
     let scratch = Scratch::new("trust");
     scratch.file("work/p.toml", "version = 1\n");
     scratch.file("work/env", "A=b\n");
@@ -493,7 +493,7 @@ fn the_view_is_ordered_and_gives_way() {
 }
 
 #[test]
-fn binds_that_show_more_than_most_people_mean_are_warned_about() {
+fn binds_that_expose_too_much_give_a_warning() {
     let scratch = Scratch::new("wide");
     for (words, part) in [
         (["--ro", "/run"], "sockets"),

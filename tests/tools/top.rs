@@ -103,7 +103,7 @@ fn cpu_is_that_of_the_period() {
 }
 
 #[test]
-fn what_a_command_is_called_cannot_drive_the_terminal() {
+fn a_command_name_cannot_send_terminal_sequences() {
     let Some(run) = budgeted("echo ready; : \u{1b}]0;owned\u{7} \r\n\u{9b}2J; sleep 60") else { return };
     let table = String::from_utf8(top(&["--once"]).stdout).unwrap();
     assert!(table.contains(run.marker()) && table.contains("\\u{1b}]0;owned"), "{table}");
@@ -136,7 +136,7 @@ fn a_terminal_is_drawn_over_and_never_overflown() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_said() {
+fn unreadable_cgroups_are_reported() {
     let Some(run) = budgeted("echo ready; sleep 60") else { return };
     // Without any cgroup file system.
     let script = "umount -R /sys/fs/cgroup && exec \"$0\" top --once";
@@ -152,7 +152,7 @@ fn what_cannot_be_seen_is_said() {
 }
 
 #[test]
-fn a_sandbox_whose_supervisor_was_killed_runs_no_more() {
+fn a_sandbox_with_a_killed_supervisor_is_not_listed() {
     let Some(mut run) = budgeted("echo ready; sleep 60") else { return };
     assert!(row(&frame(), run.marker()).is_some());
     run.kill_supervisor();
