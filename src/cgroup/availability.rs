@@ -1,4 +1,4 @@
-//! Where a budget would be enforced here, told without making or moving anything: for `stockade doctor`.
+//! Determines, for `stockade doctor`, where a budget would be enforced. Creates and moves nothing.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -9,14 +9,14 @@ use super::files::Dir;
 use super::{hierarchies, leaves, parent, systemd};
 use crate::plan::Facility;
 
-/// Where the limits of this controller would be, or why nowhere.
+/// Returns where the limits of this controller would be enforced, or why they cannot be.
 pub fn of(controller: Facility) -> Result<String, String> {
     let found = hierarchies::look();
     let root = geteuid().is_root();
     if found.has_on_v1(controller) {
         return match root && leaves::available(&found).contains(&controller) {
             true => Ok("by cgroup v1, which has the controller here".to_owned()),
-            false => Err("cgroup v1 has the controller, and is for root alone".to_owned()),
+            false => Err("cgroup v1 has the controller, and only root can use it".to_owned()),
         };
     }
     let Some(v2) = &found.v2 else { return Err("there is no cgroup v2".to_owned()) };
@@ -28,7 +28,7 @@ pub fn of(controller: Facility) -> Result<String, String> {
         return in_place(&path, "which is delegated to this user");
     }
     if UnixStream::connect(systemd::socket()).is_ok() {
-        return Ok("in a scope that systemd makes and delegates".to_owned());
+        return Ok("in a scope that systemd creates and delegates".to_owned());
     }
     match root {
         true => in_place(&v2.mount, "the top of the hierarchy"),
@@ -36,7 +36,7 @@ pub fn of(controller: Facility) -> Result<String, String> {
     }
 }
 
-/// Whether a limit that nobody asked for would be in force: only where it costs next to nothing.
+/// Whether a default limit would be enforced: only where that costs next to nothing.
 pub fn by_default(controller: Facility) -> bool {
     let found = hierarchies::look();
     let Some(v2) = found.v2.as_ref().filter(|_| !found.has_on_v1(controller)) else { return false };

@@ -1,7 +1,7 @@
-//! A budget as files of cgroup v2: what is written, and whether the kernel has it then.
+//! A budget as files of cgroup v2: the values to write, and the check that the kernel applies them.
 //!
-//! A write that succeeds is no proof: numbers are rounded to pages, CPUs that are not there are left out, and a number that
-//! is too large becomes `max`. So every value is read back, and a limit that came out weaker is an error.
+//! A successful write proves nothing: the kernel rounds numbers to pages, drops CPUs that do not exist, and turns a number that
+//! is too large into `max`. So every value is read back, and a weaker limit is an error.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
@@ -12,24 +12,23 @@ use super::files::Dir;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility, IoMax};
 
-/// One `cpu.max` period in microseconds, to which [`Budget::cpu_quota_us`] refers.
+/// The `cpu.max` period in microseconds, to which [`Budget::cpu_quota_us`] refers.
 pub const CPU_PERIOD_US: u64 = 100_000;
 
-/// One file and what it has to hold.
+/// A file and its required value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The controller whose file it is.
+    /// The controller that owns the file.
     pub controller: Facility,
     /// The file's name.
     pub file: String,
-    /// What is written.
+    /// The value to write.
     pub value: String,
-    /// Whether the file may be absent, because then there is nothing to limit, or the kernel is too old for what only adds
-    /// to another limit.
+    /// Whether the file may be missing: because there is nothing to limit, or because an old kernel lacks an additional limit.
     optional: bool,
 }
 
-/// The limits of a budget.
+/// Converts a budget to limits.
 pub fn limits(budget: &Budget) -> Result<Vec<Limit>> {
     let mut limits = Vec::new();
     let mut add = |controller, file: String, value: String, optional| {
@@ -56,7 +55,7 @@ pub fn limits(budget: &Budget) -> Result<Vec<Limit>> {
         let file = format!("hugetlb.{}.max", pages.page_size);
         set(Facility::Hugetlb, &file, Some(pages.max_bytes.to_string()));
     }
-    // Without swap in the kernel there is none to limit; a budget of some swap is one to have.
+    // A kernel without swap has nothing to limit. A budget that allows some swap still needs the file.
     let without_swap = budget.swap_bytes == Some(0) && !has_swap();
     if let Some(bytes) = budget.swap_bytes {
         add(Facility::Memory, "memory.swap.max".to_owned(), bytes.to_string(), without_swap);
@@ -72,7 +71,7 @@ pub fn limits(budget: &Budget) -> Result<Vec<Limit>> {
     Ok(limits)
 }
 
-/// Whether anything can be swapped to, `proc_swaps(5)`; the first line is a heading.
+/// Whether the host has swap, `proc_swaps(5)`. The first line is a heading.
 pub fn has_swap() -> bool {
     std::fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
 }
@@ -88,7 +87,7 @@ fn io_line(io: &IoMax) -> Result<String> {
     Ok(line)
 }
 
-/// `MAJOR:MINOR` of a block device.
+/// Returns `MAJOR:MINOR` of a block device.
 pub fn device_number(io: &IoMax) -> Result<String> {
     let path = io.device.as_path();
     if !io.device.as_bytes().starts_with(b"/") {
@@ -103,12 +102,12 @@ pub fn device_number(io: &IoMax) -> Result<String> {
 }
 
 impl Limit {
-    /// A file and what it has to hold, as it is written.
+    /// A limit for a file, with the value exactly as it is written.
     pub fn of_file(controller: Facility, file: &str, value: &str) -> Self {
         Self { controller, file: file.to_owned(), value: value.to_owned(), optional: false }
     }
 
-    /// Puts it in force. What the kernel has then, if that is a number.
+    /// Applies the limit. Returns the kernel's value if it is a number.
     pub fn apply(&self, dir: &Dir) -> Result<Option<u64>> {
         let fail = |errno| {
             let error = failed(&dir.path().join(&self.file), errno);
@@ -131,11 +130,11 @@ impl Limit {
             return Err(self.weaker(&read));
         }
         if self.controller == Facility::Cpuset {
-            // Those that are not there, or that an enclosing cgroup withholds, are left out without a word; and if none
-            // is left, all that it has are used instead.
+            // The kernel silently drops CPUs and nodes that do not exist or that an enclosing cgroup withholds. If none
+            // remains, it uses all CPUs and nodes of the enclosing cgroup.
             let effective = dir.read(&format!("{}.effective", self.file)).map_err(fail)?;
-            let asked = members(&self.value);
-            if members(&effective).iter().any(|member| !asked.contains(member)) {
+            let requested = members(&self.value);
+            if members(&effective).iter().any(|member| !requested.contains(member)) {
                 return Err(self.weaker(&effective));
             }
         }
@@ -148,17 +147,17 @@ impl Limit {
     }
 }
 
-/// Whether what was read back is what was asked for: the same numbers, though not in the same spelling, rounded down by
-/// less than the unit in which the kernel counts.
-pub fn agrees(file: &str, asked: &str, read: &str) -> bool {
+/// Whether the kernel's value matches the requested one: the same numbers, in any spelling, rounded down by less than the
+/// kernel's unit.
+pub fn agrees(file: &str, requested: &str, read: &str) -> bool {
     if file.starts_with("cpuset.") && file.matches('.').count() == 1 {
-        return members(asked) == members(read);
+        return members(requested) == members(read);
     }
-    if let (Some(asked), Some(read)) = (size(asked), size(read.trim())) {
-        return read <= asked && asked - read < unit(file, asked);
+    if let (Some(requested), Some(read)) = (size(requested), size(read.trim())) {
+        return read <= requested && requested - read < unit(file, requested);
     }
-    // Files of several lines are written one at a time; a line is a key and its values.
-    let mut wanted = asked.split_ascii_whitespace();
+    // Files of several lines are written line by line. A line is a key and its values.
+    let mut wanted = requested.split_ascii_whitespace();
     let key = wanted.next();
     let wanted: Vec<_> = wanted.collect();
     read.lines().any(|line| {
@@ -170,20 +169,20 @@ pub fn agrees(file: &str, asked: &str, read: &str) -> bool {
     })
 }
 
-/// The unit in which a file counts: pages, or whole numbers.
-fn unit(file: &str, asked: u64) -> u64 {
+/// The unit in which the kernel counts for a file: a page, or one.
+fn unit(file: &str, requested: u64) -> u64 {
     const LARGEST_PAGE: u64 = 64 << 10;
     match file.split_once('.') {
         Some(("memory", _)) => LARGEST_PAGE,
-        // A limit below one huge page allows none.
+        // The kernel treats a limit below one huge page as zero.
         Some(("hugetlb", rest)) => {
-            rest.split_once('.').and_then(|(page, _)| size(page.trim_end_matches('B'))).unwrap_or(asked)
+            rest.split_once('.').and_then(|(page, _)| size(page.trim_end_matches('B'))).unwrap_or(requested)
         }
         _ => 1,
     }
 }
 
-/// As the kernel reads a number: with K, M, G, T.
+/// Parses a number as the kernel does, with K, M, G or T.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -197,7 +196,7 @@ fn size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The numbers of a list such as `0-2,7`, sorted.
+/// Parses a list such as `0-2,7` into sorted numbers.
 fn members(list: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -214,12 +213,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_down_is_agreed_to_and_nothing_else() {
+    fn only_rounding_down_is_accepted() {
         assert!(agrees("memory.max", "1000000", "999424\n"));
         assert!(agrees("memory.low", "64M", "67108864\n"));
         assert!(agrees("hugetlb.2MB.max", "3000000", "2097152"));
         assert!(agrees("pids.max", "7", "7\n"));
-        for (file, asked, read) in [
+        for (file, requested, read) in [
             ("memory.max", "1000000", "1003520"),
             ("memory.max", "1000000", "max"),
             ("memory.max", "1000000", "0"),
@@ -228,12 +227,12 @@ mod tests {
             ("hugetlb.2MB.max", "5000000", "2097152"),
             ("memory.max", "1000000", ""),
         ] {
-            assert!(!agrees(file, asked, read), "{file} {asked} {read}");
+            assert!(!agrees(file, requested, read), "{file} {requested} {read}");
         }
     }
 
     #[test]
-    fn lines_agree_by_key_and_values() {
+    fn lines_are_compared_by_key_and_values() {
         assert!(agrees("cpu.max", "50000 100000", "50000 100000\n"));
         assert!(!agrees("cpu.max", "50000 100000", "max 100000\n"));
         let io = "7:0 rbps=1 wbps=max riops=max wiops=max\n8:0 rbps=1048576 wbps=max riops=max wiops=7\n";

@@ -1,4 +1,4 @@
-//! A cgroup's directory, opened once, and the small files in it.
+//! The directory of a cgroup, opened once, and its files.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,51 +16,51 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens it; a symlink is none.
+    /// Opens the directory. Refuses a symlink.
     pub fn open(path: &Path) -> nix::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(Self { fd: nix::fcntl::open(path, flags, Mode::empty())?, path: path.to_owned() })
     }
 
-    /// For `CLONE_INTO_CGROUP` and xattrs.
+    /// The descriptor, for `CLONE_INTO_CGROUP` and extended attributes.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Where it was opened: for messages, and for removing it.
+    /// The path at which the directory was opened, for messages and for removal.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens one of its files.
+    /// Opens a file.
     pub fn file(&self, name: &str, access: OFlag) -> nix::Result<OwnedFd> {
         openat(&self.fd, name, access | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty())
     }
 
-    /// What a file holds.
+    /// Reads a file.
     pub fn read(&self, name: &str) -> nix::Result<String> {
         content(&self.file(name, OFlag::O_RDONLY)?)
     }
 
-    /// Writes to a file, in one call, as the kernel's files want it.
+    /// Writes a file in a single call, as the kernel requires.
     pub fn write(&self, name: &str, text: &str) -> nix::Result<()> {
         nix::unistd::write(self.file(name, OFlag::O_WRONLY)?, text.as_bytes()).map(drop)
     }
 
-    /// Writes to a file and says what it holds then.
+    /// Writes a file and returns its content afterwards.
     pub fn write_and_read(&self, name: &str, text: &str) -> nix::Result<String> {
         let file = self.file(name, OFlag::O_RDWR)?;
         nix::unistd::write(&file, text.as_bytes())?;
         content(&file)
     }
 
-    /// The number that a file consists of; `None` when it is not there, or holds something else (`max`).
+    /// Reads a number. `None` if the file does not exist or has another content, such as `max`.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.read(name).ok()?.trim().parse().ok()
     }
 }
 
-/// All of a file, from its beginning. Those of cgroups are a page or so.
+/// Reads a whole file from its beginning. The files of cgroups are about a page long.
 pub fn content(file: &OwnedFd) -> nix::Result<String> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_the_whole_word() {
+    fn keys_match_whole_words() {
         let text = "oom 1\noom_kill 22\noom_group_kill x\nlow 0";
         assert_eq!((keyed(text, "oom_kill"), keyed(text, "oom"), keyed(text, "low")), (Some(22), Some(1), Some(0)));
         assert_eq!((keyed(text, "oom_group_kill"), keyed(text, "oom_"), keyed("", "x")), (None, None, None));

@@ -1,7 +1,8 @@
-//! Removes the cgroups that a killed supervisor left behind.
+//! Removes the cgroups of killed supervisors.
 //!
-//! Only what is provably ours and dead: a name that this program gives, in a place where it makes them, owned by the
-//! caller, whose supervisor (by process id, start time and pid namespace) lives no more.
+//! A cgroup is removed only if it is provably ours and its supervisor is dead: this program generated its name, it lies where
+//! this program creates cgroups, the caller owns it, and its supervisor (identified by process id, start time and pid
+//! namespace) has exited.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,16 +12,16 @@ use nix::unistd::geteuid;
 use super::{hierarchies, leaf, name, parent, v1};
 use crate::error::Error;
 
-/// What was found.
+/// The result of a collection.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// Cgroups that are gone now.
+    /// The removed cgroups.
     pub removed: Vec<PathBuf>,
-    /// Those that could not be removed, and why.
+    /// The cgroups that could not be removed, with the errors.
     pub kept: Vec<(PathBuf, Error)>,
 }
 
-/// Looks in every place where a run of this caller, started from here, could have made a cgroup.
+/// Searches every place where a run of this caller, started from here, could have created a cgroup.
 pub fn collect() -> Collected {
     let mut collected = Collected::default();
     let found = hierarchies::look();

@@ -1,8 +1,7 @@
-//! Where cgroups are: which hierarchies are mounted, by what the kernel says each mount is, and where this process is in
-//! them.
+//! Finds the mounted cgroup hierarchies, and the position of this process in them.
 //!
-//! The name of a directory says nothing: on a hybrid host `/sys/fs/cgroup` is a tmpfs, in which a file `memory.max` can be
-//! made, written and read back, and limits nothing.
+//! A mount is identified by its file system type, never by its path: on a hybrid host `/sys/fs/cgroup` is a tmpfs, where a file
+//! `memory.max` can be created, written and read back without limiting anything.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,21 +15,21 @@ use crate::sys::mountinfo;
 
 const USUAL: &str = "/sys/fs/cgroup";
 
-/// What there is.
+/// The hierarchies of this host.
 #[derive(Debug, Default, PartialEq)]
 pub struct Hierarchies {
-    /// The one of cgroup v2, if it is mounted.
+    /// The hierarchy of cgroup v2, if it is mounted.
     pub v2: Option<V2>,
-    /// Those of cgroup v1 with a controller, `cgroups(7)`.
+    /// The hierarchies of cgroup v1 that have a controller, `cgroups(7)`.
     pub v1: Vec<V1>,
 }
 
 /// The hierarchy of cgroup v2.
 #[derive(Debug, PartialEq)]
 pub struct V2 {
-    /// Its topmost directory that can be seen from here.
+    /// Its topmost visible directory.
     pub mount: PathBuf,
-    /// This process's own.
+    /// The directory of this process.
     pub own: PathBuf,
 }
 
@@ -39,43 +38,44 @@ pub struct V2 {
 pub struct V1 {
     /// Its controllers.
     pub controllers: Vec<String>,
-    /// Its topmost directory that can be seen from here.
+    /// Its topmost visible directory.
     pub mount: PathBuf,
-    /// This process's own directory.
+    /// The directory of this process.
     pub own: PathBuf,
 }
 
 impl Hierarchies {
-    /// Whether v1 has a controller, so that v2 cannot.
+    /// Whether v1 has a controller. Then v2 cannot have it.
     pub fn has_on_v1(&self, controller: Facility) -> bool {
         self.v1.iter().flat_map(|v1| &v1.controllers).any(|taken| taken == v1_name(controller))
     }
 }
 
-/// Looks at this process's mounts and memberships. Where that fails there is nothing.
+/// Finds the hierarchies from this process's mounts and memberships. A failure counts as an absent hierarchy.
 pub fn look() -> Hierarchies {
     try_look().unwrap_or_default()
 }
 
-/// As [`look`], for who relies on every hierarchy: with one that was overlooked goes what it would have confined.
+/// As [`look`], for callers that depend on every hierarchy: a hierarchy that is overlooked confines nothing.
 ///
 /// # Errors
-/// Of whatever is there, or might be, and cannot be looked at.
+///
+/// Fails if an existing or possibly existing hierarchy cannot be read.
 pub fn try_look() -> Result<Hierarchies> {
     Memberships::read()?.look()
 }
 
-/// The hierarchies that there are, mounted or not, and where this process is in them.
+/// The hierarchies of the kernel, mounted or not, with the position of this process.
 #[derive(Debug, Default)]
 pub struct Memberships(Vec<Membership>);
 
 impl Memberships {
-    /// Asks the kernel.
+    /// Reads them from procfs.
     pub fn read() -> Result<Self> {
         Ok(Self(memberships(&String::from_utf8_lossy(&read("/proc/self/cgroup")?))))
     }
 
-    /// Whether v1 has a controller, so that v2 cannot.
+    /// Whether v1 has a controller. Then v2 cannot have it.
     pub fn has_on_v1(&self, controller: Facility) -> bool {
         self.0.iter().flat_map(|of| &of.controllers).any(|taken| taken == v1_name(controller))
     }
@@ -83,7 +83,7 @@ impl Memberships {
     /// As [`try_look`].
     pub fn look(self) -> Result<Hierarchies> {
         let Self(memberships) = self;
-        // The common case, without reading every mount there is.
+        // The common case, without reading the whole mount table.
         if is_v2(Path::new(USUAL))?
             && let [Membership { controllers, path }] = memberships.as_slice()
             && controllers.is_empty()
@@ -139,7 +139,7 @@ fn is_dir(path: &Path) -> Result<bool> {
     has(path, nix::sys::stat::stat(path).map(|found| found.st_mode & libc::S_IFMT == libc::S_IFDIR))
 }
 
-/// What is covered, or not ours to see, is not there. Anything else is a failure.
+/// A covered or inaccessible directory counts as absent. Any other error is a failure.
 fn has(path: &Path, found: nix::Result<bool>) -> Result<bool> {
     match found {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => Ok(false),
@@ -149,12 +149,12 @@ fn has(path: &Path, found: nix::Result<bool>) -> Result<bool> {
 
 fn read(path: &str) -> Result<Vec<u8>> {
     match std::fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()), // a kernel without cgroups
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()), // the kernel has no cgroups
         read => read.map_err(|error| super::failed(Path::new(path), errno_of(&error))),
     }
 }
 
-/// Where a cgroup is found, of which `root` is mounted at `mount`.
+/// The directory of a cgroup, in a mount that shows the cgroup `root` at `mount`.
 fn below(mount: &Path, root: &str, path: &str) -> PathBuf {
     let within = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
     match within.trim_start_matches('/') {
@@ -163,7 +163,7 @@ fn below(mount: &Path, root: &str, path: &str) -> PathBuf {
     }
 }
 
-/// A line of `/proc/self/cgroup`; without controllers, that of cgroup v2.
+/// A line of `/proc/self/cgroup`. A line without controllers is for cgroup v2.
 #[derive(Debug, PartialEq)]
 pub struct Membership {
     controllers: Vec<String>,
@@ -182,10 +182,10 @@ impl Membership {
     }
 }
 
-/// The lines of `/proc/self/cgroup` that limit something.
+/// Parses the lines of `/proc/self/cgroup` for hierarchies that limit something.
 pub fn memberships(text: &str) -> Vec<Membership> {
     let of_line = |line: &str| {
-        let mut fields = line.splitn(3, ':'); // the path may hold colons
+        let mut fields = line.splitn(3, ':'); // the path may contain colons
         let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let controllers: Vec<_> = controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         // A named hierarchy without controllers (systemd's on hybrid hosts) limits nothing.
@@ -199,16 +199,16 @@ pub fn memberships(text: &str) -> Vec<Membership> {
 /// A mount of a cgroup file system.
 #[derive(Debug, PartialEq)]
 pub struct Mount {
-    /// Of cgroups.
+    /// The version of cgroups.
     pub version: u8,
-    /// The cgroup that is mounted; not `/` where a container without a cgroup namespace sees its own alone.
+    /// The mounted cgroup. A container without a cgroup namespace sees only its own cgroup, so this is not always `/`.
     root: String,
-    /// Where.
+    /// The mount point.
     pub at: PathBuf,
     options: Vec<String>,
 }
 
-/// The mounts of cgroup file systems.
+/// Parses the mounts of cgroup file systems.
 pub fn mounts(text: &[u8]) -> Vec<Mount> {
     let cgroup = |mount: mountinfo::Mount<'_>| {
         let version = match mount.kind {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_are_known_by_their_type_and_paths_found_below_them() {
+    fn mounts_are_identified_by_type() {
         let text = b"36 25 0:30 /a /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n\
             37 25 0:31 / /sys/fs/cgroup/pi\\040ds rw - cgroup cgroup rw,pids\n38 25 0:32 / /mnt rw - tmpfs cgroup2 rw\nx - y\n";
         let mounts = mounts(text);

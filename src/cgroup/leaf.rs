@@ -1,4 +1,4 @@
-//! A run's cgroup, from mkdir to rmdir.
+//! A run's cgroup in v2, from mkdir to rmdir.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,10 +16,10 @@ use super::{failed, name};
 use crate::error::{Error, Result, Step, errno_of};
 use crate::sys::{process, schedule};
 
-/// How long a killed cgroup may take to become empty before it is left to `stockade gc`.
+/// The time limit for a killed cgroup to become empty. After that, `stockade gc` has to remove it.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A cgroup of v2 that goes when this does.
+/// A cgroup of v2. Removed on drop.
 #[derive(Debug)]
 pub struct Leaf {
     dir: Dir,
@@ -27,7 +27,7 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// Makes it below `base`, and forbids more below it.
+    /// Creates the cgroup below `base`, and forbids cgroups below it.
     pub fn make(base: &Path, id: &str) -> Result<Self> {
         let path = new_path(base, id)?;
         nix::unistd::mkdir(&path, Mode::from_bits_truncate(0o755)).map_err(|errno| failed(&path, errno))?;
@@ -42,17 +42,17 @@ impl Leaf {
         }
     }
 
-    /// Its directory.
+    /// The open directory.
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
-    /// For `CLONE_INTO_CGROUP`.
+    /// The descriptor for `CLONE_INTO_CGROUP`.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.dir.fd()
     }
 
-    /// Removes it, and kills what is in it.
+    /// Kills the remaining processes and removes the cgroup.
     pub fn remove(mut self) -> Result<()> {
         self.removed = true;
         remove(self.dir.path())
@@ -62,7 +62,7 @@ impl Leaf {
 impl Drop for Leaf {
     fn drop(&mut self) {
         if !self.removed {
-            let _ = remove(self.dir.path()); // on the way out with another error
+            let _ = remove(self.dir.path()); // reached only after another error
         }
     }
 }
@@ -73,10 +73,10 @@ pub fn new_path(base: &Path, id: &str) -> Result<PathBuf> {
     Ok(base.join(name))
 }
 
-/// Kills all in a cgroup of v2, waits until it is empty, and removes it with what is below it. One that is not there
+/// Kills all processes in a cgroup of v2, waits until it is empty, and removes it with all cgroups below it. A missing cgroup
 /// counts as removed.
 pub fn remove(path: &Path) -> Result<()> {
-    // Usually everything in it is dead by now.
+    // Usually all processes have exited already.
     match rmdir(path) {
         Ok(()) | Err(Errno::ENOENT) => return Ok(()),
         Err(_) => {}
@@ -88,7 +88,7 @@ pub fn remove(path: &Path) -> Result<()> {
         Err(errno) => return Err(failed(path, errno)),
     };
     match dir.write("cgroup.kill", "1") {
-        Ok(()) | Err(Errno::ENOENT | Errno::ENODEV) => {} // before Linux 5.14: killed one by one
+        Ok(()) | Err(Errno::ENOENT | Errno::ENODEV) => {} // before Linux 5.14 the processes are killed one by one
         Err(errno) => return Err(failed(&path.join("cgroup.kill"), errno)),
     }
     wait_until_empty(&dir, deadline);
@@ -96,7 +96,7 @@ pub fn remove(path: &Path) -> Result<()> {
     loop {
         match remove_tree(path) {
             Ok(()) => return Ok(()),
-            // Its last process may not have left altogether.
+            // The last process may not have exited completely.
             Err(Errno::EBUSY) if Instant::now() < deadline => schedule::pause(pause),
             Err(errno) => {
                 let hint = "something in it cannot be killed yet; `stockade gc` removes it later";
@@ -107,11 +107,11 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Waits for `populated 0` in `cgroup.events`, whose changes are announced as POLLPRI.
+/// Waits for `populated 0` in `cgroup.events`. The kernel signals changes with POLLPRI.
 fn wait_until_empty(dir: &Dir, deadline: Instant) {
     let Ok(events) = dir.file("cgroup.events", OFlag::O_RDONLY) else { return };
     loop {
-        // Read before each wait: what changes after the reading is announced.
+        // The file is read before each wait. The kernel signals every change after that.
         let populated = content(&events).is_ok_and(|text| keyed(&text, "populated") == Some(1));
         let left = deadline.saturating_duration_since(Instant::now());
         if !populated || left.is_zero() {
@@ -122,10 +122,10 @@ fn wait_until_empty(dir: &Dir, deadline: Instant) {
     }
 }
 
-/// Depth first. Gone is gone, whoever did it.
+/// Removes a tree, depth first. Another process may remove parts of it meanwhile.
 pub fn remove_tree(path: &Path) -> nix::Result<()> {
     let removed = match rmdir(path) {
-        // Nearly always there is nothing below.
+        // Usually there is nothing below.
         Err(Errno::EBUSY | Errno::ENOTEMPTY) => remove_below(path).and_then(|()| rmdir(path)),
         removed => removed,
     };
@@ -135,8 +135,9 @@ pub fn remove_tree(path: &Path) -> nix::Result<()> {
     }
 }
 
-/// By one descriptor that goes down and up again: a container can make cgroups whose paths no call takes, and more levels
-/// than descriptors can be open. What still has processes has them killed, and `EBUSY` says so.
+/// Removes all cgroups below with a single descriptor that moves down and up. A container can create paths that are too long
+/// for a call, and more levels than descriptors can be open. Kills the processes of a cgroup that still has some, and returns
+/// `EBUSY`.
 fn remove_below(path: &Path) -> nix::Result<()> {
     let mut at = nix::fcntl::open(path, DIRECTORY, Mode::empty())?;
     let mut names: Vec<CString> = Vec::new();
@@ -161,7 +162,7 @@ fn remove_below(path: &Path) -> nix::Result<()> {
 
 const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// The first directory in one.
+/// The first subdirectory.
 fn subdirectory(at: &OwnedFd) -> nix::Result<Option<CString>> {
     let mut directory = nix::dir::Dir::from_fd(openat(at, c".", DIRECTORY, Mode::empty())?)?;
     for entry in directory.iter() {
@@ -174,7 +175,7 @@ fn subdirectory(at: &OwnedFd) -> nix::Result<Option<CString>> {
     Ok(None)
 }
 
-/// Kills every process in a cgroup, whichever version it is of.
+/// Kills every process in a cgroup of either version.
 pub fn kill_in(dir: impl AsFd) {
     let processes = || {
         let file = openat(dir.as_fd(), c"cgroup.procs", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
@@ -183,14 +184,14 @@ pub fn kill_in(dir: impl AsFd) {
     for pid in processes().lines() {
         let Ok(number) = pid.parse() else { continue };
         let Ok(held) = process::pidfd_open(Pid::from_raw(number)) else { continue };
-        // Looked up again once it is held, or its number could be another's by now.
+        // The pid is looked up again after the pidfd is open, because the pid could have been reused.
         if processes().lines().any(|line| line == pid) {
             let _ = process::pidfd_send_signal(held.as_fd(), libc::SIGKILL);
         }
     }
 }
 
-/// `rmdir(2)`.
+/// Calls `rmdir(2)`.
 pub fn rmdir(path: &Path) -> nix::Result<()> {
     std::fs::remove_dir(path).map_err(|error| errno_of(&error))
 }

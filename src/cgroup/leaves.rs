@@ -1,29 +1,29 @@
-//! A run's cgroups in v1, alone or on hybrid hosts: the same budget, as far as v1 has it, for root.
+//! A run's cgroups in v1, on hosts with v1 only or both versions. Only root uses them.
 //!
-//! What v1 lacks: kill of a whole group (when memory runs out the kernel kills one process), `memory.high`, pressure,
-//! `pids.peak`; and a process cannot be born into a cgroup, it is moved there before it goes on.
+//! cgroup v1 lacks the kill of a whole group (when memory runs out the kernel kills one process), `memory.high`, pressure and
+//! `pids.peak`. A process cannot start in a cgroup of v1: it is moved there before it continues.
 
 use nix::errno::Errno;
 
 use super::hierarchies::Hierarchies;
 use super::leaf::{new_path, rmdir};
-use super::{Asked, failed, v1};
+use super::{Request, failed, v1};
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 use crate::plan::{Budget, Facility};
 
-/// The budgets that v1 can enforce, in the order in which they are put in force.
+/// The budgets that v1 can enforce, in the order in which they are applied.
 const LIMITED: [Facility; 4] = [Facility::Memory, Facility::Cpu, Facility::Cpuset, Facility::Pids];
 
-/// Controllers that count without a limit: they are used in any case.
+/// Controllers that are used even without a limit, because they measure usage.
 const COUNTERS: [&str; 3] = ["memory", "cpuacct", "pids"];
 
-/// The budgets that these hierarchies have a controller for.
+/// The budgets for which these hierarchies have a controller.
 pub fn available(hierarchies: &Hierarchies) -> Vec<Facility> {
     LIMITED.into_iter().filter(|facility| hierarchies.has_on_v1(*facility)).collect()
 }
 
-/// A run's cgroup in each hierarchy that counts or limits something. They go when this does.
+/// A run's cgroup in each hierarchy that measures or limits something. Removed on drop.
 #[derive(Debug, Default)]
 pub struct Leaves {
     cgroup: v1::Cgroup,
@@ -31,9 +31,9 @@ pub struct Leaves {
 }
 
 impl Leaves {
-    /// Makes them, below this process's own cgroups, so that what bounds us bounds them too.
+    /// Creates them below this process's own cgroups, so that the caller's limits apply to them too.
     pub fn make(hierarchies: &Hierarchies, id: &str, wanted: &[Facility]) -> Result<Self> {
-        let mut leaves = Self::default(); // on failure, dropping it removes them
+        let mut leaves = Self::default(); // dropped, and so removed, on failure
         let limits = |name: &str| LIMITED.iter().any(|one| one.name() == name && wanted.contains(one));
         for hierarchy in &hierarchies.v1 {
             let used = hierarchy.controllers.iter().filter(|name| COUNTERS.contains(&name.as_str()) || limits(name));
@@ -51,13 +51,13 @@ impl Leaves {
         Ok(leaves)
     }
 
-    /// Puts a budget in force, except the limits that had to be left out.
-    pub fn limit(&self, budget: &Budget, asked: &mut Asked<'_>) -> Result<()> {
+    /// Applies a budget, except the limits that were dropped.
+    pub fn limit(&self, budget: &Budget, request: &mut Request<'_>) -> Result<()> {
         for facility in LIMITED {
-            if asked.has(facility)
+            if request.has(facility)
                 && let Err(error) = self.limit_one(facility, budget)
             {
-                asked.excuse(facility, error)?;
+                request.degrade(facility, error)?;
             }
         }
         Ok(())
@@ -70,17 +70,17 @@ impl Leaves {
             && budget.swap_bytes.is_some_and(|bytes| bytes > 0)
             && !self.cgroup.counts_swap()
         {
-            return Err(failed(&memory.path().join(v1::SWAP), Errno::ENOENT)); // a budget of some swap is one to have
+            return Err(failed(&memory.path().join(v1::SWAP), Errno::ENOENT)); // a budget that allows some swap needs the file
         }
         self.cgroup.limit(&resources)
     }
 
-    /// Their directories.
+    /// The open directories.
     pub fn cgroup(&self) -> &v1::Cgroup {
         &self.cgroup
     }
 
-    /// Removes them; what is in them is dead or dying.
+    /// Removes them. Their processes have exited or are exiting.
     pub fn remove(mut self) -> Result<()> {
         self.removed = true;
         self.remove_all()
@@ -89,7 +89,7 @@ impl Leaves {
     fn remove_all(&self) -> Result<()> {
         let mut result = Ok(());
         for dir in self.cgroup.dirs() {
-            result = v1::remove(dir.path()).and(result); // all of them, also when one fails
+            result = v1::remove(dir.path()).and(result); // tries all of them, even if one fails
         }
         result
     }
@@ -98,12 +98,12 @@ impl Leaves {
 impl Drop for Leaves {
     fn drop(&mut self) {
         if !self.removed {
-            let _ = self.remove_all(); // on the way out with another error
+            let _ = self.remove_all(); // reached only after another error
         }
     }
 }
 
-/// One facility's part of a budget, as limits of v1. No part of a budget is 0, which would be no limit there.
+/// Converts one facility's part of a budget to limits of v1. No part of a budget is 0, which means unlimited in v1.
 fn resources(facility: Facility, budget: &Budget) -> Result<Resources> {
     let lacking = |file: &str| {
         Error::new(Step::Cgroup, file, "cgroup v1 does not have it, and this host has its controller there")
@@ -120,7 +120,7 @@ fn resources(facility: Facility, budget: &Budget) -> Result<Resources> {
         Facility::Cpu => {
             resources.cpu_quota = budget.cpu_quota_us.map(signed);
             resources.cpu_period = budget.cpu_quota_us.map(|_| super::budget::CPU_PERIOD_US);
-            // A cgroup that says nothing has 100 in v2, and 1024 in v1.
+            // The default weight is 100 in v2 and 1024 in v1.
             resources.cpu_shares = budget.cpu_weight.map(|weight| (weight * 1024 / 100).max(2));
         }
         Facility::Cpuset => {

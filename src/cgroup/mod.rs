@@ -1,11 +1,11 @@
-//! The budget of a run: a cgroup of its own, every limit read back, that the workload is born into, and what was counted
-//! there in the end.
+//! The budget of a run: its own cgroup, in which the workload starts. Every limit is read back, and resource usage is read from
+//! the cgroup at the end.
 //!
-//! [`prepare`] looks where a cgroup can be made ([`hierarchies`], [`parent`]), makes it ([`leaf`], or [`leaves`] on hosts whose
-//! controllers are in cgroup v1) and puts the budget in force ([`budget`], [`v1`]). What was asked for and cannot be had is an error
-//! that names it; what a default wants is had where that is cheap, and reported where it is not. The cgroup goes with the
-//! [`Group`], or by [`gc`] when its supervisor was killed. [`running`] looks at other
-//! runs' cgroups.
+//! [`prepare`] finds a parent cgroup ([`hierarchies`], [`parent`]), creates the cgroup below it ([`leaf`], or [`leaves`] on
+//! hosts with the controllers in cgroup v1) and applies the budget ([`budget`], [`v1`]). If a requested limit cannot be
+//! enforced, the run fails with an error that names it. A default limit is applied where that is cheap, and reported as
+//! degraded elsewhere. Dropping the [`Group`] removes the cgroup; [`gc`] removes it if the supervisor was killed. [`running`]
+//! reads the cgroups of other runs.
 
 pub mod availability;
 mod budget;
@@ -38,7 +38,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility};
 use crate::report::{Cgroup, Degraded, Usage};
 
-/// The cgroup, or on older hosts the cgroups, of a run. Removed when this is dropped.
+/// The cgroup of a run, or its cgroups on hosts with cgroup v1. Removed on drop.
 #[derive(Debug)]
 pub struct Group {
     kind: Kind,
@@ -51,43 +51,43 @@ enum Kind {
     V1(Leaves),
 }
 
-/// Makes the cgroup that a budget needs, if it needs one, and says which parts of it had to be left out: those that `may_lack`
-/// lists, and those that are nobody's wish. `id` names the run.
+/// Creates the cgroup that a budget needs, if it needs one, and returns the parts that had to be left out: only parts that
+/// `may_lack` lists or that are defaults. `id` names the run.
 pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Option<Group>, Vec<Degraded>)> {
-    let mut asked = Asked { id, budget, may_lack, wanted: budget.controllers(), degraded: Vec::new() };
-    if asked.wanted.is_empty() {
+    let mut request = Request { id, budget, may_lack, wanted: budget.controllers(), degraded: Vec::new() };
+    if request.wanted.is_empty() {
         return Ok((None, Vec::new()));
     }
     let memberships = Memberships::read().unwrap_or_default();
-    // Without a look at every mount there is, which takes longer than this can be worth.
-    if geteuid().is_root() && !asked.is_urgent() && asked.wanted.iter().all(|one| memberships.has_on_v1(*one)) {
-        asked.excuse_all(|_| true, ONLY_ON_V1)?;
-        return Ok((None, asked.degraded));
+    // Does not read the mount table: for defaults alone that takes too long.
+    if geteuid().is_root() && !request.is_explicit() && request.wanted.iter().all(|one| memberships.has_on_v1(*one)) {
+        request.degrade_all(|_| true, ONLY_ON_V1)?;
+        return Ok((None, request.degraded));
     }
     let hierarchies = memberships.look().unwrap_or_default();
-    let group = match on_v2(&hierarchies, &mut asked)? {
-        Some(parent) => Some(make_v2(&parent, &mut asked)?),
-        None if asked.wanted.is_empty() => None,
-        None => Some(make_v1(&hierarchies, &mut asked)?),
+    let group = match on_v2(&hierarchies, &mut request)? {
+        Some(parent) => Some(make_v2(&parent, &mut request)?),
+        None if request.wanted.is_empty() => None,
+        None => Some(make_v1(&hierarchies, &mut request)?),
     };
-    // Nothing is limited in it, and nobody asked for what it counts.
+    // The cgroup would limit nothing, and no requested controller would measure anything in it.
     let group = group.filter(|group| !group.controllers.is_empty());
-    Ok((group, asked.degraded))
+    Ok((group, request.degraded))
 }
 
-const ONLY_ON_V1: &str = "cgroup v1, which takes longer than a start, is used only for a budget that was asked for";
+const ONLY_ON_V1: &str = "cgroup v1 takes longer than a start, so it is used only for a requested budget";
 
-/// Where in cgroup v2 the cgroup is to be made; `None` if it is better made in v1, or nowhere.
-fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Parent>> {
+/// Finds the parent in cgroup v2. `None` if v1 serves better, or no hierarchy serves.
+fn on_v2(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Option<Parent>> {
     let on_v1 = if geteuid().is_root() { leaves::available(hierarchies) } else { Vec::new() };
-    // On a hybrid host v2 has what v1 left.
-    let better = asked.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
-    if better && !on_v1.is_empty() && !asked.is_urgent() {
-        asked.excuse_all(|_| true, ONLY_ON_V1)?;
+    // On a hybrid host v2 has only the controllers that v1 does not use.
+    let v1_is_better = request.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
+    if v1_is_better && !on_v1.is_empty() && !request.is_explicit() {
+        request.degrade_all(|_| true, ONLY_ON_V1)?;
         return Ok(None);
     }
-    if better && !on_v1.is_empty() {
-        asked.excuse_all(
+    if v1_is_better && !on_v1.is_empty() {
+        request.degrade_all(
             |controller| !on_v1.contains(&controller),
             "cgroup v1 does not have it, and has other controllers that are needed",
         )?;
@@ -95,47 +95,48 @@ fn on_v2(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Option<Pare
     }
     let Some(v2) = &hierarchies.v2 else {
         let why =
-            if hierarchies.v1.is_empty() { "no cgroup file system is mounted" } else { "cgroup v1 is for root alone" };
-        asked.excuse_all(|_| true, why)?;
+            if hierarchies.v1.is_empty() { "no cgroup file system is mounted" } else { "only root can use cgroup v1" };
+        request.degrade_all(|_| true, why)?;
         return Ok(None);
     };
     let systemd = || {
-        if asked.is_urgent() { systemd::scope(asked.id) } else { Err(systemd::NOT_ASKED.to_owned()) }
+        if request.is_explicit() { systemd::scope(request.id) } else { Err(systemd::NOT_REQUESTED.to_owned()) }
     };
-    let found = parent::find(v2, &asked.wanted, systemd);
+    let found = parent::find(v2, &request.wanted, systemd);
     match found {
         Ok(parent) => {
-            asked.excuse_all(|controller| !parent.enabled.contains(&controller), &parent.without)?;
+            request.degrade_all(|controller| !parent.enabled.contains(&controller), &parent.without)?;
             Ok(Some(parent))
         }
         Err(why) => {
-            let why = if better { "cgroup v1 has the controller, and is for root alone".to_owned() } else { why };
-            asked.excuse_all(|_| true, &why)?;
+            let why =
+                if v1_is_better { "cgroup v1 has the controller, and only root can use it".to_owned() } else { why };
+            request.degrade_all(|_| true, &why)?;
             Ok(None)
         }
     }
 }
 
-fn make_v2(parent: &Parent, asked: &mut Asked<'_>) -> Result<Group> {
-    let leaf = Leaf::make(&parent.path, asked.id)?; // on failure, dropping it removes it
-    for limit in budget::limits(asked.budget)? {
-        if asked.has(limit.controller)
+fn make_v2(parent: &Parent, request: &mut Request<'_>) -> Result<Group> {
+    let leaf = Leaf::make(&parent.path, request.id)?; // on failure, dropping it removes it
+    for limit in budget::limits(request.budget)? {
+        if request.has(limit.controller)
             && let Err(error) = limit.apply(leaf.dir())
         {
-            asked.excuse(limit.controller, error)?;
+            request.degrade(limit.controller, error)?;
         }
     }
-    Ok(Group { kind: Kind::V2(leaf), controllers: std::mem::take(&mut asked.wanted) })
+    Ok(Group { kind: Kind::V2(leaf), controllers: std::mem::take(&mut request.wanted) })
 }
 
-fn make_v1(hierarchies: &Hierarchies, asked: &mut Asked<'_>) -> Result<Group> {
-    let leaves = Leaves::make(hierarchies, asked.id, &asked.wanted)?;
-    leaves.limit(asked.budget, asked)?;
-    Ok(Group { kind: Kind::V1(leaves), controllers: std::mem::take(&mut asked.wanted) })
+fn make_v1(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Group> {
+    let leaves = Leaves::make(hierarchies, request.id, &request.wanted)?;
+    leaves.limit(request.budget, request)?;
+    Ok(Group { kind: Kind::V1(leaves), controllers: std::mem::take(&mut request.wanted) })
 }
 
 impl Group {
-    /// Its directory, for `CLONE_INTO_CGROUP`; `None` when processes can only be moved into it.
+    /// The directory for `CLONE_INTO_CGROUP`. `None` if processes can only be moved into the cgroup.
     pub fn dir(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::V2(leaf) => Some(leaf.fd()),
@@ -143,15 +144,15 @@ impl Group {
         }
     }
 
-    /// Moves a freshly cloned process in, if it was not born there.
-    pub fn take_in(&self, pid: Pid) -> Result<()> {
+    /// Moves a newly cloned process into the cgroup, unless it started there.
+    pub fn add_cloned(&self, pid: Pid) -> Result<()> {
         match &self.kind {
             Kind::V2(_) => Ok(()),
             Kind::V1(leaves) => leaves.cgroup().add(pid),
         }
     }
 
-    /// What is in force.
+    /// The enforced limits, for the report.
     pub fn record(&self) -> Cgroup {
         let path = match &self.kind {
             Kind::V2(leaf) => leaf.dir().path(),
@@ -163,7 +164,7 @@ impl Group {
         }
     }
 
-    /// Fills in what the kernel counted so far.
+    /// Fills in the kernel's current counters.
     pub fn usage(&self, usage: &mut Usage) {
         match &self.kind {
             Kind::V2(leaf) => usage::fill_in(leaf.dir(), usage),
@@ -171,7 +172,7 @@ impl Group {
         }
     }
 
-    /// CPU time of the whole tree so far, in microseconds.
+    /// The CPU time of the whole tree so far, in microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         match &self.kind {
             Kind::V2(leaf) => usage::cpu_us(leaf.dir()),
@@ -179,19 +180,19 @@ impl Group {
         }
     }
 
-    /// Lifts the limit on CPU time, for processes that have been killed: thousands that may use a hundredth of a CPU between them
-    /// take minutes to end.
+    /// Removes the limit on CPU time after the kill: thousands of processes that share a hundredth of a CPU take minutes to
+    /// exit.
     pub fn unthrottle(&self) {
         if !self.controllers.contains(&Facility::Cpu) {
             return;
         }
         match &self.kind {
-            Kind::V2(leaf) => drop(leaf.dir().write("cpu.max", "max")), // or they end more slowly
+            Kind::V2(leaf) => drop(leaf.dir().write("cpu.max", "max")), // a failure only delays their exit
             Kind::V1(leaves) => leaves.cgroup().unthrottle(),
         }
     }
 
-    /// Kills whatever is left in it, waits until it is empty, and removes it.
+    /// Kills the remaining processes, waits until the cgroup is empty, and removes it.
     pub fn remove(self) -> Result<()> {
         match self.kind {
             Kind::V2(leaf) => leaf.remove(),
@@ -200,24 +201,24 @@ impl Group {
     }
 }
 
-/// What is wanted, and how badly.
+/// The requested budget, and which parts of it are optional.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct Request<'a> {
     id: &'a str,
     budget: &'a Budget,
     may_lack: &'a [Facility],
-    /// The controllers that are wanted and, as far as is known, can be had.
+    /// The controllers that are requested and not known to be unavailable.
     wanted: Vec<Facility>,
     degraded: Vec<Degraded>,
 }
 
-impl Asked<'_> {
+impl Request<'_> {
     fn has(&self, controller: Facility) -> bool {
         self.wanted.contains(&controller)
     }
 
-    /// Whether anything was asked for, and is not only a default.
-    fn is_urgent(&self) -> bool {
+    /// Whether any limit is requested explicitly, not only by default.
+    fn is_explicit(&self) -> bool {
         self.wanted.iter().any(|controller| !self.budget.if_possible.contains(controller))
     }
 
@@ -225,21 +226,21 @@ impl Asked<'_> {
         self.may_lack.contains(&controller) || self.budget.if_possible.contains(&controller)
     }
 
-    /// Does without a controller, or fails.
-    fn excuse(&mut self, controller: Facility, error: Error) -> Result<()> {
+    /// Drops a controller if the run may lack it. Fails otherwise.
+    fn degrade(&mut self, controller: Facility, error: Error) -> Result<()> {
         if !self.may_lack(controller) {
             return Err(error);
         }
-        self.lose(controller, error.to_string());
+        self.drop_controller(controller, error.to_string());
         Ok(())
     }
 
-    /// Does without all these controllers, or fails with an error that names every one that was asked for.
-    fn excuse_all(&mut self, lacks: impl Fn(Facility) -> bool, why: &str) -> Result<()> {
+    /// Drops all these controllers, or fails with an error that names each one that the run may not lack.
+    fn degrade_all(&mut self, lacks: impl Fn(Facility) -> bool, why: &str) -> Result<()> {
         let lacking: Vec<_> = self.wanted.iter().copied().filter(|controller| lacks(*controller)).collect();
         let refused: Vec<_> = lacking.iter().copied().filter(|controller| !self.may_lack(*controller)).collect();
         if refused.is_empty() {
-            lacking.into_iter().for_each(|controller| self.lose(controller, why.to_owned()));
+            lacking.into_iter().for_each(|controller| self.drop_controller(controller, why.to_owned()));
             return Ok(());
         }
         let names = |separator: &str, prefix: &str| {
@@ -253,7 +254,7 @@ impl Asked<'_> {
             )))
     }
 
-    fn lose(&mut self, controller: Facility, why: String) {
+    fn drop_controller(&mut self, controller: Facility, why: String) {
         self.wanted.retain(|wanted| *wanted != controller);
         let (what, wanted) = (controller.name().to_owned(), self.budget.describe(controller));
         self.degraded.push(Degraded { what, wanted, got: "unlimited".to_owned(), why });

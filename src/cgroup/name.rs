@@ -1,8 +1,8 @@
-//! The name of a run's cgroup, which says whose it is.
+//! The name of a run's cgroup, which identifies its owner.
 //!
-//! `stockade.ID.PID.START.NS`: the supervisor's process id, when that process was started (in clock ticks since boot) and
-//! its pid namespace (by inode). A cgroup does not outlive the boot it was made in, so the three identify one process for
-//! as long as the name exists.
+//! `stockade.ID.PID.START.NS`: the supervisor's process id, its start time (in clock ticks since boot) and its pid namespace
+//! (by inode). A cgroup does not outlive the boot that created it, so these three identify one process as long as the name
+//! exists.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use nix::unistd::{SysconfVar, sysconf};
 
 const PREFIX: &str = "stockade.";
 
-/// The process that made a cgroup.
+/// The process that created a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pid: u32,
@@ -26,9 +26,9 @@ pub fn own(id: &str) -> Option<String> {
     Some(format!("{PREFIX}{id}.{pid}.{started}.{namespace}"))
 }
 
-/// Who made the cgroup of this name; `None` if it was not made by this program.
+/// The owner of the cgroup with this name. `None` if this program did not create it.
 pub fn owner(name: &str) -> Option<Owner> {
-    let mut fields = name.strip_prefix(PREFIX)?.rsplitn(4, '.'); // the id may hold dots
+    let mut fields = name.strip_prefix(PREFIX)?.rsplitn(4, '.'); // the id may contain dots
     let mut number =
         || fields.next().filter(|field| field.bytes().all(|byte| byte.is_ascii_digit()))?.parse::<u64>().ok();
     let (namespace, started, pid) = (number()?, number()?, number()?);
@@ -36,7 +36,7 @@ pub fn owner(name: &str) -> Option<Owner> {
     fields.next().filter(|id| !id.is_empty()).map(|_| Owner { pid, started, namespace })
 }
 
-/// The name of the run in the name of its cgroup.
+/// The name of the run, from the name of its cgroup.
 pub fn id(name: &str) -> Option<&str> {
     owner(name)?;
     name.strip_prefix(PREFIX)?.rsplitn(4, '.').nth(3)
@@ -48,12 +48,12 @@ impl Owner {
         Some(Self { pid, started: started(pid).ok()??, namespace: namespace()? })
     }
 
-    /// Its process id; `None` if that is another's here, in this pid namespace.
+    /// Its process id. `None` if the owner is in another pid namespace.
     pub fn pid(self) -> Option<u32> {
         (namespace() == Some(self.namespace)).then_some(self.pid)
     }
 
-    /// How long ago it was started.
+    /// The time since its start.
     pub fn age(self) -> Option<Duration> {
         let ticks = sysconf(SysconfVar::CLK_TCK).ok()??;
         let started_ms = self.started.saturating_mul(1_000) / u64::try_from(ticks).ok().filter(|ticks| *ticks > 0)?;
@@ -61,7 +61,7 @@ impl Owner {
         Some(now.saturating_sub(Duration::from_millis(started_ms)))
     }
 
-    /// Whether it is known to be dead. Of another pid namespace's processes nothing is known.
+    /// Whether it is known to be dead. The state of a process in another pid namespace is unknown.
     pub fn is_dead(self) -> bool {
         let here = namespace() == Some(self.namespace);
         here && started(self.pid).is_ok_and(|started| started != Some(self.started))
@@ -72,13 +72,13 @@ fn namespace() -> Option<u64> {
     std::fs::metadata("/proc/self/ns/pid").ok().map(|namespace| namespace.ino())
 }
 
-/// When a process was started; `None` when there is none, or it is a zombie, `proc_pid_stat(5)`. An error says nothing.
+/// The start time of a process, `proc_pid_stat(5)`. `None` if it does not exist or is a zombie. An error decides nothing.
 pub fn started(pid: u32) -> std::io::Result<Option<u64>> {
     read_start(pid, false)
 }
 
-/// As [`started`]; `None` also when it is about to be gone. Then it runs nothing any more, and closes what it has before it is
-/// a zombie.
+/// As [`started`], and also `None` for a process that is exiting. Such a process runs no more code, and closes its descriptors
+/// before it becomes a zombie.
 pub fn runs_since(pid: u32) -> std::io::Result<Option<u64>> {
     read_start(pid, true)
 }
@@ -92,7 +92,7 @@ fn read_start(pid: u32, ending_is_gone: bool) -> std::io::Result<Option<u64>> {
 }
 
 fn start_time(stat: &str, ending_is_gone: bool) -> Option<u64> {
-    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace(); // the name before it may hold anything
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace(); // the name before it may contain any character
     let state = fields.next()?;
     let flags: u64 = fields.nth(5)?.parse().ok()?;
     let is_ending = flags & 4 != 0; // PF_EXITING of linux/sched.h
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_back_whatever_the_id() {
+    fn names_contain_id_and_owner() {
         for id in ["x", "a.b.1.2.3.4", "+", "A-_."] {
             let name = own(id).unwrap();
             assert_eq!((owner(&name), super::id(&name)), (Owner::this(), Some(id)), "{name}");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_nobodys() {
+    fn foreign_names_have_no_owner() {
         for name in ["", "stockade", "stockade.", "stockade.x", "stockade.x.1.2", "stockade..1.2.3", "stockade.callers"]
         {
             assert_eq!(owner(name), None, "{name}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_pid_is_not_its_owner() {
+    fn a_reused_pid_is_not_the_owner() {
         let this = Owner::this().unwrap();
         assert!(Owner { started: this.started + 1, ..this }.is_dead());
         assert!(Owner { pid: 4_194_305, ..this }.is_dead());
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_has_ended() {
+    fn a_zombie_has_no_start_time() {
         let stat = |state| format!("7 (a) R (\n) {state} 1 2 3 4 5 6 7 8 9 10 100 20 3 1 20 0 1 0 99 5");
         let start = |stat: &str| start_time(stat, false);
         assert_eq!((start(&stat("S")), start(&stat("Z")), start("7 (a) S 1")), (Some(99), None, None));
-        assert_eq!(start_time(&stat("S"), true), None, "its flags are 6, and 4 says that it is about to be one");
+        assert_eq!(start_time(&stat("S"), true), None, "its flags are 6, which include PF_EXITING (4)");
     }
 }

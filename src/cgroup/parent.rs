@@ -1,8 +1,8 @@
-//! Where a run's cgroup may be made in cgroup v2.
+//! Finds the parent of a run's cgroup in cgroup v2.
 //!
-//! In this order: a subtree that was delegated to the caller and that this process is in; a scope that systemd makes and
-//! delegates; as root, the top of the hierarchy. A cgroup that systemd manages is never written to behind its back: it
-//! turns controllers off again where none of its own units needs them, and with them the limits.
+//! The choices, in this order: a subtree that is delegated to the caller and contains this process; a scope that systemd
+//! creates and delegates; for root, the top of the hierarchy. A cgroup that systemd manages is never written to: systemd
+//! disables controllers that none of its own units needs, and the limits disappear with them.
 
 use std::path::{Path, PathBuf};
 
@@ -15,24 +15,24 @@ use super::hierarchies::V2;
 use crate::plan::Facility;
 use crate::sys::file;
 
-/// Where those processes go that keep a delegated cgroup from having children with controllers.
+/// The child cgroup for processes that would keep a delegated cgroup from having children with controllers.
 pub const CALLERS: &str = "stockade.callers";
 
-/// Controllers that count without a limit: they are turned on for what they measure.
+/// Controllers that are enabled even without a limit, because they measure usage.
 const COUNTERS: [Facility; 3] = [Facility::Memory, Facility::Pids, Facility::Io];
 
-/// A cgroup to make runs' cgroups in.
+/// A cgroup below which cgroups of runs can be created.
 #[derive(Debug)]
 pub struct Parent {
     /// Its directory.
     pub path: PathBuf,
-    /// The controllers that its children have.
+    /// The controllers of its children.
     pub enabled: Vec<Facility>,
-    /// Why the others cannot be had.
+    /// Why the other controllers are unavailable.
     pub without: String,
 }
 
-/// Finds it, or says why there is none. `systemd` is asked to make one only if there is nothing else.
+/// Finds the parent, or returns why there is none. `systemd` creates one, and is called only if there is no delegated subtree.
 pub fn find(v2: &V2, wanted: &[Facility], systemd: impl FnOnce() -> Result<PathBuf, String>) -> Result<Parent, String> {
     if let Some(path) = delegated(v2) {
         return Parent::below(&path, wanted, &v2.own);
@@ -47,37 +47,37 @@ pub fn find(v2: &V2, wanted: &[Facility], systemd: impl FnOnce() -> Result<PathB
     Err(format!("{} is not delegated to this user, and {refused}", v2.own.display()))
 }
 
-/// The subtree around this process that was handed to its user.
+/// The subtree around this process that is delegated to its user.
 pub fn delegated(v2: &V2) -> Option<PathBuf> {
     let root = geteuid().is_root();
     let around = || v2.own.ancestors().take_while(|path| path.starts_with(&v2.mount));
     let marked = around().find(|path| is_marked(path));
     let found = match marked {
         Some(path) => path,
-        // The top of a container's own namespace has a type; the top of the hierarchy has none, and is not a delegated one.
+        // The top of a container's cgroup namespace has a type. The top of the hierarchy has none, and is not delegated.
         None if root => around().find(|path| *path == v2.mount && path.join("cgroup.type").exists())?,
         None => around().take_while(|path| is_writable(path)).last()?,
     };
     let name = found.file_name()?.to_str()?;
-    // This one is delegated to the user's systemd.
+    // The cgroup of `user@UID.service` is delegated to the user's systemd.
     let is_systemd = name.starts_with("user@") && name.ends_with(".service");
     (!is_systemd && is_writable(found)).then(|| found.to_owned())
 }
 
-/// What systemd writes on a cgroup that it delegates, `Delegate=` in `systemd.resource-control(5)`.
+/// Whether systemd marked the cgroup as delegated, `Delegate=` in `systemd.resource-control(5)`.
 fn is_marked(path: &Path) -> bool {
     let Ok(dir) = Dir::open(path) else { return false };
     [c"user.delegate", c"trusted.delegate"].into_iter().any(|name| file::attribute_is(dir.fd(), name, b"1"))
 }
 
-/// Whether cgroups with controllers can be made in it, and processes moved between them.
+/// Whether the caller can create cgroups with controllers in it and move processes between them.
 pub fn is_writable(path: &Path) -> bool {
     let writable = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
     writable(path) && writable(&path.join("cgroup.procs")) && writable(&path.join("cgroup.subtree_control"))
 }
 
 impl Parent {
-    /// Turns the controllers on for the children of `path`; `own` is where this process is.
+    /// Enables the controllers for the children of `path`. `own` is the cgroup of this process.
     fn below(path: &Path, wanted: &[Facility], own: &Path) -> Result<Self, String> {
         let failed = |errno: Errno| format!("{}: {}", path.display(), errno.desc());
         let dir = Dir::open(path).map_err(failed)?;
@@ -114,13 +114,13 @@ fn names(text: &str) -> Vec<Facility> {
     text.split_ascii_whitespace().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// One by one, as one that cannot be had would keep the others from being turned on.
+/// Enables controllers one at a time: in a single write, one unavailable controller would fail them all.
 fn enable(dir: &Dir, controllers: &[Facility], own: &Path) -> nix::Result<()> {
     let mut result = Ok(());
     for controller in controllers {
         let line = format!("+{}", controller.name());
         let turned_on = match dir.write("cgroup.subtree_control", &line) {
-            // A cgroup has processes or children with controllers, never both, cgroups(7).
+            // A cgroup has either processes or children with controllers, cgroups(7).
             Err(Errno::EBUSY) if dir.path() == own => {
                 move_processes(dir).and_then(|()| dir.write("cgroup.subtree_control", &line))
             }
@@ -131,7 +131,7 @@ fn enable(dir: &Dir, controllers: &[Facility], own: &Path) -> nix::Result<()> {
     result
 }
 
-/// Moves every process of a delegated cgroup into a child, this one among them.
+/// Moves every process of a delegated cgroup into a child, including this process.
 fn move_processes(dir: &Dir) -> nix::Result<()> {
     let child = dir.path().join(CALLERS);
     match nix::unistd::mkdir(&child, Mode::from_bits_truncate(0o755)) {
@@ -139,7 +139,7 @@ fn move_processes(dir: &Dir) -> nix::Result<()> {
         Err(errno) => return Err(errno),
     }
     let child = Dir::open(&child)?;
-    // A process that forks meanwhile leaves its child behind.
+    // A process that forks meanwhile leaves its child in the parent cgroup.
     for _ in 0..16 {
         let here = dir.read("cgroup.procs")?;
         if here.trim().is_empty() {

@@ -1,6 +1,7 @@
-//! The sandboxes that run now, by their cgroups: for `stockade top`.
+//! The running sandboxes, found by their cgroups: for `stockade top`.
 //!
-//! A cgroup's name says which supervisor made it, and a name can be anybody's: what it says is shown, and acted upon by nobody.
+//! A cgroup's name states its supervisor, but any process can create a cgroup with such a name. So the statement is displayed
+//! and never acted upon.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,18 +13,18 @@ use super::files::Dir;
 use super::{hierarchies, name, usage, v1};
 use crate::report::Usage;
 
-/// How deep below the top of a hierarchy is looked.
-const MOST_LEVELS: u32 = 16;
+/// The depth limit of the search.
+const MAX_DEPTH: u32 = 16;
 
-/// Most that is read of a supervisor's command line.
-const MOST_COMMAND: u64 = 64 << 10;
+/// The maximum length read of a supervisor's command line.
+const MAX_COMMAND: u64 = 64 << 10;
 
-/// What there is.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Found {
-    /// The sandboxes that have a cgroup, by name.
+    /// The sandboxes that have a cgroup, sorted by name.
     pub sandboxes: Vec<Running>,
-    /// Which others there may be, that cannot be seen.
+    /// Which other sandboxes may exist without being visible.
     pub unseen: Option<&'static str>,
 }
 
@@ -32,9 +33,9 @@ pub struct Found {
 pub struct Running {
     /// Its name.
     pub id: String,
-    /// Process id of its supervisor; `None` when that is in another pid namespace, or not who it claims to be.
+    /// Process id of its supervisor. `None` if the supervisor is in another pid namespace, or the name is not genuine.
     pub pid: Option<u32>,
-    /// How long ago the supervisor was started.
+    /// The time since the supervisor started.
     pub age: Option<Duration>,
     /// Its cgroup; on hosts with cgroup v1, one of them.
     pub path: PathBuf,
@@ -47,26 +48,26 @@ enum Kind {
     V1(v1::Cgroup),
 }
 
-/// Looks through all hierarchies, as far as they can be seen from here.
+/// Searches all hierarchies, as far as they are visible.
 pub fn look() -> Found {
     let hierarchies = hierarchies::look();
     let mut sandboxes = Vec::new();
     if let Some(v2) = &hierarchies.v2 {
-        below(&v2.mount, MOST_LEVELS, &mut |path| {
+        below(&v2.mount, MAX_DEPTH, &mut |path| {
             if let Ok(dir) = Dir::open(path) {
                 sandboxes.extend(Running::of(path, || Kind::V2(dir)));
             }
         });
     }
     for hierarchy in &hierarchies.v1 {
-        below(&hierarchy.mount, MOST_LEVELS, &mut |path| {
+        below(&hierarchy.mount, MAX_DEPTH, &mut |path| {
             // The name is the same in every hierarchy.
             let known = |one: &Running| one.path.file_name() == path.file_name();
             if !sandboxes.iter().any(known) {
                 sandboxes.extend(Running::of(path, || Kind::V1(v1::Cgroup::default())));
             }
             if let Some(Running { kind: Kind::V1(cgroup), .. }) = sandboxes.iter_mut().find(|one| known(one)) {
-                let _ = cgroup.open(&hierarchy.controllers, path); // it may be gone by now
+                let _ = cgroup.open(&hierarchy.controllers, path); // it may have been removed meanwhile
             }
         });
     }
@@ -81,7 +82,7 @@ pub fn look() -> Found {
     Found { sandboxes, unseen }
 }
 
-/// Every cgroup below `path` with a name that we give.
+/// Calls `found` for every cgroup below `path` whose name this program generated.
 fn below(path: &Path, levels: u32, found: &mut dyn FnMut(&Path)) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -108,7 +109,7 @@ impl Running {
         Some(Self { id, pid, age: owner.age(), path: path.to_owned(), kind: kind() })
     }
 
-    /// What it used so far.
+    /// Its usage so far.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         let first = match &self.kind {
@@ -121,7 +122,7 @@ impl Running {
                 cgroup.dirs().next()
             }
         };
-        // Without the controller that counts them.
+        // Counts the processes if there is no pids controller.
         let listed = || Some(first?.read("cgroup.procs").ok()?.lines().count() as u64);
         usage.pids.current = usage.pids.current.or_else(listed);
         usage
@@ -130,7 +131,7 @@ impl Running {
     /// The words of its supervisor's command line.
     pub fn words(&self) -> Option<Vec<Vec<u8>>> {
         let mut text = Vec::new();
-        File::open(format!("/proc/{}/cmdline", self.pid?)).ok()?.take(MOST_COMMAND).read_to_end(&mut text).ok()?;
+        File::open(format!("/proc/{}/cmdline", self.pid?)).ok()?.take(MAX_COMMAND).read_to_end(&mut text).ok()?;
         let text = text.strip_suffix(b"\0").unwrap_or(&text);
         (!text.is_empty()).then(|| text.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
     }

@@ -1,7 +1,7 @@
-//! A scope of systemd's, delegated to this process: a cgroup that a manager makes, moves this process into, and leaves alone.
+//! A systemd scope, delegated to this process: systemd creates the cgroup, moves this process into it, and does not modify it.
 //!
-//! One method call over the manager's own socket, in the D-Bus protocol, spoken by hand: the client that cgroups-rs brings
-//! along starts threads that outlive the call, and a process that clones itself must have none.
+//! This module sends one method call to the manager's own socket and implements the D-Bus protocol for it. The client in
+//! cgroups-rs starts threads that outlive the call, and a process that clones itself must not have threads.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -13,22 +13,22 @@ use nix::unistd::geteuid;
 use super::hierarchies;
 use crate::sys::schedule;
 
-/// Why systemd is not asked for the sake of a default.
-pub const NOT_ASKED: &str =
-    "systemd, which takes longer than a start to make one, is asked only for a budget that was asked for";
+/// Why systemd is not called for default limits.
+pub const NOT_REQUESTED: &str =
+    "systemd takes longer than a start to create one, so it is called only for a requested budget";
 
-/// How long the manager may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for the manager.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest answer that is read.
+/// The maximum length of an answer.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// Has systemd make a scope around this process, and says where its cgroup is; or why there is none.
+/// Makes systemd create a scope around this process. Returns the path of its cgroup, or why there is none.
 pub fn scope(id: &str) -> Result<PathBuf, String> {
     let path = socket();
     let connected = UnixStream::connect(&path);
     let mut stream = connected.map_err(|error| format!("no systemd answers at {}: {error}", path.display()))?;
-    // Names of units have no plus.
+    // Unit names cannot contain a plus.
     let unit = format!("stockade-{}-{}.scope", id.replace('+', "_"), std::process::id());
     let text = |text: &str| Value::Text(text.to_owned());
     let properties = [
@@ -38,9 +38,9 @@ pub fn scope(id: &str) -> Result<PathBuf, String> {
     ];
     ask(&mut stream, &unit, std::process::id(), &properties)
         .map_err(|why| format!("systemd did not make a scope: {why}"))?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        // The call answers when the job is queued; that it is done shows here.
+        // The call returns when the job is queued. The job is done when this process is in the scope.
         if let Some(v2) = hierarchies::look().v2
             && v2.own.file_name().is_some_and(|name| name == unit.as_str())
         {
@@ -53,7 +53,7 @@ pub fn scope(id: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The system's manager for root, the user's own otherwise.
+/// The socket of the system manager for root, and of the user's manager otherwise.
 pub fn socket() -> PathBuf {
     let uid = geteuid();
     if uid.is_root() {
@@ -66,18 +66,18 @@ pub fn socket() -> PathBuf {
 /// A property of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A number of 32 bits, with a sign.
+    /// A signed number of 32 bits.
     Signed(i32),
-    /// A number of 64 bits.
+    /// An unsigned number of 64 bits.
     Number(u64),
-    /// Text.
+    /// A string.
     Text(String),
 }
 
-/// Has systemd make a scope with these properties around a process; or why there is none. It is there when the process is
-/// in its cgroup.
+/// Makes systemd create a scope with these properties around a process, or returns why it did not. The scope exists when the
+/// process is in its cgroup.
 pub fn start_scope(unit: &str, pid: u32, properties: &[(String, Value)]) -> Result<(), String> {
     let path = socket();
     let connected = UnixStream::connect(&path);
@@ -85,19 +85,19 @@ pub fn start_scope(unit: &str, pid: u32, properties: &[(String, Value)]) -> Resu
     ask(&mut stream, unit, pid, properties).map_err(|why| format!("systemd did not make it: {why}"))
 }
 
-/// Changes properties of a unit, until it is gone.
+/// Changes properties of a unit for the unit's lifetime.
 pub fn set_properties(unit: &str, properties: &[(String, Value)]) -> Result<(), String> {
     let path = socket();
     let mut stream =
         UnixStream::connect(&path).map_err(|error| format!("no systemd answers at {}: {error}", path.display()))?;
     let mut body = Message::default();
     body.string(unit);
-    body.u32(1); // not beyond this boot
+    body.u32(1); // runtime only
     body.array(8, |array| properties.iter().for_each(|(name, value)| array.value(name, value)));
     call(&mut stream, &manager_call("SetUnitProperties", "sba(sv)", body))
 }
 
-/// Has systemd stop a unit.
+/// Makes systemd stop a unit.
 pub fn stop(unit: &str) -> Result<(), String> {
     let mut stream = UnixStream::connect(socket()).map_err(|error| error.to_string())?;
     let mut body = Message::default();
@@ -112,9 +112,9 @@ fn ask(stream: &mut UnixStream, unit: &str, pid: u32, properties: &[(String, Val
 
 fn call(stream: &mut UnixStream, message: &[u8]) -> Result<(), String> {
     let io = |error: std::io::Error| error.to_string();
-    stream.set_read_timeout(Some(PATIENCE)).map_err(io)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(io)?;
-    // Who we are is what the socket's peer credentials say; this only names it.
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(io)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(io)?;
+    // The peer credentials of the socket authenticate the caller. This only repeats the uid.
     let uid: String = geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
     stream.write_all(format!("\0AUTH EXTERNAL {uid}\r\n").as_bytes()).map_err(io)?;
     let answer = line(stream).map_err(io)?;
@@ -142,7 +142,7 @@ fn line(stream: &mut UnixStream) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// A message in the making: values aligned to their size, as the D-Bus specification has it.
+/// A message under construction. Values are aligned to their size, as the D-Bus specification requires.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -166,7 +166,7 @@ impl Message {
         self.0.push(text.len() as u8);
         self.0.extend(text.bytes().chain([0]));
     }
-    /// The elements are aligned to `to`; the padding before the first does not count as length.
+    /// The elements are aligned to `to`. The padding before the first does not count as length.
     fn array(&mut self, to: usize, fill: impl FnOnce(&mut Self)) {
         self.u32(0);
         let at = self.0.len();
@@ -198,20 +198,20 @@ impl Message {
     }
 }
 
-/// The call, complete.
+/// The complete call.
 fn start_transient_unit(unit: &str, pid: u32, given: &[(String, Value)]) -> Vec<u8> {
     let mut body = Message::default();
     body.string(unit);
-    body.string("fail"); // rather than replace another's
+    body.string("fail"); // do not replace an existing unit
     body.array(8, |properties| {
         given.iter().for_each(|(name, value)| properties.value(name, value));
         properties.property("PIDs", "au", |value| value.array(4, |pids| pids.u32(pid)));
     });
-    body.array(8, |_| {}); // no units beside it
+    body.array(8, |_| {}); // no auxiliary units
     manager_call("StartTransientUnit", "ssa(sv)a(sa(sv))", body)
 }
 
-/// A call of a method of the manager's, complete.
+/// A complete call of a method of the manager.
 fn manager_call(method: &str, signature: &str, body: Message) -> Vec<u8> {
     let mut message = Message(vec![b'l', CALL, 0, 1]);
     message.u32(body.0.len() as u32);
@@ -233,12 +233,12 @@ const RETURN: u8 = 2;
 const ERROR: u8 = 3;
 const SERIAL: u32 = 1;
 
-/// What came back.
+/// The answer to a call.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Done,
     Refused(String),
-    /// A signal, which everybody gets.
+    /// A signal, which every client receives.
     Other,
 }
 
@@ -261,7 +261,7 @@ impl Answer {
         match head[1] {
             RETURN => Ok(Self::Done),
             ERROR => {
-                // The body begins with a sentence.
+                // The body begins with a string, the error message.
                 let text = rest.get(fields + 4..).unwrap_or_default();
                 let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
                 Ok(Self::Refused(String::from_utf8_lossy(text).into_owned()))
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_call_is_aligned_and_as_long_as_it_says() {
+    fn calls_are_aligned_and_have_the_stated_length() {
         let message = start_transient_unit("stockade-x-1.scope", 0x0102_0304, &[("A".to_owned(), Value::Number(7))]);
         let word = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap()) as usize;
         assert_eq!(message.len(), 16 + word(12).next_multiple_of(8) + word(4));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_whole_or_errors() {
+    fn incomplete_answers_are_errors() {
         let answer = |kind: u8, body: &[u8]| {
             let mut message = vec![b'l', kind, 0, 1];
             message.extend((body.len() as u32).to_le_bytes());

@@ -1,9 +1,9 @@
-//! What the kernel counted, from the files of cgroup v2.
+//! Resource usage, from the files of cgroup v2.
 
 use super::files::{Dir, keyed};
 use crate::report::{Io, Psi, Usage};
 
-/// Fills in every figure that this kernel has for a cgroup.
+/// Fills in every value that this kernel provides for a cgroup.
 pub fn fill_in(dir: &Dir, usage: &mut Usage) {
     let source = || Some("cgroup2".to_owned());
     if let Ok(text) = dir.read("cpu.stat")
@@ -38,12 +38,12 @@ pub fn fill_in(dir: &Dir, usage: &mut Usage) {
     usage.psi = psi(dir);
 }
 
-/// CPU time so far, in microseconds.
+/// The CPU time so far, in microseconds.
 pub fn cpu_us(dir: &Dir) -> Option<u64> {
     keyed(&dir.read("cpu.stat").ok()?, "usage_usec")
 }
 
-/// Sums over all devices. A cgroup without traffic has no lines.
+/// Sums over all devices. The file of a cgroup without traffic has no lines.
 fn io(stat: &str) -> Io {
     let sum = |key: &str| {
         let of_word = |word: &str| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok();

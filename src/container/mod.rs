@@ -239,7 +239,7 @@ impl Launch<'_> {
     /// Prepares the new process from outside and sends the first "go". Returns its directory in `/proc`.
     fn admit(&mut self, groups: Option<&Groups>) -> Result<OwnedFd> {
         if let Some(groups) = groups {
-            groups.take_in(self.pid)?;
+            groups.add_cloned(self.pid)?;
         }
         let proc_pid = user::open_proc_pid(self.pid)?;
         match Inhabited::by(&proc_pid) {

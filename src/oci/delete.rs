@@ -44,7 +44,7 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     }
     // Frozen processes do not die, nor does a process that `exec` adds just when the first process dies.
     if let Some(groups) = held.record.groups()
-        && groups.has_frozen()
+        && groups.has_frozen_process()
     {
         let _ = groups.signal_all(libc::SIGKILL);
     }

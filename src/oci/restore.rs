@@ -119,7 +119,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         images.enter().map_err(|errno| (images.path.display().to_string(), errno))
     })?;
     if let Some(groups) = &groups {
-        groups.take_in(criu.pid())?;
+        groups.add_cloned(criu.pid())?;
     }
     for (controllers, path) in own_cgroups(&criu, groups.as_ref()) {
         let mut place = Message::default();

@@ -49,7 +49,7 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
     }
     // Frozen processes do not die with cgroup v1 unless they are thawed.
     if signal == libc::SIGKILL
-        && let Some(groups) = groups.filter(|groups| groups.has_frozen())
+        && let Some(groups) = groups.filter(|groups| groups.has_frozen_process())
     {
         groups.signal_all(signal)?;
     }

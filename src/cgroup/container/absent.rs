@@ -1,4 +1,4 @@
-//! Limits that the hierarchies of this host could not enforce, told before any cgroup is made.
+//! Detects, before any cgroup is created, limits that the hierarchies of this host cannot enforce.
 
 use super::Places;
 use crate::cgroup::hierarchies;
@@ -6,7 +6,7 @@ use crate::cgroup::v1::no_controller;
 use crate::error::{Error, Step};
 use crate::plan::container::Resources;
 
-/// The fields of `linux.resources` that need a controller which is not there, or that this version of cgroups does not have.
+/// The fields of `linux.resources` that need a controller or a cgroup version that this host does not have.
 pub fn absent(places: &Places, resources: &Resources) -> Vec<(&'static str, Error)> {
     let some = |set: bool, name: &'static str| set.then_some(name);
     let memory = resources.memory_limit.is_some_and(|limit| limit != 0)

@@ -1,7 +1,7 @@
-//! Which device nodes a container may use: the files of cgroup v1, a program in cgroup v2.
+//! Which device nodes a container may use: files in cgroup v1, a BPF program in cgroup v2.
 //!
-//! Nothing is allowed but what a rule says. The last rule that matches decides, and after those of the configuration come
-//! the nodes that every container has.
+//! Everything is denied that no rule allows. The last matching rule decides. The rules for the default nodes come after the
+//! configured rules.
 
 use super::{Dirs, Groups};
 use crate::cgroup::v1;
@@ -15,8 +15,8 @@ const ACCESS: [(char, i32); 3] = [('m', 1), ('r', 2), ('w', 4)];
 const BLOCK: i32 = 1;
 const CHAR: i32 = 2;
 
-/// Making nodes is harmless where they cannot be opened; then the usual ones, terminals, and the multiplexer of those.
-const ALWAYS: [(Option<u32>, Option<u32>, &str); 9] = [
+/// Creating nodes is harmless if they cannot be opened. The other rules allow the default nodes, terminals and ptmx.
+const DEFAULT_NODES: [(Option<u32>, Option<u32>, &str); 9] = [
     (None, None, "m"),
     (Some(1), Some(3), "rwm"),
     (Some(1), Some(5), "rwm"),
@@ -34,11 +34,11 @@ fn rules(resources: &Resources) -> Vec<DeviceRule> {
     let mut rules = vec![rule(false, 'a', None, None, "rwm")];
     rules.extend(resources.devices.iter().flatten().cloned());
     rules.push(rule(true, 'b', None, None, "m"));
-    rules.extend(ALWAYS.iter().map(|(major, minor, access)| rule(true, 'c', *major, *minor, access)));
+    rules.extend(DEFAULT_NODES.iter().map(|(major, minor, access)| rule(true, 'c', *major, *minor, access)));
     rules
 }
 
-/// Puts them in force.
+/// Applies the device rules.
 pub fn apply(groups: &Groups, resources: &Resources) -> Result<()> {
     if without(Layer::DeviceRules) {
         return Ok(());
@@ -50,13 +50,14 @@ pub fn apply(groups: &Groups, resources: &Resources) -> Result<()> {
                 .hint("they are a BPF program on cgroup v2, which takes CAP_BPF or CAP_SYS_ADMIN and CONFIG_CGROUP_BPF")
         });
     }
-    let Some(dir) = groups.with("devices") else { return Ok(()) }; // nodes are still made, and no others can be
+    // Without the controller the configured nodes are still created, and the container cannot create others.
+    let Some(dir) = groups.with("devices") else { return Ok(()) };
     rules.iter().try_for_each(|rule| v1::apply_device_rule(dir, rule))
 }
 
-/// The rules from the last to the first, each an exit where it matches.
+/// The rules in reverse order. Each returns if it matches.
 fn program(rules: &[DeviceRule]) -> Vec<Instruction> {
-    // r2 kind, r3 access, r4 major, r5 minor
+    // Registers: r2 type, r3 access, r4 major, r5 minor.
     let mut program = vec![
         bpf::load_word(2, 1, 0),
         bpf::move_register(3, 2),
@@ -78,7 +79,7 @@ fn program(rules: &[DeviceRule]) -> Vec<Instruction> {
             ACCESS.iter().filter(|(letter, _)| rule.access.contains(*letter)).fold(0, |all, (_, bit)| all | bit);
         let masked: Vec<Instruction> = match (access, rule.allow) {
             (7, _) => Vec::new(),
-            // An allowance covers all that is asked for; a refusal hits any part of it.
+            // A rule that allows must cover the whole access. A rule that denies need only match a part.
             (access, true) => vec![bpf::move_register(1, 3), bpf::and(1, access), bpf::jump_unless_same(1, 3, 2)],
             (access, false) => vec![bpf::move_register(1, 3), bpf::and(1, access), bpf::jump_if_equal(1, 0, 2)],
         };
@@ -90,7 +91,7 @@ fn program(rules: &[DeviceRule]) -> Vec<Instruction> {
         let last = length == 2;
         program.extend([bpf::move_number(0, i32::from(rule.allow)), bpf::exit()]);
         if last {
-            return program; // it matches everything, and the kernel takes no program with a part that is never reached
+            return program; // it matches everything, and the kernel rejects unreachable instructions
         }
     }
     program.extend([bpf::move_number(0, 0), bpf::exit()]);

@@ -1,4 +1,4 @@
-//! Stopping and resuming all of a container, and killing it as a whole.
+//! Freezes and thaws a container, and signals all its processes.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -12,16 +12,16 @@ use crate::cgroup::{failed, v1};
 use crate::error::{Error, Result, Step};
 use crate::sys::{process, schedule};
 
-/// How long a container may take to stop.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit for a container to freeze.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Groups {
-    /// The directory that a container is stopped by, if this host has one.
+    /// The directory with which the container is frozen. `None` if this host has no freezer.
     pub fn freezer(&self) -> Option<std::path::PathBuf> {
         self.with("freezer").map(|dir| dir.path().to_owned())
     }
 
-    /// Stops or resumes every process in it.
+    /// Freezes or thaws every process of the container.
     pub fn set_frozen(&self, frozen: bool) -> Result<()> {
         let Some(dir) = self.with("freezer") else {
             return Err(Error::new(Step::Cgroup, "freezer", "no cgroup hierarchy of this host can stop a container"));
@@ -30,45 +30,45 @@ impl Groups {
             (true, frozen) => ("cgroup.freeze", if frozen { "1" } else { "0" }),
             (false, frozen) => ("freezer.state", if frozen { "FROZEN" } else { "THAWED" }),
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            // A process of v1 that was forked meanwhile needs another asking.
-            self.ask_to_freeze(dir, frozen)?;
+            // In v1 a process that was forked meanwhile needs another request.
+            self.request_freeze(dir, frozen)?;
             for _ in 0..20 {
-                if self.stands_still() == frozen {
+                if self.is_all_frozen() == frozen {
                     return Ok(());
                 }
                 schedule::pause(Duration::from_millis(1));
             }
             if Instant::now() > deadline {
                 if frozen {
-                    let _ = self.ask_to_freeze(dir, false);
+                    let _ = self.request_freeze(dir, false);
                 }
                 return Err(Error::new(Step::Cgroup, file, format!("did not become {text} in time")));
             }
         }
     }
 
-    fn ask_to_freeze(&self, dir: &Dir, frozen: bool) -> Result<()> {
+    fn request_freeze(&self, dir: &Dir, frozen: bool) -> Result<()> {
         match self.places.is_v2() {
             true => dir
                 .write("cgroup.freeze", if frozen { "1" } else { "0" })
                 .map_err(|errno| failed(&dir.path().join("cgroup.freeze"), errno)),
-            false => v1::ask_to_freeze(dir, frozen),
+            false => v1::request_freeze(dir, frozen),
         }
     }
 
-    /// Whether it is stopped, or about to be: a process that comes in, as those of `exec` do, takes a moment.
+    /// Whether it is frozen, or about to be. Processes that enter, such as those of `exec`, take a moment.
     pub fn is_frozen(&self) -> bool {
         let Some(dir) = self.with("freezer") else { return false };
         match self.places.is_v2() {
-            true => self.stands_still() || dir.read("cgroup.freeze").is_ok_and(|text| text.trim() == "1"),
+            true => self.is_all_frozen() || dir.read("cgroup.freeze").is_ok_and(|text| text.trim() == "1"),
             false => dir.read("freezer.state").is_ok_and(|text| text.trim() != "THAWED"),
         }
     }
 
-    /// Whether none of its processes runs.
-    fn stands_still(&self) -> bool {
+    /// Whether all its processes are frozen.
+    fn is_all_frozen(&self) -> bool {
         let Some(dir) = self.with("freezer") else { return false };
         match self.places.is_v2() {
             true => dir.read("cgroup.events").is_ok_and(|text| keyed(&text, "frozen") == Some(1)),
@@ -76,8 +76,8 @@ impl Groups {
         }
     }
 
-    /// Whether any process in it is stopped, by a freezer of its own as well.
-    pub fn has_frozen(&self) -> bool {
+    /// Whether any of its processes is frozen, even by a freezer cgroup of its own.
+    pub fn has_frozen_process(&self) -> bool {
         self.is_frozen() || self.frozen_below()
     }
 
@@ -85,7 +85,7 @@ impl Groups {
         self.freezers_below().iter().any(|dir| dir.read("freezer.state").is_ok_and(|text| text.trim() != "THAWED"))
     }
 
-    /// The freezers of cgroup v1 that the container made below its own.
+    /// The freezer cgroups of v1 that the container created below its own.
     fn freezers_below(&self) -> Vec<Dir> {
         fn walk(path: &Path, found: &mut Vec<Dir>) {
             for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
@@ -102,7 +102,7 @@ impl Groups {
         found
     }
 
-    /// Sends a signal to every process in it.
+    /// Sends a signal to every process of the container.
     pub fn signal_all(&self, signal: i32) -> Result<()> {
         if signal == libc::SIGKILL
             && let Dirs::V2(dir) = &self.dirs
@@ -111,9 +111,9 @@ impl Groups {
             return Ok(());
         }
         let was_frozen = self.is_frozen();
-        let stopped = self.set_frozen(true).is_ok(); // so that none is missed
+        let stopped = self.set_frozen(true).is_ok(); // so that no new process is missed
         for pid in self.pids() {
-            // Looked up again once it is held, or its number could be another's by now.
+            // The pid is looked up again after the pidfd is open, because the pid could have been reused.
             let Ok(held) = process::pidfd_open(Pid::from_raw(pid)) else { continue };
             if self.pids().contains(&pid) {
                 let _ = process::pidfd_send_signal(held.as_fd(), signal);
@@ -121,10 +121,10 @@ impl Groups {
         }
         if signal == libc::SIGKILL {
             for dir in self.freezers_below() {
-                let _ = v1::ask_to_freeze(&dir, false); // as much as those above it let it
+                let _ = v1::request_freeze(&dir, false); // within what the freezers above it allow
             }
         }
-        // The dead must run once more to be gone.
+        // Killed processes must run again to exit.
         if stopped && (!was_frozen || signal == libc::SIGKILL) { self.set_frozen(false) } else { Ok(()) }
     }
 }

@@ -1,7 +1,7 @@
-//! The cgroups of a container: made by one command, found again by the others, gone with `delete`.
+//! The cgroups of a container: created by one command, reopened by later ones, removed by `delete`.
 //!
-//! One directory in cgroup v2, or one in each hierarchy of v1. Where they are is decided before any is made ([`Places`]), and
-//! written down, so that whoever comes later can finish what was begun. Every limit is read back.
+//! A container has one directory in cgroup v2, or one in each hierarchy of v1. [`Places`] determines their paths before any is
+//! created. The paths are recorded, so that a later command can finish an interrupted one. Every limit is read back.
 
 mod absent;
 mod devices;
@@ -28,12 +28,12 @@ use crate::plan::Facility;
 use crate::plan::container::{CgroupView, Resources};
 use crate::report::{self, Usage};
 
-/// The open directories.
+/// The open directories of a container's cgroups.
 #[derive(Debug)]
 pub struct Groups {
     places: Places,
     dirs: Dirs,
-    /// Whether all of them were made just now.
+    /// Whether all of them are new.
     fresh: bool,
 }
 
@@ -44,7 +44,7 @@ enum Dirs {
 }
 
 impl Groups {
-    /// Makes what is not there yet, with what v2 needs above it.
+    /// Creates the missing directories. In v2, enables the controllers in the directories above.
     pub fn make(places: Places) -> Result<Self> {
         let mut fresh = !places.is_v2();
         for one in &places.directories {
@@ -57,7 +57,7 @@ impl Groups {
         Ok(Self { fresh, ..Self::open(places)? })
     }
 
-    /// Opens what is there.
+    /// Opens the existing directories.
     pub fn open(places: Places) -> Result<Self> {
         let dirs = match places.directories.as_slice() {
             [one] if places.is_v2() => Dirs::V2(Dir::open(&one.path).map_err(|errno| failed(&one.path, errno))?),
@@ -70,7 +70,7 @@ impl Groups {
         Ok(Self { places, dirs, fresh: false })
     }
 
-    /// Below these: for `exec` into a cgroup of the container's own.
+    /// A cgroup below these, for `exec` into a cgroup of the container's own.
     pub fn below(&self, path: &str) -> Result<Self> {
         let relative = place::clean(path)?;
         let mut places = self.places.clone();
@@ -80,7 +80,7 @@ impl Groups {
         Self::open(places)
     }
 
-    /// Those below these that a process of the container is in, on cgroup v2; otherwise these.
+    /// In cgroup v2, the cgroup below these that contains this process. Otherwise these cgroups.
     pub fn of(self, pid: i32) -> Self {
         let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let path = text.lines().find_map(|line| line.strip_prefix("0::/")).map(|path| self.places.mount.join(path));
@@ -93,7 +93,7 @@ impl Groups {
         Self::open(places).unwrap_or(self)
     }
 
-    /// Whether somebody is in it already.
+    /// Whether a process is already in it.
     pub fn is_populated(&self) -> bool {
         let has_processes = |dir: &Dir| dir.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty());
         !self.fresh
@@ -103,7 +103,7 @@ impl Groups {
             }
     }
 
-    /// Puts limits in force; what is left out stays as it is. What could not be had and need not be is said.
+    /// Applies limits. Missing limits stay unchanged.
     pub fn limit(&self, resources: &Resources) -> Result<()> {
         match &self.dirs {
             Dirs::V2(dir) => v2::limit(dir, resources),
@@ -111,7 +111,7 @@ impl Groups {
         }
     }
 
-    /// Puts the device rules in force.
+    /// Applies the device rules.
     pub fn allow_devices(&self, resources: &Resources) -> Result<()> {
         devices::apply(self, resources)
     }
@@ -123,7 +123,7 @@ impl Groups {
         }
     }
 
-    /// Its directory, for `CLONE_INTO_CGROUP`; `None` when processes can only be moved into it.
+    /// The directory for `CLONE_INTO_CGROUP`. `None` if processes can only be moved into the cgroup.
     pub fn dir(&self) -> Option<BorrowedFd<'_>> {
         match &self.dirs {
             Dirs::V2(dir) => Some(dir.fd()),
@@ -131,12 +131,12 @@ impl Groups {
         }
     }
 
-    /// Moves a freshly cloned process in, if it was not born there.
-    pub fn take_in(&self, pid: Pid) -> Result<()> {
+    /// Moves a newly cloned process into the cgroup, unless it started there.
+    pub fn add_cloned(&self, pid: Pid) -> Result<()> {
         if self.places.is_v2() { Ok(()) } else { self.put(pid) }
     }
 
-    /// Moves a process in, whose pid cannot be another's meanwhile.
+    /// Moves a process into the cgroup. The caller must ensure that the pid cannot be reused meanwhile.
     pub fn put(&self, pid: Pid) -> Result<()> {
         match &self.dirs {
             Dirs::V2(dir) => dir
@@ -146,7 +146,7 @@ impl Groups {
         }
     }
 
-    /// As a mount shows them inside.
+    /// The paths for a mount inside the container.
     pub fn view(&self) -> CgroupView {
         let mut view = CgroupView::default();
         for one in &self.places.directories {
@@ -159,7 +159,7 @@ impl Groups {
         view
     }
 
-    /// Every process in it and below it.
+    /// The pids of every process in it and below it.
     pub fn pids(&self) -> Vec<i32> {
         fn walk(path: &Path, found: &mut Vec<i32>) {
             let text = std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
@@ -179,12 +179,12 @@ impl Groups {
         found
     }
 
-    /// Where they are, for people and engines.
+    /// The paths, for messages and engines.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// What was counted, as reports have it.
+    /// The usage, in the format of reports.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         match &self.dirs {
@@ -194,7 +194,7 @@ impl Groups {
         usage
     }
 
-    /// Where it is and what bounds it, as reports have it.
+    /// The path and controllers, in the format of reports.
     pub fn record(&self) -> Option<report::Cgroup> {
         let path = self.places.main()?.display().to_string();
         let controllers = match &self.dirs {
@@ -204,17 +204,17 @@ impl Groups {
         Some(report::Cgroup { path, controllers })
     }
 
-    /// What was counted, in the shape of `events --stats`.
+    /// The statistics, in the format of `events --stats`.
     pub fn stats(&self) -> serde_json::Value {
         stats::of(self)
     }
 }
 
 impl Places {
-    /// Kills what is in them and removes them. Those that are not there count as removed.
+    /// Kills their processes and removes them. A missing cgroup counts as removed.
     pub fn remove(&self) -> Result<()> {
         if let Some(unit) = &self.unit {
-            unit::stop(unit); // or it would make the cgroup again when it reads its units again
+            unit::stop(unit); // otherwise it would create the cgroup again on a reload
         }
         let mut result = Ok(());
         for one in &self.directories {
@@ -222,23 +222,23 @@ impl Places {
                 result = result.and(leaf::remove(&one.path));
             } else {
                 if matches!(leaf::rmdir(&one.path), Ok(()) | Err(Errno::ENOENT)) {
-                    continue; // as nearly always: everything in it is dead
+                    continue; // the usual case: all processes have exited
                 }
-                // A container may have made some below its own.
+                // A container may have created cgroups below its own.
                 result = v1::remove(&one.path).and(result);
             }
         }
         result
     }
 
-    /// The directory that people mean when they ask.
+    /// The directory to report as the container's cgroup.
     pub fn main(&self) -> Option<&PathBuf> {
         let memory = self.directories.iter().find(|one| one.controllers.iter().any(|name| name == "memory"));
         memory.or(self.directories.first()).map(|one| &one.path)
     }
 }
 
-/// The controller that a file of cgroup v2 belongs to, for reading it back; memory where that is no matter.
+/// The controller of a file of cgroup v2, for reading it back. `Memory` for files of other controllers.
 fn facility(file: &str) -> Facility {
     file.split_once('.').and_then(|(name, _)| name.parse().ok()).unwrap_or(Facility::Misc)
 }

@@ -1,4 +1,4 @@
-//! Hearing at once when the kernel kills for want of memory.
+//! Notification when the kernel kills a process because memory ran out.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -9,17 +9,17 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::{Groups, stats};
 use crate::cgroup::v1;
 
-/// What tells of it: on v2 a file whose changes are announced, on v1 a counter that the kernel was told of.
+/// The source of the notification: in v2 a file whose changes the kernel signals, in v1 an eventfd counter.
 #[derive(Debug)]
 pub struct OomWatch {
-    /// `memory.events`, or `memory.oom_control`, which has to stay open.
+    /// `memory.events`, or `memory.oom_control`, which must stay open.
     file: OwnedFd,
     counter: Option<EventFd>,
     kills: u64,
 }
 
 impl Groups {
-    /// `None` where no controller of this host counts it.
+    /// `None` if this host has no controller that counts OOM kills.
     pub fn watch_oom(&self) -> Option<OomWatch> {
         let dir = self.with("memory")?;
         let v2 = self.places.is_v2();
@@ -28,7 +28,7 @@ impl Groups {
             None
         } else {
             let counter = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
-            v1::announce_oom(dir, &counter, &file).ok()?;
+            v1::register_oom_counter(dir, &counter, &file).ok()?;
             Some(counter)
         };
         Some(OomWatch { file, counter, kills: stats::oom_kills(self).unwrap_or(0) })
@@ -36,7 +36,7 @@ impl Groups {
 }
 
 impl OomWatch {
-    /// To be waited for.
+    /// The descriptor to poll.
     pub fn poll_fd(&self) -> PollFd<'_> {
         match &self.counter {
             Some(counter) => PollFd::new(counter.as_fd(), PollFlags::POLLIN),
@@ -44,13 +44,13 @@ impl OomWatch {
         }
     }
 
-    /// Whether it happened since it was asked last.
+    /// Whether an OOM kill happened since the last call.
     pub fn happened(&mut self, groups: &Groups) -> bool {
         if let Some(counter) = &self.counter {
-            // It counts before anything is killed; and once more when the cgroup goes, which is no lack of memory.
+            // The counter changes before the kill. It also changes when the cgroup is removed, which must not count.
             return counter.read().is_ok() && stats::oom_kills(groups).is_some();
         }
-        // Reading is what makes the next change be announced.
+        // A read makes the kernel signal the next change.
         let _ = crate::cgroup::files::content(&self.file);
         let before = self.kills;
         self.kills = stats::oom_kills(groups).unwrap_or(before).max(before);

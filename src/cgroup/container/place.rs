@@ -1,4 +1,4 @@
-//! Where a container's cgroups are: `cgroupsPath` in the hierarchies of this host.
+//! The paths of a container's cgroups: `cgroupsPath` in the hierarchies of this host.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,21 +11,21 @@ use crate::plan::container::ContainerCgroup;
 /// The directories of a container's cgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// One of cgroup v2, which has no controllers here, or one for each hierarchy of v1.
+    /// One of cgroup v2, without controllers here, or one for each hierarchy of v1.
     pub directories: Vec<Place>,
     /// The topmost directory of v2.
     pub mount: PathBuf,
-    /// The unit of systemd's that it belongs to.
+    /// The systemd unit of the cgroup.
     #[serde(default)]
     pub unit: Option<String>,
 }
 
-/// One of them.
+/// A directory of a container's cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The controllers of a hierarchy of v1.
     pub controllers: Vec<String>,
-    /// The directory.
+    /// The path.
     pub path: PathBuf,
 }
 
@@ -36,7 +36,7 @@ impl Places {
     }
 }
 
-/// Decides where they are. On hybrid hosts that is v1, which has the controllers there.
+/// Determines the paths. A hybrid host has its controllers in v1, so v1 is used there.
 pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
     if planned.systemd {
         return super::unit::expected(planned, id);
@@ -56,17 +56,17 @@ pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
         return Err(Error::new(Step::Cgroup, path, "no cgroup file system is mounted")
             .hint("mount one: mount -t cgroup2 cgroup2 /sys/fs/cgroup"));
     };
-    // Beside our own, not in it: a cgroup with processes cannot hand its controllers on.
+    // A sibling of this process's own cgroup: a cgroup with processes cannot enable controllers for children.
     let beside = v2.own.parent().filter(|parent| parent.starts_with(&v2.mount)).unwrap_or(&v2.mount);
     let path = if absolute { v2.mount.join(&relative) } else { beside.join(&relative) };
     Ok(Places { directories: vec![Place { controllers: Vec::new(), path }], mount: v2.mount, unit: None })
 }
 
-/// A path below a hierarchy, without anything that leads elsewhere.
+/// A path below a hierarchy, without components that lead elsewhere.
 pub fn clean(path: &str) -> Result<PathBuf> {
     let wrong = |reason: &str| Err(Error::new(Step::Cgroup, format!("cgroupsPath {path:?}"), reason));
     if path.len() > 4096 || path.contains(['\0', '\n']) {
-        return wrong("is no path that a cgroup can have");
+        return wrong("is not a valid cgroup path");
     }
     let mut relative = PathBuf::new();
     for component in Path::new(path).components() {

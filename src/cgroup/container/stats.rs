@@ -1,11 +1,11 @@
-//! What was counted, in the shape of `events --stats`, which engines read.
+//! The statistics of a container, in the format of `events --stats`, which engines parse.
 
 use serde_json::{Value, json};
 
 use super::Groups;
 use crate::cgroup::files::{Dir, keyed};
 
-/// All of it; what is not there is zero.
+/// All statistics. A missing value is zero.
 pub fn of(groups: &Groups) -> Value {
     let v2 = groups.places.is_v2();
     let dir = |controller: &str| groups.with(controller);
@@ -24,14 +24,14 @@ pub fn of(groups: &Groups) -> Value {
     })
 }
 
-/// How often the kernel killed for want of memory.
+/// The number of OOM kills.
 pub fn oom_kills(groups: &Groups) -> Option<u64> {
     let dir = groups.with("memory")?;
     let file = if groups.places.is_v2() { "memory.events" } else { "memory.oom_control" };
     keyed(&dir.read(file).ok()?, "oom_kill")
 }
 
-/// The processors and nodes that are really its own, one by one.
+/// The processors and nodes that it may actually use, as single numbers.
 fn cpuset(dir: &Dir, v2: bool) -> Value {
     let list = |file: &str| -> Vec<u32> {
         let text = dir.read(file).unwrap_or_default();
@@ -46,7 +46,7 @@ fn cpuset(dir: &Dir, v2: bool) -> Value {
     json!({ "cpus": list(cpus), "mems": list(mems) })
 }
 
-/// Each size of huge pages, by the name that its files have.
+/// Each huge page size, by its name in the file names.
 fn hugetlb(dir: &Dir, v2: bool) -> Value {
     let (end, peak) = if v2 { (".current", "") } else { (".usage_in_bytes", ".max_usage_in_bytes") };
     let names = std::fs::read_dir(dir.path()).into_iter().flatten().flatten();
@@ -67,7 +67,7 @@ fn hugetlb(dir: &Dir, v2: bool) -> Value {
     Value::Object(sizes.map(of_size).collect())
 }
 
-/// Stalls for want of a resource, `psi(4)`; nothing where the kernel does not count them.
+/// Pressure stall information, `psi(4)`. Null if the kernel does not provide it.
 fn psi(dir: &Dir, file: &str) -> Value {
     let Ok(text) = dir.read(file) else { return Value::Null };
     let of_line = |line: &str| {

@@ -1,7 +1,7 @@
-//! A container's cgroup made by systemd: a delegated scope, as `cgroupsPath` of the form `slice:prefix:name` asks for.
+//! A container's cgroup created by systemd: a delegated scope, for a `cgroupsPath` of the form `slice:prefix:name`.
 //!
-//! A scope is made around a process. So a placeholder, which does nothing, is there before the container's own process,
-//! which is then born beside it, and goes as soon as that is.
+//! systemd creates a scope around a process. So an idle placeholder process exists before the container's own process. The
+//! container's process starts in the scope, and the placeholder exits then.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::plan::container::{ContainerCgroup, Resources};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::{process, schedule};
 
-/// How long systemd may take to move the placeholder.
+/// The time limit for systemd to move the placeholder.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Somebody in the scope until the container is. Gone when this is dropped.
+/// A process that keeps the scope alive until the container's process is in it. Killed on drop.
 #[derive(Debug)]
 pub struct Placeholder {
     pid: Pid,
@@ -35,7 +35,7 @@ impl Drop for Placeholder {
     }
 }
 
-/// Slice and name of the unit of a `cgroupsPath`.
+/// The slice and the unit name of a `cgroupsPath`.
 fn names(path: &str, id: &str) -> Result<(String, String)> {
     let wrong = |reason: &str| Error::new(Step::Cgroup, format!("cgroupsPath {path:?}"), reason);
     let (slice, prefix, name) = match path.split(':').collect::<Vec<_>>().as_slice() {
@@ -52,7 +52,7 @@ fn names(path: &str, id: &str) -> Result<(String, String)> {
     Ok((slice.to_owned(), unit))
 }
 
-/// Where the scope will be, as far as can be told before it is.
+/// The expected paths of the scope, before it exists.
 pub fn expected(planned: &ContainerCgroup, id: &str) -> Result<Places> {
     let found = hierarchies::try_look()?;
     let Some(v2) = found.v2.filter(|_| found.v1.is_empty()) else {
@@ -73,12 +73,12 @@ fn expanded(slice: &str) -> PathBuf {
     let name = slice.trim_end_matches(".slice");
     let dashes = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);
     if name == "-" {
-        return PathBuf::new(); // the root of all slices is the root of the tree
+        return PathBuf::new(); // the root slice is the root of the tree
     }
     dashes.filter(|at| *at > 0).map(|at| format!("{}.slice", &name[..at])).collect()
 }
 
-/// Has systemd make the scope; where it really is, and who keeps it.
+/// Makes systemd create the scope. Returns its actual paths and the placeholder.
 pub fn start(planned: &ContainerCgroup, id: &str, places: &Places) -> Result<(Places, Placeholder)> {
     let (slice, unit) = names(&planned.path, id)?;
     let failed = |reason: String| Error::new(Step::Cgroup, unit.clone(), reason);
@@ -114,13 +114,13 @@ pub fn start(planned: &ContainerCgroup, id: &str, places: &Places) -> Result<(Pl
     }
 }
 
-/// Tells systemd of other limits of a container's scope, if it has one.
+/// Passes changed limits of a container's scope to systemd, if it has a scope.
 pub fn update(places: &Places, resources: &Resources) -> Result<()> {
     let Some(unit) = &places.unit else { return Ok(()) };
     systemd::set_properties(unit, &limits(resources)).map_err(|reason| Error::new(Step::Cgroup, unit.clone(), reason))
 }
 
-/// Lets systemd forget a scope; one that it does not know is forgotten.
+/// Stops the unit of a scope. An unknown unit counts as stopped.
 pub fn stop(unit: &str) {
     let _ = systemd::stop(unit);
 }
@@ -138,7 +138,7 @@ fn placeholder() -> Result<Placeholder> {
     }
 }
 
-/// What systemd would otherwise set back when it reads its units again. The files are written all the same.
+/// The limits that systemd would otherwise reset when it reloads its units. The files are also written directly.
 fn limits(resources: &Resources) -> Vec<(String, Value)> {
     let bytes = |value: i64| u64::try_from(value).unwrap_or(u64::MAX);
     let set = |name: &str, value: Option<u64>| value.map(|value| (name.to_owned(), Value::Number(value)));
@@ -165,11 +165,15 @@ fn limits(resources: &Resources) -> Vec<(String, Value)> {
     .collect()
 }
 
-/// A property of an annotation, in the notation of GVariant: a flag, a number (of 32 bits unless it says otherwise), a quoted text.
+/// Parses the property of an annotation, in GVariant notation: a boolean, a number (of 32 bits by default) or a quoted string.
 fn property(name: &str, value: &str) -> Result<Value> {
     let wrong = || {
-        Error::new(Step::Cgroup, format!("org.systemd.property.{name}: {value}"), "is no property that is passed on")
-            .hint("true, false, NUMBER (of 32 bits, with a sign), uint64 NUMBER or 'text'")
+        Error::new(
+            Step::Cgroup,
+            format!("org.systemd.property.{name}: {value}"),
+            "is not a property that can be passed on",
+        )
+        .hint("true, false, NUMBER (of 32 bits, with a sign), uint64 NUMBER or 'text'")
     };
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(wrong());

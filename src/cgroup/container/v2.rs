@@ -1,4 +1,4 @@
-//! A container's limits as files of cgroup v2.
+//! A container's limits, as files of cgroup v2.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use super::facility;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 
-/// Makes a cgroup and what is above it, with every controller there is handed down.
+/// Creates a cgroup and its missing parents, with every available controller enabled.
 pub fn make(mount: &Path, path: &Path) -> Result<()> {
     let below = path.strip_prefix(mount).map_err(|_| failed(path, Errno::EXDEV))?;
     let mut at = mount.to_owned();
     for component in below.components() {
-        hand_down(&at);
+        enable_controllers(&at);
         at.push(component);
         match nix::unistd::mkdir(&at, Mode::from_bits_truncate(0o755)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -27,8 +27,8 @@ pub fn make(mount: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As far as it goes: a limit whose controller is not there says so itself.
-fn hand_down(path: &Path) {
+/// Enables all controllers for the children, ignoring errors: a limit whose controller is missing fails with its own error.
+fn enable_controllers(path: &Path) {
     let Ok(dir) = Dir::open(path) else { return };
     let (Ok(there), Ok(down)) = (dir.read("cgroup.controllers"), dir.read("cgroup.subtree_control")) else { return };
     let has = |name: &str| down.split_ascii_whitespace().any(|other| other == name);
@@ -37,7 +37,7 @@ fn hand_down(path: &Path) {
     }
 }
 
-/// Puts them in force, each read back.
+/// Applies the limits and reads each back.
 pub fn limit(dir: &Dir, resources: &Resources) -> Result<()> {
     if resources.check_before_update
         && let (Some(limit), Some(used)) = (resources.memory_limit, dir.number("memory.current"))
@@ -118,7 +118,7 @@ fn files(dir: &Dir, resources: &Resources) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// `memory.swap` bounds memory and swap together, the kernel's file swap alone.
+/// `memory.swap` limits the sum of memory and swap. The kernel's file limits swap alone.
 fn swap_max(limit: Option<i64>, swap: i64) -> Result<String> {
     let wrong = |reason: &str| Err(Error::new(Step::Cgroup, "linux.resources.memory.swap", reason));
     match limit {
@@ -129,7 +129,7 @@ fn swap_max(limit: Option<i64>, swap: i64) -> Result<String> {
     }
 }
 
-/// What is not said stays as it is.
+/// A missing value stays unchanged.
 fn cpu_max(dir: &Dir, resources: &Resources) -> (String, String) {
     let now = dir.read("cpu.max").unwrap_or_default();
     let mut now = now.split_ascii_whitespace().map(str::to_owned);
@@ -142,12 +142,12 @@ fn cpu_max(dir: &Dir, resources: &Resources) -> (String, String) {
     (quota, resources.cpu_period.filter(|period| *period != 0).map_or(period, |period| period.to_string()))
 }
 
-/// 2…262144 to 1…10000, as runc, crun and systemd do it.
+/// Maps 2…262144 to 1…10000 with the formula of runc, crun and systemd.
 pub fn weight_of_shares(shares: u64) -> u64 {
     1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
 }
 
-/// 10…1000 to 1…10000.
+/// Maps 10…1000 to 1…10000.
 fn weight_of_blkio(weight: u16) -> u64 {
     1 + (u64::from(weight.clamp(10, 1000)) - 10) * 9_999 / 990
 }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scales_meet_at_their_ends() {
+    fn the_scales_have_the_same_ends() {
         assert_eq!((weight_of_shares(2), weight_of_shares(1024), weight_of_shares(262_144)), (1, 39, 10_000));
         assert_eq!((weight_of_blkio(10), weight_of_blkio(1000)), (1, 10_000));
     }

@@ -18,12 +18,12 @@ use super::Cgroup;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
 
-/// Memory, and memory and swap together.
+/// The limit on memory alone, and the limit on the sum of memory and swap.
 const MEMORY: &str = "memory.limit_in_bytes";
 pub const SWAP: &str = "memory.memsw.limit_in_bytes";
 
 impl Cgroup {
-    /// Puts them in force, each read back. What is left out, or 0, stays as it is.
+    /// Applies the limits and reads each back. A missing limit or 0 changes nothing.
     pub fn limit(&self, resources: &Resources) -> Result<()> {
         if let Some((file, _)) = resources.unified.first() {
             return Err(Error::new(Step::Cgroup, file.clone(), "is a file of cgroup v2, and this host has cgroup v1"));
@@ -42,7 +42,8 @@ impl Cgroup {
         }
         self.limit_block_devices(resources)?;
         for (size, limit) in &resources.hugepages {
-            // Not through cgroups-rs: it looks for page sizes with regular expressions, a megabyte of program.
+            // cgroups-rs finds page sizes with regular expressions, which adds a megabyte to the program. So the file is
+            // written directly.
             self.set_directly(&format!("hugetlb.{size}.limit_in_bytes"), limit)?;
         }
         if let Some(class) = some(resources.network_class) {
@@ -65,7 +66,7 @@ impl Cgroup {
         let limit = some(resources.memory_limit);
         let mut swap = some(resources.memory_swap);
         if limit == Some(-1) && swap.is_none() {
-            swap = Some(-1); // no memory limit below a swap limit
+            swap = Some(-1); // a swap limit may not be below the memory limit
         }
         if resources.check_before_update
             && let Some(limit) = limit
@@ -74,12 +75,12 @@ impl Cgroup {
         {
             return Err(Error::new(Step::Cgroup, "memory.limit", format!("{limit} is below the {used} bytes in use")));
         }
-        // Without swap there is none to limit.
+        // A kernel without swap has nothing to limit.
         let swap = swap.filter(|swap| self.counts_swap() || (*swap > 0 && has_swap()));
         let memory = |at| MemController::new(at, false);
         let set_limit = || limit.map_or(Ok(()), |limit| self.set(MEMORY, limit, |at| memory(at).set_limit(limit)));
         let set_swap = || swap.map_or(Ok(()), |swap| self.set(SWAP, swap, |at| memory(at).set_memswap_limit(swap)));
-        // Each must be within the other at every moment: one of the two orders is right.
+        // The memory limit may never exceed the sum of memory and swap. So only one of the two orders works.
         match set_limit() {
             Err(_) if swap.is_some() => set_swap().and_then(|()| set_limit())?,
             limited => limited.and_then(|()| set_swap())?,
@@ -99,12 +100,12 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Whether swap is counted, and so can be limited.
+    /// Whether the kernel counts swap, and so can limit it.
     pub fn counts_swap(&self) -> bool {
         self.with("memory").is_some_and(|dir| dir.read(SWAP).is_ok())
     }
 
-    /// Lifts the limit on CPU time. A failure only makes a tree that was killed end more slowly.
+    /// Removes the limit on CPU time. A failure only delays the exit of a killed tree.
     pub fn unthrottle(&self) {
         let _ = self.set("cpu.cfs_quota_us", -1, |at| CpuController::new(at, false).set_cfs_quota(-1));
     }
@@ -173,12 +174,12 @@ fn cpuset(at: PathBuf) -> CpuSetController {
     CpuSetController::new(at, false)
 }
 
-/// 0 is nothing asked for.
+/// Treats 0 as not set.
 fn some<T: Default + PartialEq>(value: Option<T>) -> Option<T> {
     value.filter(|value| *value != T::default())
 }
 
-/// The two of `MAJOR:MINOR`.
+/// Parses `MAJOR:MINOR`.
 fn numbers(device: &str) -> Result<(u64, u64)> {
     let parts = device.split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     parts.ok_or_else(|| Error::new(Step::Cgroup, device, "is not MAJOR:MINOR of a block device"))

@@ -1,13 +1,13 @@
-//! cgroup v1, for runs and for containers: the only code that writes its files.
+//! cgroup v1, for runs and for containers. Only this module writes its files.
 //!
-//! It writes through cgroups-rs, with two precautions. The crate opens what it is told to with `O_CREAT`, and on the tmpfs
-//! where the hierarchies are mounted such a file can be made, written and read back, and limits nothing. So the crate is
-//! given a descriptor of a directory that was checked to be a cgroup's. And it swallows some errors, and the kernel changes
-//! some values. So every value and every process moved is read back.
+//! It writes through cgroups-rs, with two precautions. The crate opens files with `O_CREAT`. On the tmpfs that contains the
+//! hierarchies' mount points such a file can be created, written and read back without limiting anything. So the crate is given
+//! a descriptor of a directory that was checked to be a cgroup. The crate also ignores some errors, and the kernel changes some
+//! values. So every value and every moved process is read back.
 //!
-//! Some of it the crate cannot do. It does not know `cpu.cfs_burst_us` and `cpu.idle`. It listens to `cgroup.event_control`
-//! in a thread. It does not say whether a directory was there before it made it, and ignores that a new cpuset could not be
-//! filled. It removes a cgroup without killing what is in it.
+//! The crate does not suffice in these cases. It does not know `cpu.cfs_burst_us` and `cpu.idle`. It watches
+//! `cgroup.event_control` in a thread. It does not report whether a directory existed before, and ignores a failure to
+//! initialise a new cpuset. It removes a cgroup without killing the processes in it.
 
 mod limits;
 mod usage;
@@ -39,10 +39,10 @@ use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::container::DeviceRule;
 use crate::sys::schedule;
 
-/// How long killed processes may take to leave their cgroup.
+/// The time limit for killed processes to leave their cgroup.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A cgroup: its directory in each hierarchy that is used.
+/// A cgroup: its directory in each hierarchy in use.
 #[derive(Debug, Default)]
 pub struct Cgroup(Vec<Member>);
 
@@ -53,7 +53,7 @@ struct Member {
 }
 
 impl Cgroup {
-    /// Adds its directory in a hierarchy with these controllers.
+    /// Adds the directory in the hierarchy with these controllers.
     pub fn open(&mut self, controllers: &[String], path: &Path) -> Result<()> {
         let dir = Dir::open(path).map_err(|errno| failed(path, errno))?;
         if !fstatfs(dir.fd()).is_ok_and(|found| found.filesystem_type() == CGROUP_SUPER_MAGIC) {
@@ -63,33 +63,33 @@ impl Cgroup {
         Ok(())
     }
 
-    /// The directory where a controller is.
+    /// The directory in the hierarchy of a controller.
     pub fn with(&self, controller: &str) -> Option<&Dir> {
         let has = |member: &&Member| member.controllers.iter().any(|name| name == controller);
         self.0.iter().find(has).map(|member| &member.dir)
     }
 
-    /// The directory where a file is, whose name begins with its controller.
+    /// The directory that contains a file, whose name begins with its controller.
     fn of(&self, file: &str) -> Result<&Dir> {
         let controller = file.split('.').next().unwrap_or(file);
         self.with(controller).ok_or_else(|| no_controller(controller, file))
     }
 
-    /// All of its directories.
+    /// All directories.
     pub fn dirs(&self) -> impl Iterator<Item = &Dir> {
         self.0.iter().map(|member| &member.dir)
     }
 
-    /// The directory that limits memory, or the first.
+    /// The directory that limits memory, or the first one.
     pub fn main(&self) -> Option<&Dir> {
         self.with("memory").or(self.dirs().next())
     }
 
-    /// Moves a process in, whose pid cannot be another's meanwhile.
+    /// Moves a process into the cgroup. The caller must ensure that the pid cannot be reused meanwhile.
     pub fn add(&self, pid: Pid) -> Result<()> {
         let number = CgroupPid::from(u64::from(pid.as_raw().unsigned_abs()));
         for dir in self.dirs() {
-            // Any controller writes the same file.
+            // This file is the same for every controller.
             let written = PidController::new(by_descriptor(dir), false).add_task_by_tgid(&number);
             written.map_err(|error| failed(&dir.path().join("cgroup.procs"), cause(dir, "cgroup.procs", &error)))?;
         }
@@ -97,7 +97,7 @@ impl Cgroup {
         let memberships = hierarchies::memberships(&String::from_utf8_lossy(&text));
         let elsewhere = self.0.iter().find(|member| {
             let is_there = |one: &hierarchies::Membership| {
-                // Above this process's own cgroup namespace paths differ, but for their ends.
+                // Above this process's own cgroup namespace the paths differ, except for the last component.
                 one.has(&member.controllers) && one.name() == member.dir.path().file_name()
             };
             !memberships.iter().any(is_there)
@@ -111,20 +111,20 @@ impl Cgroup {
         }
     }
 
-    /// Writes a value, by a call of cgroups-rs that is given the directory, and reads it back.
+    /// Writes a value with a call of cgroups-rs on the directory, and reads it back.
     fn set(&self, file: &str, value: impl Display, write: impl FnOnce(PathBuf) -> Written<()>) -> Result<()> {
         let dir = self.of(file)?;
         confirm(dir, file, &value.to_string(), through_crate(dir, file, write))
     }
 
-    /// Writes a value to a file that cgroups-rs does not know, and reads it back.
+    /// Writes a file that cgroups-rs does not know, and reads it back.
     fn set_directly(&self, file: &str, value: impl Display) -> Result<()> {
         let (dir, value) = (self.of(file)?, value.to_string());
         confirm(dir, file, &value, dir.write(file, &value))
     }
 }
 
-/// Where cgroups-rs finds an open directory: no path is looked up a second time.
+/// The path by which cgroups-rs reaches an open directory, so that no path is resolved twice.
 fn by_descriptor(dir: &Dir) -> PathBuf {
     format!("/proc/self/fd/{}", dir.fd().as_raw_fd()).into()
 }
@@ -133,15 +133,15 @@ fn through_crate(dir: &Dir, file: &str, write: impl FnOnce(PathBuf) -> Written<(
     write(by_descriptor(dir)).map_err(|error| cause(dir, file, &error))
 }
 
-/// Why cgroups-rs could not write a file.
+/// The errno of a failed write by cgroups-rs.
 fn cause(dir: &Dir, file: &str, error: &cgroups_rs::error::Error) -> Errno {
     let errno = error.source().and_then(|cause| cause.downcast_ref()).map_or(Errno::EIO, errno_of);
-    // With O_CREAT a missing file is one that must not be made.
+    // Because of O_CREAT, a missing file gives EACCES.
     let missing = errno == Errno::EACCES && matches!(dir.file(file, OFlag::O_PATH), Err(Errno::ENOENT));
     if missing { Errno::ENOENT } else { errno }
 }
 
-/// Whether a value was written, and is what the kernel has then.
+/// Checks that a value was written and that the kernel applies it.
 fn confirm(dir: &Dir, file: &str, value: &str, written: nix::Result<()>) -> Result<()> {
     let read = written.and_then(|()| dir.read(file)).map_err(|errno| {
         let error = failed(&dir.path().join(file), errno);
@@ -151,7 +151,7 @@ fn confirm(dir: &Dir, file: &str, value: &str, written: nix::Result<()>) -> Resu
         }
     })?;
     let lists = |device| read.lines().any(|line| line.split_ascii_whitespace().next() == Some(device));
-    // No limit is some large number; a limit for a device, once it is 0, is not listed.
+    // The kernel shows "unlimited" as a large number, and does not list a device whose limit is 0.
     let unlimited = value.starts_with('-') || value.strip_suffix(" 0").is_some_and(|device| !lists(device));
     if unlimited || budget::agrees(file, value, &read) {
         return Ok(());
@@ -159,13 +159,13 @@ fn confirm(dir: &Dir, file: &str, value: &str, written: nix::Result<()>) -> Resu
     Err(Error::new(Step::Cgroup, file, format!("wrote {value:?}, but the kernel has {:?}", read.trim())))
 }
 
-/// An error that says which controller is missing.
+/// An error that names the missing controller.
 pub fn no_controller(name: &str, file: &str) -> Error {
     Error::new(Step::Cgroup, file, format!("no cgroup hierarchy of this host has the controller {name}"))
         .hint("leave the limit out, or mount the controller")
 }
 
-/// Makes a cgroup and those above it, and says whether it was not there.
+/// Creates a cgroup and its missing parents. Returns whether it is new.
 pub fn make(path: &Path, controllers: &[String]) -> Result<bool> {
     let mode = Mode::from_bits_truncate(0o755);
     let cpuset = controllers.iter().any(|name| name == "cpuset");
@@ -173,7 +173,7 @@ pub fn make(path: &Path, controllers: &[String]) -> Result<bool> {
         match nix::unistd::mkdir(path, mode) {
             Ok(()) => return Ok(true),
             Err(Errno::EEXIST) => return Ok(false),
-            Err(_) => {} // something above it, then
+            Err(_) => {} // a parent may be missing
         }
     }
     let missing: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
@@ -189,7 +189,7 @@ pub fn make(path: &Path, controllers: &[String]) -> Result<bool> {
     Ok(!missing.is_empty())
 }
 
-/// A new cpuset is empty, and takes no process until it has what the one above has.
+/// Copies the settings of the parent into a new cpuset. A new cpuset is empty and takes no process until then.
 fn fill_cpuset(path: &Path, above: &Path) -> Result<()> {
     let dir = Dir::open(path).map_err(|errno| failed(path, errno))?;
     for (file, set) in
@@ -203,14 +203,14 @@ fn fill_cpuset(path: &Path, above: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Allows or denies the use of device nodes. Not read back: the kernel lists exceptions, and not the rules that made them.
+/// Allows or denies the use of device nodes. The result cannot be read back: the kernel lists exceptions, not rules.
 pub fn apply_device_rule(dir: &Dir, rule: &DeviceRule) -> Result<()> {
     let (file, change): (_, fn(&_, _, _, _, &[_]) -> _) = match rule.allow {
         true => ("devices.allow", DevicesController::allow_device),
         false => ("devices.deny", DevicesController::deny_device),
     };
     let kind = DeviceType::from_char(Some(rule.kind)).unwrap_or(DeviceType::All);
-    // -1 is every number.
+    // -1 means every number.
     let number = |number: Option<u32>| if kind == DeviceType::All { -1 } else { number.map_or(-1, i64::from) };
     let access: Vec<_> = rule.access.chars().filter_map(DevicePermissions::from_char).collect();
     through_crate(dir, file, |at| {
@@ -219,8 +219,8 @@ pub fn apply_device_rule(dir: &Dir, rule: &DeviceRule) -> Result<()> {
     .map_err(|errno| failed(&dir.path().join(file), errno))
 }
 
-/// Asks for every process to be stopped, or to go on. Whether they did is in `freezer.state` a moment later.
-pub fn ask_to_freeze(dir: &Dir, frozen: bool) -> Result<()> {
+/// Requests that every process stops or continues. `freezer.state` shows the result a moment later.
+pub fn request_freeze(dir: &Dir, frozen: bool) -> Result<()> {
     through_crate(dir, "freezer.state", |at| {
         let freezer = FreezerController::new(at, false);
         if frozen { freezer.freeze() } else { freezer.thaw() }
@@ -228,13 +228,13 @@ pub fn ask_to_freeze(dir: &Dir, frozen: bool) -> Result<()> {
     .map_err(|errno| failed(&dir.path().join("freezer.state"), errno))
 }
 
-/// Has the kernel count into `counter` when memory runs out, as long as `oom_control` is open.
-pub fn announce_oom(dir: &Dir, counter: impl AsFd, oom_control: impl AsFd) -> nix::Result<()> {
+/// Makes the kernel count into `counter` when memory runs out, as long as `oom_control` is open.
+pub fn register_oom_counter(dir: &Dir, counter: impl AsFd, oom_control: impl AsFd) -> nix::Result<()> {
     let descriptors = format!("{} {}", counter.as_fd().as_raw_fd(), oom_control.as_fd().as_raw_fd());
     dir.write("cgroup.event_control", &descriptors)
 }
 
-/// Kills what is in a cgroup, waits until it is empty, and removes it. One that is not there counts as removed.
+/// Kills the processes in a cgroup, waits until it is empty, and removes it. A missing cgroup counts as removed.
 pub fn remove(path: &Path) -> Result<()> {
     let deadline = Instant::now() + EMPTY_DEADLINE;
     let mut pause = Duration::from_micros(100);

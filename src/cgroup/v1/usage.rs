@@ -1,16 +1,16 @@
-//! What the kernel counted, from the files of cgroup v1.
+//! Resource usage, from the files of cgroup v1.
 
 use super::Cgroup;
 use crate::cgroup::files::keyed;
 use crate::report::Usage;
 
 impl Cgroup {
-    /// CPU time so far, in microseconds.
+    /// The CPU time so far, in microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         Some(self.with("cpuacct")?.number("cpuacct.usage")? / 1_000)
     }
 
-    /// Fills in every figure that the hierarchies of this host have.
+    /// Fills in every value that the hierarchies of this host provide.
     pub fn fill_in(&self, usage: &mut Usage) {
         let source = || Some("cgroup1".to_owned());
         if let Some(dir) = self.with("cpuacct") {
@@ -28,7 +28,7 @@ impl Cgroup {
             let control = dir.read("memory.oom_control").unwrap_or_default();
             usage.memory.current_bytes = dir.number("memory.usage_in_bytes");
             usage.memory.peak_bytes = dir.number("memory.max_usage_in_bytes");
-            // No limit is a number too, next to the largest one.
+            // Without a limit the file contains a very large number.
             usage.memory.limit_bytes = dir.number("memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 62);
             usage.memory.oom_kills = keyed(&control, "oom_kill");
             usage.memory.max_events = dir.number("memory.failcnt");

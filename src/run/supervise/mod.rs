@@ -135,7 +135,7 @@ impl<'a> Supervisor<'a> {
 
     /// Moves the child into its cgroups, unless it was cloned into its cgroup.
     pub fn move_into_cgroup(&self) -> Result<()> {
-        self.cgroup.map_or(Ok(()), |group| group.take_in(self.pid))
+        self.cgroup.map_or(Ok(()), |group| group.add_cloned(self.pid))
     }
 
     /// Lets the child continue.
