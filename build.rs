@@ -6,8 +6,8 @@ use std::path::Path;
 use stockade_seccomp::builtin::{self, Builtin, Group, Guard};
 use stockade_seccomp::{Arch, Context, Error, Program};
 
-/// The programs that are compiled: base profile, and whether it is for a run with a network. Those of the default are also
-/// compiled with each group; more than one group is compiled at start. All of them contain the standing guards.
+/// The compiled programs: a base profile, and whether the run has a network. Those of the default profile are also compiled
+/// with each group. A combination of groups is compiled at start. Every program contains the standing guards.
 const PROGRAMS: [(Builtin, bool); 4] =
     [(Builtin::Default, false), (Builtin::Default, true), (Builtin::Strict, false), (Builtin::Docker, false)];
 
@@ -16,8 +16,8 @@ fn main() {
     pack_relocations();
     let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let arch = if target == "aarch64" { Arch::Aarch64 } else { Arch::X86_64 };
-    // Docker's profile asks for a kernel of 4.8, which everything stockade runs on has, and for capabilities; a workload
-    // that keeps some gets its program compiled at start.
+    // Docker's profile depends on a kernel of 4.8, which every supported host has, and on capabilities. A workload that keeps
+    // some gets a program that is compiled at start.
     let context = Context { arch, kernel: (5, 0), capabilities: &[], strict: true };
     let mut text = String::from("[\n");
     for (builtin, network) in PROGRAMS {
@@ -48,8 +48,8 @@ fn row(text: &mut String, builtin: Builtin, network: bool, groups: &[Group], pro
     let _ = writeln!(text, "], sha256: {:?} }},", program.sha256);
 }
 
-/// Short relocations: a program without an interpreter relocates itself, and touches fewer pages in this form. An old musl cannot
-/// read it, and the program would die of it: that of Rust 1.95 can.
+/// Enables packed relocations. A program without an interpreter relocates itself, and touches fewer pages with this format. An
+/// old musl cannot read the format, and the program would crash. The musl of Rust 1.95 can read it.
 fn pack_relocations() {
     let is_musl = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|name| name == "musl");
     if is_musl && rust_minor().is_some_and(|minor| minor >= 95) {
@@ -57,7 +57,7 @@ fn pack_relocations() {
     }
 }
 
-/// The 95 of Rust 1.95.
+/// The minor version of rustc, for example 95 for 1.95.
 fn rust_minor() -> Option<u32> {
     let said = std::process::Command::new(std::env::var_os("RUSTC")?).arg("--version").output().ok()?.stdout;
     String::from_utf8(said).ok()?.split('.').nth(1)?.parse().ok()

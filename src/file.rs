@@ -1,4 +1,4 @@
-//! Reading files that a caller names.
+//! Reads files that the caller names.
 
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use crate::error::{Error, Result, Step};
 
-/// The bytes of a regular file, at most so many: a FIFO or a device could block, or never end.
+/// Reads a regular file of at most `most` bytes. Refuses other files: a FIFO or a device could block, or never end.
 pub fn read(step: Step, path: &Path, most: usize) -> Result<Vec<u8>> {
     let wrong = |error: std::io::Error| Error::io(step, path.to_string_lossy(), &error);
     let refuse = |reason: String| Err(Error::new(step, path.to_string_lossy(), reason));
-    // Not to wait for the writer of a FIFO.
+    // Without O_NONBLOCK, opening a FIFO would wait for a writer.
     let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(wrong)?;
     if !file.metadata().map_err(wrong)?.is_file() {
-        return refuse("is no regular file".to_owned());
+        return refuse("is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;

@@ -307,6 +307,6 @@ pub fn state_of(record: &Record, pid: i32, status: &str) -> serde_json::Value {
         .set_bundle(record.bundle.clone())
         .set_annotations(annotations.map(|annotations| annotations.clone().into_iter().collect()));
     let mut state = serde_json::json!(state);
-    state["status"] = status.into(); // "paused" is none that the type knows
+    state["status"] = status.into(); // the crate's type has no "paused"
     state
 }

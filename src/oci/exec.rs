@@ -151,7 +151,7 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     for name in args.all("cap") {
         let name = name.to_string_lossy();
         let capability = Capability::from_word(&name)
-            .ok_or_else(|| Error::new(Step::Usage, name.into_owned(), "is no capability known here"))?;
+            .ok_or_else(|| Error::new(Step::Usage, name.into_owned(), "is not a known capability"))?;
         let sets = &mut process.capabilities;
         for set in [&mut sets.bounding, &mut sets.effective, &mut sets.permitted] {
             if !set.contains(&capability) {

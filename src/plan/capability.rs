@@ -1,4 +1,4 @@
-//! A capability in a plan: the type of crate caps, in the kernel's order, and as text.
+//! A capability in a plan: the type of the crate caps, with the kernel's order and a text form.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,21 +8,21 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 
-/// One of `capabilities(7)`; its text is the kernel's name, such as `CAP_CHOWN`.
+/// A capability, `capabilities(7)`. Its text is the kernel's name, such as `CAP_CHOWN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capability(caps::Capability);
 
 impl Capability {
-    /// Every one that is known here, in the kernel's order.
+    /// Every known capability, in the kernel's order.
     pub fn all() -> Vec<Self> {
         let mut all: Vec<_> = caps::all().into_iter().map(Self).collect();
         all.sort();
         all
     }
 
-    /// By its name, with or without `CAP_`, in any case.
+    /// Parses a name, with or without `CAP_`, in any case.
     pub fn from_word(word: &str) -> Option<Self> {
-        // The crate also changes the case of letters beyond ASCII, some of which become letters of a name.
+        // The crate also converts the case of non-ASCII letters, and some of these become ASCII letters.
         if word.is_ascii() { caps::to_canonical(word).parse().ok() } else { None }
     }
 
@@ -57,7 +57,7 @@ impl PartialOrd for Capability {
     }
 }
 
-// The crate's own would also take the name of a variant that is no capability.
+// The crate's own implementation would also accept the name of a variant that is not a capability.
 impl<'de> Deserialize<'de> for Capability {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_are_the_kernels() {
+    fn numbers_and_names_match_the_kernel() {
         let all = Capability::all();
         assert!(all.iter().zip(0..).all(|(one, number)| one.number() == number), "{all:?}");
         assert_eq!((all[0].to_string(), all[21].to_string()), ("CAP_CHOWN".into(), "CAP_SYS_ADMIN".into()));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn people_spell_them_in_several_ways() {
+    fn names_are_accepted_in_several_spellings() {
         let chown = "CAP_CHOWN".parse().ok();
         assert!(chown.is_some());
         assert_eq!([Capability::from_word("chown"), Capability::from_word("Cap_Chown")], [chown, chown]);

@@ -442,7 +442,7 @@ fn errors_name_the_file_the_field_and_the_reason() {
             ("/linux/namespaces/0/type", json!("mount"), "second mount namespace"),
             ("/linux/cgroupsPath", json!("/../x"), "leads out of itself"),
             ("/linux/resources/memory", json!({ "limit": -2 }), "linux.resources.memory.limit: -2"),
-            ("/linux/resources/unified", json!({ "../x": "1" }), "is no file of a controller"),
+            ("/linux/resources/unified", json!({ "../x": "1" }), "is not a file of a controller"),
             ("/linux/resources/cpu", json!({ "cpus": "3-1" }), "linux.resources.cpu.cpus"),
             ("/linux/seccomp", json!({ "defaultAction": "SCMP_ACT_X" }), "linux.seccomp"),
             ("/linux/rootfsPropagation", json!("sideways"), "linux.rootfsPropagation"),

@@ -377,7 +377,7 @@ fn a_mount_is_changed_where_it_is() {
         bundle.run().expect_error(runtime.says("/etc", "`etc`"));
         bundle.config["mounts"].as_array_mut().unwrap().pop();
         bundle.mount("/a", "tmpfs", "tmpfs", &["remount", "size=1m"]);
-        bundle.run().expect_error(runtime.says("which none of the mounts before made there", "Invalid argument"));
+        bundle.run().expect_error(runtime.says("no earlier mount created a file system there", "Invalid argument"));
     });
 }
 
@@ -659,7 +659,7 @@ fn network_devices_are_moved_with_their_addresses() {
             }
             bundle.config["linux"]["netDevices"] = json!({ "one": {} });
             bundle.config["linux"]["namespaces"].as_array_mut().unwrap().retain(|one| one["type"] != "network");
-            bundle.run().expect_error("own network namespace");
+            bundle.run().expect_error("need a network namespace");
         })
         .join()
         .unwrap();

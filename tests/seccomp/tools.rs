@@ -99,7 +99,7 @@ fn wrong_words_and_files_are_named_with_a_way_out() {
     for (words, wanted) in [
         (&["check", "defalt"][..], "did you mean default?"),
         (&["check", "/nonexistent.json"], "/nonexistent.json: No such file"),
-        (&["check", "/dev/null"], "/dev/null: is no regular file"),
+        (&["check", "/dev/null"], "/dev/null: is not a regular file"),
         (&["check", file.path()], "syscalls[0].action: \"ALLOW\": is not an action"),
         (&["dump", program.path()], "instruction 0: is not an operation of seccomp"),
         (&["explain", "default", "sokcet"], "did you mean socket?"),

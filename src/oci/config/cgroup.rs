@@ -10,10 +10,10 @@ use super::document::{Read, Within as _, each, entries, wrong};
 use super::{Flags, ranged, schedule, text};
 use crate::plan::container::{ContainerCgroup, DeviceRule, Resources};
 
-/// Annotations of this kind are properties of the unit that systemd makes.
+/// The prefix of annotations that set properties of the systemd unit.
 const SYSTEMD_PROPERTY: &str = "org.systemd.property.";
 
-/// Where, by whom, and what is in force.
+/// Reads the path, the driver and the limits of the cgroup.
 pub fn read(linux: &Linux, annotations: &BTreeMap<String, String>, flags: Flags) -> Read<ContainerCgroup> {
     let properties = annotations
         .iter()
@@ -31,7 +31,7 @@ pub fn read(linux: &Linux, annotations: &BTreeMap<String, String>, flags: Flags)
     })
 }
 
-/// Limits, of a configuration or of `update`.
+/// Reads the limits of a configuration or of `update`.
 pub fn resources(from: &LinuxResources) -> Read<Resources> {
     let mut all = Resources::default();
     if let Some(limits) = from.memory() {
@@ -48,7 +48,7 @@ pub fn resources(from: &LinuxResources) -> Read<Resources> {
         let name = item.page_size();
         let digits = name.trim_end_matches(['K', 'M', 'G', 'B']);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) || !name.ends_with('B') {
-            return Err(wrong("pageSize", "is no page size such as 2MB"));
+            return Err(wrong("pageSize", "is not a page size, for example 2MB"));
         }
         Ok((name.clone(), ranged("limit", item.limit(), 0..=i64::MAX)?))
     })?;
@@ -63,7 +63,7 @@ pub fn resources(from: &LinuxResources) -> Read<Resources> {
     all.unified = entries("unified", from.unified(), |file, value| {
         let named = file.contains('.') && !file.starts_with("cgroup.") && !file.contains(['/', '\0', '\n']);
         if !named || file.starts_with('.') {
-            return Err(wrong("", "is no file of a controller"));
+            return Err(wrong("", "is not a file of a controller"));
         }
         Ok((file.to_owned(), value.clone()))
     })?;
@@ -82,7 +82,7 @@ fn memory(memory: &LinuxMemory, all: &mut Resources) -> Read<()> {
     all.memory_reservation = limit("reservation", memory.reservation())?;
     all.memory_swap = limit("swap", memory.swap())?;
     all.memory_kernel_tcp = limit("kernelTCP", memory.kernel_tcp())?;
-    // The largest number is how some engines say that they do not care.
+    // Some engines write the largest number if they do not want to set the value.
     let swappiness = memory.swappiness().filter(|value| *value != u64::MAX);
     all.memory_swappiness = swappiness.map(|value| ranged("swappiness", value, 0..=200)).transpose()?;
     all.disable_oom_killer = memory.disable_oom_killer().unwrap_or(false);
@@ -136,7 +136,7 @@ fn device_rule(rule: &LinuxDeviceCgroup) -> Read<DeviceRule> {
         None | Some(LinuxDeviceType::A) => 'a',
         Some(LinuxDeviceType::B) => 'b',
         Some(LinuxDeviceType::C | LinuxDeviceType::U) => 'c',
-        Some(LinuxDeviceType::P) => return Err(wrong("type", "is none of a, b and c")),
+        Some(LinuxDeviceType::P) => return Err(wrong("type", "is not one of a, b and c")),
     };
     let number = |field, number: Option<i64>| {
         let number = number.filter(|number| *number != -1);
@@ -144,7 +144,7 @@ fn device_rule(rule: &LinuxDeviceCgroup) -> Read<DeviceRule> {
     };
     let access = rule.access().as_deref().filter(|access| !access.is_empty()).unwrap_or("rwm");
     if access.chars().any(|letter| !"rwm".contains(letter)) {
-        return Err(wrong("access", "is not made of r, w and m"));
+        return Err(wrong("access", "may contain only r, w and m"));
     }
     let (major, minor) = (number("major", rule.major())?, number("minor", rule.minor())?);
     Ok(DeviceRule { allow: rule.allow(), kind, major, minor, access: access.to_owned() })

@@ -231,7 +231,7 @@ impl de::Error for Mistake {
     }
     fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
         let known: Vec<_> = known.iter().map(|name| spelt(name)).collect();
-        Self::custom(format_args!("is none of {}", known.join(", ")))
+        Self::custom(format_args!("is not one of {}", known.join(", ")))
     }
     fn missing_field(field: &'static str) -> Self {
         Self(wrong(field, "is missing"))

@@ -38,7 +38,7 @@ pub fn process(process: &mut Json) -> Read<Vec<String>> {
             let known = !matches!(name, Json::String(name) if Capability::from_word(name).is_none());
             if !known {
                 let place = format!("capabilities.{set}[{index}]");
-                warnings.push(format!("{place}: {name} is no capability known here, and left out"));
+                warnings.push(format!("{place}: {name} is not a known capability, and is left out"));
             }
             index += 1;
             known

@@ -14,15 +14,15 @@ use crate::sys::mount::{NOEXEC, RDONLY};
 /// The annotation.
 pub const ANNOTATION: &str = "org.stockade.landlock";
 
-/// No rules are longer.
+/// The size limit.
 const MAX_BYTES: usize = 1 << 20;
 
-/// As many as a policy may have.
+/// The limit on the rules of a list, as in a policy.
 const MAX_LIST: usize = 1_000;
 
 const KEYS: [&str; 7] = ["mode", "minimum_abi", "read", "write", "execute", "connect", "bind"];
 
-/// Takes the rules into the plan of a container, whose mounts and process are in it already.
+/// Adds the rules to the plan of a container. The plan must already contain its mounts and its process.
 pub fn apply(text: &str, plan: &mut ContainerPlan) -> Result<()> {
     let named = |error: stockade_json::Error| {
         let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
@@ -43,11 +43,11 @@ pub fn apply(text: &str, plan: &mut ContainerPlan) -> Result<()> {
     Ok(())
 }
 
-/// `None` where it is off; with whether the container does with as much of it as the kernel has.
+/// Reads the rules, and whether the container may use as much of Landlock as the kernel supports. `None` if it is off.
 fn read(root: &At) -> Read<Option<(Landlock, bool)>> {
     for (key, value) in root.entries()? {
         if !KEYS.contains(&key) {
-            return Err(value.wrong("is no key of a landlock table"));
+            return Err(value.wrong("is not a key of a landlock table"));
         }
     }
     let mode = root.get("mode")?;
@@ -55,14 +55,14 @@ fn read(root: &At) -> Read<Option<(Landlock, bool)>> {
         None => "require",
         Some(mode) => match mode.text()? {
             known @ ("require" | "auto" | "off") => known,
-            _ => return Err(mode.wrong("is none of require, auto and off")),
+            _ => return Err(mode.wrong("is not one of require, auto and off")),
         },
     };
     let minimum = root.get("minimum_abi")?;
     let minimum_abi = match &minimum {
         None => 2,
         Some(abi) => match abi.number(999)? {
-            0 => return Err(abi.wrong("is no ABI: they begin at 1")),
+            0 => return Err(abi.wrong("is not an ABI; the first is 1")),
             number => number as u32,
         },
     };
@@ -76,7 +76,7 @@ fn read(root: &At) -> Read<Option<(Landlock, bool)>> {
     };
     if mode == "off" {
         let given = rules != Landlock { minimum_abi, ..Landlock::default() };
-        return if given { Err(root.lacks("is off, and yet there are rules for it")) } else { Ok(None) };
+        return if given { Err(root.lacks("contains rules, but its mode is off")) } else { Ok(None) };
     }
     let ports = rules.connect_tcp.is_some() || rules.bind_tcp.is_some();
     for (needs, abi) in [(rules.write.is_some(), TRUNCATE), (ports, PORTS)] {
@@ -105,7 +105,7 @@ fn paths(root: &At, key: &str) -> Read<Option<Vec<PathRule>>> {
         };
         let clean = path.starts_with('/') && !path.contains('\0') && !path.split('/').any(|part| part == "..");
         if !clean {
-            return Err(item.wrong("is no absolute path inside the container"));
+            return Err(item.wrong("is not an absolute path inside the container"));
         }
         found.push(PathRule { path: Bytes::from(path), optional });
         if found.len() > MAX_LIST {
@@ -118,13 +118,14 @@ fn paths(root: &At, key: &str) -> Read<Option<Vec<PathRule>>> {
 fn ports(root: &At, key: &str, least: u64) -> Read<Option<Vec<u16>>> {
     let Some(list) = root.get(key)? else { return Ok(None) };
     let port = |item: At| match item.number(65_535)? {
-        number if number < least => Err(item.wrong("is no port")),
+        number if number < least => Err(item.wrong("is not a port")),
         number => Ok(number as u16),
     };
     list.items()?.map(port).collect::<Read<Vec<_>>>().map(Some)
 }
 
-/// Where what may be executed is listed, nothing that the container could write may be.
+/// With a list of executables, the container must not execute files that it can write: every writable mount becomes noexec. A
+/// rule for a path on such a mount could never apply, so it is refused.
 fn forbid_writable_programs(rules: &Landlock, plan: &mut ContainerPlan) -> Result<()> {
     let Some(list) = &rules.execute else { return Ok(()) };
     let writable = |mount: &ContainerMount| mount.set & RDONLY == 0 && mount.source != MountSource::Cgroup;
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_those_of_a_policy() {
+    fn rules_have_the_meaning_of_a_policy() {
         let text = r#"{"mode":"auto","read":["/usr","/x:optional",{"path":"/y","optional":true}],"write":["/tmp"],"connect":[443]}"#;
         let (rules, may_be_missing) = parse(text).unwrap().unwrap();
         let read =
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_named() {
+    fn invalid_rules_are_named() {
         for (text, named) in [
             (r#"{"raed":[]}"#, "raed"),
             (r#"{"read":["etc"]}"#, "read[0]"),

@@ -10,7 +10,7 @@ use super::{absolute, filled, id, mounts, ranged, rdt, schedule, text};
 use crate::plan::container::{Device, NamespaceKind, NetDevice, Sysctl};
 use crate::plan::{Bytes, ContainerPlan, Seccomp, SeccompProfile, hex};
 
-/// Nodes that every container has, with their numbers.
+/// The default device nodes of every container, with their numbers.
 const USUAL: [(&str, u32, u32); 6] = [
     ("/dev/null", 1, 3),
     ("/dev/zero", 1, 5),
@@ -23,7 +23,7 @@ const USUAL: [(&str, u32, u32); 6] = [
 /// Kernel parameters of an IPC namespace, `sysctl/kernel.rst`.
 const IPC: [&str; 8] = ["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"];
 
-/// Reads it.
+/// Reads these parts into the plan.
 pub fn read(linux: &Linux, plan: &mut ContainerPlan, has_hostname: bool) -> Read<()> {
     plan.devices = devices(linux.devices())?;
     plan.sysctl = sysctl(linux.sysctl(), plan, has_hostname)?;
@@ -34,7 +34,7 @@ pub fn read(linux: &Linux, plan: &mut ContainerPlan, has_hostname: bool) -> Read
     plan.net_devices = net_devices(linux.net_devices(), plan)?;
     plan.intel_rdt = linux.intel_rdt().as_ref().map(rdt::read).transpose().within("intelRdt")?;
     if let Some(name) = linux.rootfs_propagation().as_ref().filter(|name| !name.is_empty()) {
-        let reason = "is none of private, slave, shared, unbindable";
+        let reason = "is not one of private, slave, shared and unbindable";
         plan.root_propagation = mounts::propagation(name).ok_or_else(|| wrong("rootfsPropagation", reason))?;
     }
     plan.confinement.masked_paths = each("maskedPaths", linux.masked_paths(), |path| absolute("", path))?;
@@ -42,7 +42,7 @@ pub fn read(linux: &Linux, plan: &mut ContainerPlan, has_hostname: bool) -> Read
     Ok(())
 }
 
-/// A profile, as it stands in the document.
+/// A profile, in its JSON text.
 pub fn seccomp(text: String) -> Seccomp {
     let sha256 = hex(&Sha256::digest(&text));
     Seccomp { profile: SeccompProfile::Inline(text), sha256, allow: Vec::new(), strict: false }
@@ -53,7 +53,7 @@ fn devices(list: &Option<Vec<LinuxDevice>>) -> Read<Vec<Device>> {
     each("devices", list, |item| {
         let device = device(item)?;
         if devices.iter().any(|other| other.path == device.path) {
-            return Err(wrong("", "is at the same path as another device"));
+            return Err(wrong("", "has the same path as another device"));
         }
         devices.push(device);
         Ok(())
@@ -72,10 +72,10 @@ fn device(device: &LinuxDevice) -> Read<Device> {
         LinuxDeviceType::C | LinuxDeviceType::U => libc::S_IFCHR,
         LinuxDeviceType::B => libc::S_IFBLK,
         LinuxDeviceType::P => libc::S_IFIFO,
-        LinuxDeviceType::A => return Err(wrong("type", "is none of c, u, b and p")),
+        LinuxDeviceType::A => return Err(wrong("type", "is not one of c, u, b and p")),
     };
     if text("path", device.path())?.split('/').any(|part| part == "..") {
-        return Err(wrong("path", "has \"..\" in it"));
+        return Err(wrong("path", "contains \"..\""));
     }
     Ok(Device {
         path: absolute("path", device.path())?,
@@ -88,7 +88,7 @@ fn device(device: &LinuxDevice) -> Read<Device> {
     })
 }
 
-/// Names are as `dev_valid_name` of the kernel has them, with one `%d` where it may choose.
+/// Checks names like the kernel's `dev_valid_name`. A new name may contain one `%d`, for which the kernel chooses a number.
 fn net_devices(map: &Option<HashMap<String, LinuxNetDevice>>, plan: &ContainerPlan) -> Read<Vec<NetDevice>> {
     let valid = |name: &str| {
         let odd = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
@@ -98,19 +98,19 @@ fn net_devices(map: &Option<HashMap<String, LinuxNetDevice>>, plan: &ContainerPl
     entries("netDevices", map, |host, device| {
         let name = filled("name", device.name())?.unwrap_or_else(|| host.to_owned());
         if !valid(host) || host.contains('%') {
-            return Err(wrong("", format!("{host:?} is no name of a network device")));
+            return Err(wrong("", format!("{host:?} is not a network device name")));
         }
         if !valid(&name) || name.replacen("%d", "", 1).contains('%') {
-            return Err(wrong("", format!("name {name:?} is no name of a network device")));
+            return Err(wrong("", format!("name {name:?} is not a network device name")));
         }
         if !name.contains('%') && devices.iter().any(|other| other.name == name) {
-            return Err(wrong("", format!("name {name:?} is another device's too")));
+            return Err(wrong("", format!("name {name:?} is used for another device too")));
         }
         devices.push(NetDevice { host: host.to_owned(), name });
         Ok(())
     })?;
     if !devices.is_empty() && !plan.has_own(NamespaceKind::Network) {
-        return Err(wrong("netDevices", "need an own network namespace to be moved to"));
+        return Err(wrong("netDevices", "need a network namespace of the container's own"));
     }
     Ok(devices)
 }
@@ -123,28 +123,31 @@ fn sysctl(map: &Option<HashMap<String, String>>, plan: &ContainerPlan, has_hostn
             ["fs", "mqueue", _] => NamespaceKind::Ipc,
             ["kernel", "domainname"] => NamespaceKind::Uts,
             ["kernel", "hostname"] if has_hostname => {
-                return Err(wrong("", "contradicts hostname, which says the same"));
+                return Err(wrong("", "contradicts hostname"));
             }
             ["kernel", "hostname"] => NamespaceKind::Uts,
             ["net", _, ..] => NamespaceKind::Network,
-            _ => return Err(wrong("", "is not a kernel parameter that a namespace has of its own")),
+            _ => return Err(wrong("", "is not a kernel parameter of a namespace")),
         };
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err(wrong("", "is no name of a kernel parameter"));
+            return Err(wrong("", "is not a kernel parameter name"));
         }
         if !plan.has_own(needed) {
-            let reason = format!("needs an own {} namespace, or it would be the host's", needed.name());
+            let reason = format!(
+                "needs a {} namespace of the container's own, because it would change the host otherwise",
+                needed.name()
+            );
             return Err(wrong("", reason));
         }
         let value = text("", value)?;
         if value.len() > 4000 || value.chars().any(|c| c.is_control() && c != '\t') {
-            return Err(wrong("", "is no value of a kernel parameter"));
+            return Err(wrong("", "is not a kernel parameter value"));
         }
         Ok(Sysctl { path, value: value.to_owned() })
     })
 }
 
-/// With slashes, as `sysctl(8)` reads names: the first separator says which of `.` and `/` is one.
+/// Converts a name to a path. As in `sysctl(8)`, the first `.` or `/` in the name is its separator.
 fn path_of(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'.' => name

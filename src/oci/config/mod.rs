@@ -1,8 +1,8 @@
-//! `config.json`, as the runtime specification has it, becomes a plan.
+//! Turns `config.json` of the runtime specification into a plan.
 //!
-//! The text is read to a tree in which no key stands twice, made fit for the types of the crate `oci-spec`, deserialized,
-//! and translated, so that an error names file, field, value and reason. What the specification does not know is ignored,
-//! as it says; what it knows and we do not do is an error.
+//! The text is parsed to a tree without duplicate keys, adapted to the types of the crate `oci-spec`, deserialized and
+//! translated. An error names file, field, value and reason. Fields that the specification does not define are ignored, as it
+//! requires. Fields that it defines and this runtime does not support are errors.
 
 mod cgroup;
 mod document;
@@ -33,29 +33,29 @@ pub use self::mounts::options as mount_options;
 pub use self::process::add_home;
 pub use self::schedule::{MODE_FLAGS, MODES};
 
-/// A configuration that was read.
+/// A configuration.
 #[derive(Debug)]
 pub struct Config {
-    /// What it asks for.
+    /// The plan.
     pub plan: ContainerPlan,
-    /// Its own version of the specification.
+    /// The version of the specification that it names.
     pub oci_version: String,
-    /// Notes of whoever wrote it.
+    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Where its root is on the host.
+    /// The path of its root on the host.
     pub rootfs: PathBuf,
-    /// What is not as it seems.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// The document, of the parts that `oci-spec` has types for. Its own type for the whole also holds what other platforms
-/// want, where every mistake would count; and its `Process` brings a compiler of regular expressions, nearly a megabyte of
-/// the program, for the lists of `execCPUAffinity` alone.
+/// The parts of the document for which `oci-spec` has types. The crate's own type also contains the parts of other platforms,
+/// where every mistake would be an error. Its `Process` brings a regular expression compiler for the lists of
+/// `execCPUAffinity`, which adds nearly a megabyte to the program.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
     oci_version: String,
-    process: process::Given,
+    process: process::Document,
     root: runtime::Root,
     hostname: Option<String>,
     domainname: Option<String>,
@@ -66,7 +66,7 @@ struct Spec {
     linux: Option<runtime::Linux>,
 }
 
-/// What the command line says beside it.
+/// The command line options that affect the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flags {
     /// `--systemd-cgroup`.
@@ -88,14 +88,14 @@ pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
     Ok(config)
 }
 
-/// A process of `exec --process`.
+/// Reads a process for `exec --process`.
 pub fn load_process(path: &Path) -> Result<(container::Process, Vec<String>)> {
     let bytes = text_of(path)?;
     let process = document::read(&bytes, fit::process, |process, warnings| Ok((process::read(&process)?, warnings)));
     process.map_err(|error| named(&path.display().to_string(), error))
 }
 
-/// Resources of `update --resources`.
+/// Reads resources for `update --resources`.
 pub fn read_resources(name: &str, bytes: &[u8]) -> Result<Resources> {
     let resources = document::read(bytes, fit::resources, |resources, ()| cgroup::resources(&resources));
     resources.map_err(|error| named(name, error))
@@ -105,13 +105,13 @@ fn text_of(path: &Path) -> Result<Vec<u8>> {
     file::read(Step::Config, path, MAX_BYTES)
 }
 
-/// An error about a field, with the file that it is in.
+/// Adds the file to an error about a field.
 pub fn named(file: &str, error: ProfileError) -> Error {
     let place = if error.path.is_empty() { String::new() } else { format!(": {}", error.path) };
     Error::new(Step::Config, format!("{file}{place}"), error.message())
 }
 
-/// Reads a configuration's text.
+/// Parses a configuration.
 pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config> {
     document::read(bytes, fit::spec, |spec: Spec, fit::Aside { seccomp, warnings }| {
         check_version(&spec.oci_version)?;
@@ -137,7 +137,10 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
         };
         namespaces::read(linux, &mut plan).within("linux")?;
         if (hostname.is_some() || plan.domainname.is_some()) && !plan.has_own(NamespaceKind::Uts) {
-            return Err(wrong("", "hostname and domainname need an own uts namespace, or would be the host's"));
+            return Err(wrong(
+                "",
+                "hostname and domainname need a uts namespace of the container's own, because they would change the host otherwise",
+            ));
         }
         linux::read(linux, &mut plan, hostname.is_some()).within("linux")?;
         plan.confinement.seccomp = seccomp.map(linux::seccomp);
@@ -151,7 +154,7 @@ fn check_version(text: &str) -> Read<()> {
     let numbers: Vec<&str> = text.split(['-', '+']).next().unwrap_or_default().split('.').collect();
     match numbers.as_slice() {
         ["1", minor, patch] if [minor, patch].iter().all(|number| number.parse::<u32>().is_ok()) => Ok(()),
-        _ => Err(wrong("ociVersion", "is no version 1.x.y of the runtime specification")),
+        _ => Err(wrong("ociVersion", "is not a version 1.x.y of the runtime specification")),
     }
 }
 
@@ -183,7 +186,7 @@ fn hooks(hooks: &runtime::Hooks) -> Read<Hooks> {
     })
 }
 
-/// A number within what the kernel takes.
+/// A number in the range that the kernel accepts.
 fn ranged<N, T: TryFrom<i64>>(field: &str, number: N, range: RangeInclusive<i64>) -> Read<T>
 where
     i64: TryFrom<N>,
@@ -193,7 +196,7 @@ where
     number.ok_or_else(|| wrong(field, format!("must be a whole number from {} to {}", range.start(), range.end())))
 }
 
-/// A user or group id: the largest number means "none" to the kernel, and is none.
+/// A user or group id. The kernel reads the largest number as "no id".
 fn id(field: &str, id: u32) -> Read<u32> {
     ranged(field, id, 0..=i64::from(u32::MAX) - 1)
 }
@@ -207,7 +210,7 @@ fn bytes_of(field: &str, value: &(impl AsRef<OsStr> + ?Sized)) -> Read<Bytes> {
     text(field, value).map(Bytes::from)
 }
 
-/// Text that says nothing when it is empty.
+/// A text. An empty one counts as not set.
 fn filled(field: &str, value: &Option<String>) -> Read<Option<String>> {
     let value = value.as_ref().filter(|value| !value.is_empty());
     value.map(|value| text(field, value).map(str::to_owned)).transpose()
@@ -228,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a small configuration with something changed.
+    /// Reads a small configuration after this change.
     fn changed(change: impl FnOnce(&mut Value)) -> std::result::Result<Config, String> {
         let mut config = json!({
             "ociVersion": "1.0.2", "root": { "path": "rootfs" }, "process": { "args": ["true"], "cwd": "/" },
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_types_do_not_take_is_read_as_the_specification_means_it() {
+    fn values_that_the_types_reject_follow_the_specification() {
         let config = changed(|config| {
             config["process"]["capabilities"] = json!({ "bounding": ["CAP_KILL", "CAP_CAP_KILL", "CAP_99", "chown"] });
             config["process"]["rlimits"] = json!([{ "type": "RLIMIT_CORE", "soft": 0, "hard": -1 }]);
@@ -258,7 +261,7 @@ mod tests {
         assert_eq!(plan.process.capabilities.bounding, ["CAP_CHOWN", "CAP_KILL"].map(|name| name.parse().unwrap()));
         let left_out = ["[1]: \"CAP_CAP_KILL\"", "[2]: \"CAP_99\""];
         let left_out = left_out
-            .map(|which| format!("process.capabilities.bounding{which} is no capability known here, and left out"));
+            .map(|which| format!("process.capabilities.bounding{which} is not a known capability, and is left out"));
         assert_eq!(warnings, left_out);
         assert_eq!((plan.process.command.rlimits[0].soft, plan.process.command.rlimits[0].hard), (Some(0), None));
         assert_eq!((plan.process.initial_cpu_affinity, plan.process.cpu_affinity), (None, Some(vec![0, 1, 3])));
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_types_would_take_and_the_specification_does_not_is_refused_by_name() {
+    fn values_that_only_the_types_accept_are_refused_by_name() {
         for (pointer, value, said) in [
             ("/process/user", json!([0, 0]), "process.user: an array: must be an object"),
             ("/process/rlimits", json!([{ "type": "RLIMIT_CORE", "hard": 1 }]), "process.rlimits[0]: soft is missing"),
@@ -315,7 +318,7 @@ mod tests {
             (
                 "/process/scheduler",
                 json!({ "policy": "SCHED_OTHER", "flags": [""] }),
-                "none of SCHED_FLAG_RESET_ON_FORK,",
+                "not one of SCHED_FLAG_RESET_ON_FORK,",
             ),
             ("/process/args", json!([null]), "process.args[0]: null: must be a string"),
             ("/annotations", json!({ "a.b[0]": null }), "annotations.a.b[0]: null: must be a string"),
@@ -323,12 +326,12 @@ mod tests {
             (
                 "/linux/devices",
                 json!([{ "path": "/dev/x", "type": "a" }]),
-                "linux.devices[0].type: \"a\": is none of c",
+                "linux.devices[0].type: \"a\": is not one of c",
             ),
             (
                 "/linux/resources",
                 json!({ "hugepageLimits": [{ "limit": 1 }] }),
-                "hugepageLimits[0]: pageSize is no page size",
+                "hugepageLimits[0]: pageSize is not a page size",
             ),
         ] {
             let (parent, key) = pointer.rsplit_once('/').unwrap();

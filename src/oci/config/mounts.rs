@@ -1,4 +1,4 @@
-//! `mounts`: options become attributes, propagation and what the file system takes itself.
+//! `mounts`: turns options into attributes, propagation and options of the file system.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ const NOATIME: u64 = libc::MOUNT_ATTR_NOATIME;
 const STRICTATIME: u64 = libc::MOUNT_ATTR_STRICTATIME;
 const NODIRATIME: u64 = libc::MOUNT_ATTR_NODIRATIME;
 const NOSYMFOLLOW: u64 = libc::MOUNT_ATTR_NOSYMFOLLOW;
-/// All bits that say which access times are kept.
+/// All bits of the access-time setting.
 const ATIME: u64 = libc::MOUNT_ATTR__ATIME;
 
-/// Options that are attributes: name, bits to set, bits to clear. Each also with an `r` before it, for all mounts below.
+/// Options that are attributes: name, bits to set, bits to clear. With the prefix `r`, each applies to all mounts below too.
 const ATTRIBUTES: [(&str, u64, u64); 16] = [
     ("ro", RDONLY, 0),
     ("rw", 0, RDONLY),
@@ -37,7 +37,7 @@ const ATTRIBUTES: [(&str, u64, u64); 16] = [
     ("nosymfollow", NOSYMFOLLOW, 0),
     ("symfollow", 0, NOSYMFOLLOW),
 ];
-/// Names of the same that differ.
+/// Other names for attributes.
 const OTHER_NAMES: [(&str, u64, u64); 2] = [("norelatime", 0, ATIME), ("nostrictatime", 0, ATIME)];
 const PROPAGATION: [(&str, u64); 8] = [
     ("private", libc::MS_PRIVATE),
@@ -49,31 +49,32 @@ const PROPAGATION: [(&str, u64); 8] = [
     ("unbindable", libc::MS_UNBINDABLE),
     ("runbindable", libc::MS_UNBINDABLE | libc::MS_REC),
 ];
-/// Options that mean nothing here, or that every mount has; mandatory locks and inode versions are no longer a choice.
+/// Options without an effect, because every mount has them or the kernel no longer supports a choice (mandatory locks and inode
+/// versions).
 const IGNORED: [&str; 7] = ["defaults", "silent", "loud", "mand", "nomand", "iversion", "noiversion"];
-/// Options that every file system takes itself, when it is made and not where it is bound.
-const OF_ALL: [&str; 5] = ["sync", "async", "dirsync", "lazytime", "nolazytime"];
+/// Options that every file system accepts when it is created, but not when it is bound.
+const COMMON_OPTIONS: [&str; 5] = ["sync", "async", "dirsync", "lazytime", "nolazytime"];
 
-/// The propagation that a name means.
+/// The propagation flags of an option.
 pub fn propagation(name: &str) -> Option<u64> {
     PROPAGATION.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
 }
 
-/// Every option that is understood here, for `features`.
+/// Every supported option, for `features`.
 pub fn options() -> Vec<String> {
     let recursive = ATTRIBUTES.iter().chain(&OTHER_NAMES).map(|(name, ..)| format!("r{name}"));
     let mut all: Vec<String> = ATTRIBUTES.iter().chain(&OTHER_NAMES).map(|(name, ..)| (*name).to_owned()).collect();
     all.extend(recursive);
     all.extend(PROPAGATION.iter().map(|(name, _)| (*name).to_owned()));
     all.extend(IGNORED.iter().map(|name| (*name).to_owned()));
-    all.extend(OF_ALL.iter().map(|name| (*name).to_owned()));
+    all.extend(COMMON_OPTIONS.iter().map(|name| (*name).to_owned()));
     all.extend(["bind", "rbind", "remount", "idmap", "ridmap", "tmpcopyup"].map(str::to_owned));
     all.sort();
     all.dedup();
     all
 }
 
-/// All of them, in order.
+/// Reads all mounts, in order.
 pub fn read(list: &Option<Vec<Mount>>, bundle: &Path) -> Read<Vec<ContainerMount>> {
     let mut mounts: Vec<ContainerMount> = Vec::new();
     each("mounts", list, |item| {
@@ -82,8 +83,8 @@ pub fn read(list: &Option<Vec<Mount>>, bundle: &Path) -> Read<Vec<ContainerMount
             && !options.is_empty()
             && !is_new_at(&mounts, &mount.destination)
         {
-            // It would change the file system for the host too.
-            let reason = "remount has options of the file system, which none of the mounts before made there";
+            // Such an option would also change the file system on the host.
+            let reason = "remount has options for the file system, but no earlier mount created a file system there";
             return Err(wrong("", reason));
         }
         mounts.push(mount);
@@ -92,7 +93,7 @@ pub fn read(list: &Option<Vec<Mount>>, bundle: &Path) -> Read<Vec<ContainerMount
     Ok(mounts)
 }
 
-/// Whether what is mounted there is a file system of the container's own.
+/// Whether the last mount at this destination is a new file system of the container.
 fn is_new_at(mounts: &[ContainerMount], destination: &Bytes) -> bool {
     let there = |mount: &&ContainerMount| {
         mount.destination == *destination && !matches!(mount.source, MountSource::Remount { .. })
@@ -107,10 +108,10 @@ fn mount(entry: &Mount, bundle: &Path) -> Read<ContainerMount> {
     let (mut bind, mut recursive, mut again) = (false, false, false);
     each("options", entry.options(), |option| {
         match option_of(text("", option)?, &mut mount) {
-            Taken::Bind { below } => (bind, recursive) = (true, recursive | below),
-            Taken::Again => again = true,
-            Taken::Done => {}
-            Taken::Data(text) => data.push(Bytes::from(text)),
+            Effect::Bind { below } => (bind, recursive) = (true, recursive | below),
+            Effect::Remount => again = true,
+            Effect::Done => {}
+            Effect::Data(text) => data.push(Bytes::from(text)),
         }
         Ok(())
     })?;
@@ -126,14 +127,14 @@ fn mount(entry: &Mount, bundle: &Path) -> Read<ContainerMount> {
         "cgroup" | "cgroup2" if !bind => MountSource::Cgroup,
         _ if bind || matches!(kind, "bind" | "rbind") => {
             let source = source.ok_or_else(|| wrong("", "a bind mount needs a source"))?;
-            // Options of the file system it comes from are its own.
+            // The options of a bound file system cannot be changed here.
             MountSource::Bind { source: Bytes::from(&bundle.join(source)), recursive: recursive || kind == "rbind" }
         }
         "" | "none" => return Err(wrong("", "has neither a type nor the option bind")),
         _ => MountSource::FileSystem { kind: kind.to_owned(), source: source.map(Bytes::from), options: data },
     };
     if mount.idmap && !matches!(mount.source, MountSource::Bind { .. }) {
-        return Err(wrong("", "only bind mounts that are made here can be idmapped"));
+        return Err(wrong("", "only new bind mounts can be idmapped"));
     }
     if mount.copy_up && !matches!(&mount.source, MountSource::FileSystem { kind, .. } if kind == "tmpfs") {
         return Err(wrong("", "tmpcopyup is for a tmpfs"));
@@ -141,18 +142,18 @@ fn mount(entry: &Mount, bundle: &Path) -> Read<ContainerMount> {
     Ok(mount)
 }
 
-enum Taken<'a> {
+enum Effect<'a> {
     Bind {
         below: bool,
     },
-    /// What is there already changes.
-    Again,
+    /// Changes the existing mount.
+    Remount,
     Done,
-    /// For the file system itself.
+    /// An option for the file system.
     Data(&'a str),
 }
 
-fn option_of<'a>(name: &'a str, mount: &mut ContainerMount) -> Taken<'a> {
+fn option_of<'a>(name: &'a str, mount: &mut ContainerMount) -> Effect<'a> {
     let find = |name: &str| ATTRIBUTES.iter().chain(&OTHER_NAMES).find(|(known, ..)| *known == name);
     if let Some((_, set, clear)) = find(name) {
         (mount.set, mount.clear) = changed((mount.set, mount.clear), (*set, *clear));
@@ -162,26 +163,26 @@ fn option_of<'a>(name: &'a str, mount: &mut ContainerMount) -> Taken<'a> {
         mount.propagation.push(kind);
     } else {
         match name {
-            "bind" => return Taken::Bind { below: false },
-            "rbind" => return Taken::Bind { below: true },
-            "remount" => return Taken::Again,
+            "bind" => return Effect::Bind { below: false },
+            "rbind" => return Effect::Bind { below: true },
+            "remount" => return Effect::Remount,
             "idmap" => mount.idmap = true,
             "ridmap" => (mount.idmap, mount.idmap_below) = (true, true),
             "tmpcopyup" => mount.copy_up = true,
-            "" => {} // buildah passes some
+            "" => {} // buildah writes empty options
             _ if IGNORED.contains(&name) => {}
-            _ => return Taken::Data(name),
+            _ => return Effect::Data(name),
         }
     }
-    Taken::Done
+    Effect::Done
 }
 
-/// A later option takes back what an earlier one said. Access times are one number, of which all bits are cleared first.
+/// Applies an option over earlier ones. Access times are one number, of which all bits are cleared first.
 fn changed((set, clear): (u64, u64), (more, less): (u64, u64)) -> (u64, u64) {
     (set & !less | more, clear & !(more & !ATIME) | less)
 }
 
-/// The destination within the root, without `.` and `..`: what leads above the root stays at it.
+/// The destination within the root, without `.` and `..`. A `..` at the root stays at the root.
 fn cleaned(path: &Path) -> Read<Bytes> {
     let text = text("destination", path)?;
     if text.len() > 4095 {

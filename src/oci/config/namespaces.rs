@@ -7,20 +7,20 @@ use super::document::{Read, each, entries, wrong};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{ClockOffset, IdRange, Joined, NamespaceKind};
 
-/// Why there cannot be none.
+/// The error for a configuration without a mount namespace.
 pub const NO_MOUNT: &str = "must have a mount namespace: the root cannot be changed without one";
 
-/// Most lines that the kernel takes for a map, and their length as text: less than a page.
-const MOST_RANGES: usize = 340;
-const LONGEST_MAP: usize = 4095;
+/// The kernel's limits for an id map: its lines, and its length as text, which must be less than a page.
+const MAX_RANGES: usize = 340;
+const MAX_MAP_BYTES: usize = 4095;
 
-/// The namespaces that are new or entered.
+/// Reads which namespaces are created and which are joined.
 pub fn read(linux: &Linux, plan: &mut ContainerPlan) -> Read<()> {
     let mut seen = Vec::new();
     each("namespaces", linux.namespaces(), |namespace| {
         let kind = namespace.typ() as u32;
         let kind = NamespaceKind::ALL.iter().copied().find(|known| known.number() == kind);
-        let kind = kind.ok_or_else(|| wrong("type", "is no namespace that is known here"))?;
+        let kind = kind.ok_or_else(|| wrong("type", "is not a known namespace"))?;
         if seen.contains(&kind) {
             return Err(wrong("", format!("is the second {} namespace", kind.name())));
         }
@@ -44,13 +44,13 @@ pub fn read(linux: &Linux, plan: &mut ContainerPlan) -> Read<()> {
             }
         }
     } else if own(NamespaceKind::User) {
-        (plan.uid_map, plan.gid_map) = Default::default(); // as whoever made it mapped it
+        (plan.uid_map, plan.gid_map) = Default::default(); // a joined user namespace already has its maps
     } else if !plan.uid_map.is_empty() || !plan.gid_map.is_empty() {
         return Err(wrong("", "uidMappings and gidMappings need a user namespace"));
     }
     plan.time_offsets = entries("timeOffsets", linux.time_offsets(), |clock, offset| {
         if !matches!(clock, "monotonic" | "boottime") {
-            return Err(wrong("", "is no clock that has an offset; there are monotonic and boottime"));
+            return Err(wrong("", "is not a clock with an offset; use monotonic or boottime"));
         }
         let nanosecs = super::ranged("nanosecs", offset.nanosecs().unwrap_or(0), 0..=999_999_999)?;
         Ok(ClockOffset { clock: clock.to_owned(), secs: offset.secs().unwrap_or(0), nanosecs })
@@ -61,7 +61,7 @@ pub fn read(linux: &Linux, plan: &mut ContainerPlan) -> Read<()> {
     Ok(())
 }
 
-/// A list of id ranges, none of which overlap.
+/// Reads a list of id ranges, which must not overlap.
 pub fn ranges(field: &str, list: &Option<Vec<LinuxIdMapping>>) -> Read<Vec<IdRange>> {
     let mut ranges: Vec<IdRange> = Vec::new();
     each(field, list, |item| {
@@ -81,13 +81,13 @@ pub fn ranges(field: &str, list: &Option<Vec<LinuxIdMapping>>) -> Read<Vec<IdRan
         ranges.push(range);
         Ok(())
     })?;
-    if ranges.len() > MOST_RANGES {
-        return Err(wrong(field, format!("has {} ranges; the kernel takes {MOST_RANGES}", ranges.len())));
+    if ranges.len() > MAX_RANGES {
+        return Err(wrong(field, format!("has {} ranges; the kernel takes {MAX_RANGES}", ranges.len())));
     }
     let line = |range: &IdRange| format!("{} {} {}\n", range.inside, range.outside, range.count).len();
     let length: usize = ranges.iter().map(line).sum();
-    if length > LONGEST_MAP {
-        return Err(wrong(field, format!("is a map of {length} bytes; the kernel takes {LONGEST_MAP}")));
+    if length > MAX_MAP_BYTES {
+        return Err(wrong(field, format!("is a map of {length} bytes; the kernel takes {MAX_MAP_BYTES}")));
     }
     Ok(ranges)
 }

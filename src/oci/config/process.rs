@@ -1,4 +1,4 @@
-//! `process`: what is executed, as whom, and what it carries.
+//! `process`: the program, its user, and its attributes.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use super::{absolute, filled, id, ranged, schedule, strings};
 use crate::plan::container::{CapabilitySets, Process};
 use crate::plan::{Capability, Command, Rlimit, RlimitResource};
 
-/// As many words as anybody needs.
+/// The limit on the number of arguments.
 const MAX_ARGS: usize = 1 << 20;
 
-/// `process` as it stands in the document.
+/// The document's `process`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Given {
+pub struct Document {
     args: Option<Vec<String>>,
     env: Option<Vec<String>>,
     cwd: PathBuf,
@@ -40,44 +40,47 @@ pub struct Given {
     console_size: runtime::Box,
 }
 
-/// Reads one.
-pub fn read(given: &Given) -> Read<Process> {
-    let argv = strings("args", &given.args)?;
+/// Reads a process.
+pub fn read(document: &Document) -> Read<Process> {
+    let argv = strings("args", &document.args)?;
     if argv.first().is_none_or(|first| first.as_bytes().is_empty()) {
         return Err(wrong("args", "must name a program"));
     }
     if argv.len() > MAX_ARGS {
         return Err(wrong("args", "are too many"));
     }
-    let user = &given.user;
+    let user = &document.user;
     let groups = each("user.additionalGids", user.additional_gids(), |group| id("", *group))?;
     if groups.len() > 65_536 {
         return Err(wrong("user.additionalGids", "are more than the 65536 that the kernel takes"));
     }
     let umask = user.umask().map(|mask| ranged("user.umask", mask, 0..=0o777)).transpose()?;
-    let (height, width) = (given.console_size.height(), given.console_size.width());
+    let (height, width) = (document.console_size.height(), document.console_size.width());
     let size = (ranged("consoleSize.height", height, 0..=65_535)?, ranged("consoleSize.width", width, 0..=65_535)?);
     let mut process = Process {
         command: Command {
             argv,
-            env: strings("env", &given.env)?,
-            cwd: absolute("cwd", &given.cwd)?,
+            env: strings("env", &document.env)?,
+            cwd: absolute("cwd", &document.cwd)?,
             umask: umask.unwrap_or(0o022),
-            rlimits: rlimits(&given.rlimits)?,
-            oom_score_adj: given.oom_score_adj.map(|score| ranged("oomScoreAdj", score, -1000..=1000)).transpose()?,
+            rlimits: rlimits(&document.rlimits)?,
+            oom_score_adj: document
+                .oom_score_adj
+                .map(|score| ranged("oomScoreAdj", score, -1000..=1000))
+                .transpose()?,
         },
         uid: id("user.uid", user.uid())?,
         gid: id("user.gid", user.gid())?,
         groups,
-        capabilities: given.capabilities.as_ref().map(capabilities).unwrap_or_default(),
-        no_new_privs: given.no_new_privileges,
-        apparmor_profile: filled("apparmorProfile", &given.apparmor_profile)?,
-        selinux_label: filled("selinuxLabel", &given.selinux_label)?,
-        scheduler: given.scheduler.as_ref().map(schedule::scheduler).transpose().within("scheduler")?,
-        io_priority: given.io_priority.as_ref().map(schedule::io_priority).transpose()?,
-        cpu_affinity: schedule::list("execCPUAffinity.final", &given.exec_cpu_affinity.last)?,
-        initial_cpu_affinity: schedule::list("execCPUAffinity.initial", &given.exec_cpu_affinity.initial)?,
-        terminal: given.terminal,
+        capabilities: document.capabilities.as_ref().map(capabilities).unwrap_or_default(),
+        no_new_privs: document.no_new_privileges,
+        apparmor_profile: filled("apparmorProfile", &document.apparmor_profile)?,
+        selinux_label: filled("selinuxLabel", &document.selinux_label)?,
+        scheduler: document.scheduler.as_ref().map(schedule::scheduler).transpose().within("scheduler")?,
+        io_priority: document.io_priority.as_ref().map(schedule::io_priority).transpose()?,
+        cpu_affinity: schedule::list("execCPUAffinity.final", &document.exec_cpu_affinity.last)?,
+        initial_cpu_affinity: schedule::list("execCPUAffinity.initial", &document.exec_cpu_affinity.initial)?,
+        terminal: document.terminal,
         console_size: Some(size).filter(|size| *size != (0, 0)),
     };
     add_home(&mut process);
@@ -106,7 +109,7 @@ fn rlimits(list: &Option<Vec<runtime::PosixRlimit>>) -> Read<Vec<Rlimit>> {
         let name = limit.typ().to_string();
         let name = name.trim_start_matches("RLIMIT_").to_ascii_lowercase();
         let resource: RlimitResource =
-            name.parse().map_err(|()| wrong("type", "is no resource limit of this kernel"))?;
+            name.parse().map_err(|()| wrong("type", "is not a resource limit of this kernel"))?;
         if seen.contains(&resource) {
             return Err(wrong("type", "is limited twice"));
         }
@@ -119,7 +122,7 @@ fn rlimits(list: &Option<Vec<runtime::PosixRlimit>>) -> Read<Vec<Rlimit>> {
     })
 }
 
-/// A program without `HOME` gets one, as engines leave it to the runtime.
+/// Sets `HOME` if it is missing. Engines leave that to the runtime.
 pub fn add_home(process: &mut Process) {
     let env = &mut process.command.env;
     if !env.iter().any(|variable| variable.as_bytes().starts_with(b"HOME=")) {

@@ -1,5 +1,5 @@
-//! `process.scheduler`, `process.ioPriority`, `process.execCPUAffinity`, `linux.personality`, `linux.memoryPolicy`: names
-//! become the kernel's numbers.
+//! `process.scheduler`, `process.ioPriority`, `process.execCPUAffinity`, `linux.personality`, `linux.memoryPolicy`: turns names
+//! into the kernel's numbers.
 
 use oci_spec::runtime::{
     LinuxIOPriority, LinuxMemoryPolicy, LinuxPersonality, LinuxPersonalityDomain, MemoryPolicyFlagType,
@@ -11,7 +11,7 @@ use super::document::{Read, wrong};
 use super::ranged;
 use crate::plan::container::Scheduler;
 
-/// Modes of `set_mempolicy(2)`, whose order is not that of the type.
+/// Modes of `set_mempolicy(2)`, in the kernel's order. The type has another order.
 pub const MODES: [MemoryPolicyModeType; 7] = [
     MemoryPolicyModeType::MpolDefault,
     MemoryPolicyModeType::MpolPreferred,
@@ -21,7 +21,7 @@ pub const MODES: [MemoryPolicyModeType; 7] = [
     MemoryPolicyModeType::MpolPreferredMany,
     MemoryPolicyModeType::MpolWeightedInterleave,
 ];
-/// Their flags, from bit 13.
+/// The flags of these modes, from bit 13.
 pub const MODE_FLAGS: [MemoryPolicyFlagType; 3] = [
     MemoryPolicyFlagType::MpolFNumaBalancing,
     MemoryPolicyFlagType::MpolFRelativeNodes,
@@ -29,7 +29,7 @@ pub const MODE_FLAGS: [MemoryPolicyFlagType; 3] = [
 ];
 
 pub fn scheduler(scheduler: &oci_spec::runtime::Scheduler) -> Read<Scheduler> {
-    // Policies and flags are declared in the order of the kernel's numbers, which a test below holds on to.
+    // The type declares policies and flags in the order of the kernel's numbers. A test checks that.
     let flags = scheduler.flags().iter().flatten().fold(0, |flags, flag| flags | 1 << *flag as u64);
     Ok(Scheduler {
         policy: *scheduler.policy() as u32,
@@ -49,19 +49,19 @@ pub fn io_priority(priority: &LinuxIOPriority) -> Read<(u32, u32)> {
 /// `execCPUAffinity`.
 #[derive(Default, Deserialize)]
 pub struct Affinity {
-    /// Before the process is in the container's cgroups.
+    /// The CPUs before the process enters the container's cgroups.
     pub initial: Option<String>,
-    /// After that.
+    /// The CPUs after that.
     #[serde(rename = "final")]
     pub last: Option<String>,
 }
 
-/// The numbers of a list, unless it is empty.
+/// The numbers of a list. An empty list counts as not set.
 pub fn list(field: &str, list: &Option<String>) -> Read<Option<Vec<u32>>> {
     list.as_ref().filter(|list| !list.is_empty()).map(|list| numbers(field, list)).transpose()
 }
 
-/// The numbers of a list such as `0-3,7`.
+/// Parses a list such as `0-3,7`.
 fn numbers(field: &str, text: &str) -> Read<Vec<u32>> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -69,13 +69,13 @@ fn numbers(field: &str, text: &str) -> Read<Vec<u32>> {
         (first <= last && last < 65_536).then_some(first..=last)
     };
     let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    let ranges = ranges.ok_or_else(|| wrong(field, "is no list such as 0-3,7"))?;
+    let ranges = ranges.ok_or_else(|| wrong(field, "is not a list such as 0-3,7"))?;
     Ok(ranges.into_iter().flatten().collect())
 }
 
 pub fn personality(personality: &LinuxPersonality) -> Read<u32> {
     if personality.flags().iter().flatten().next().is_some() {
-        return Err(wrong("flags", "flags are not supported, by the specification itself"));
+        return Err(wrong("flags", "are not supported; the specification defines none"));
     }
     Ok(match personality.domain() {
         LinuxPersonalityDomain::PerLinux => 0,
