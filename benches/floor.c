@@ -1,6 +1,6 @@
-/* What a start costs at least: the clone, the mounts, the pivot, the filter, the Landlock rules and the execve of
- * `stockade run`'s default, and nothing else. Nothing is checked, verified, bounded in time, recorded or explained, no
- * error has a name, and the view is that of this one command. It is a yardstick, not a sandbox.
+/* The minimum cost of a start: the clone, the mounts, the pivot, the filter, the Landlock rules and the execve of
+ * `stockade run`\'s default. The program verifies, limits and reports nothing else, its errors have no step, and it
+ * supports only this one view. It is a reference for measurements, not a sandbox.
  *
  *     cc -O2 -static -o floor floor.c
  *     floor FILTER ID PROGRAM [WORD...]      FILTER: instructions of classic BPF; ID: the workload's id on the host
@@ -59,7 +59,7 @@ static void attach(int tree, int at, const char *path) {
     must(syscall(SYS_move_mount, tree, "", at, path, flags), path);
 }
 
-/* With options as name and value in turn. */
+/* `options` alternates names and values. */
 static int file_system(const char *type, uint64_t attributes, const char *const *options) {
     int context = must(syscall(SYS_fsopen, type, FSOPEN_CLOEXEC), type);
     for (; options && *options; options += 2)
@@ -121,7 +121,7 @@ static int build_root(void) {
         set_attributes(node[n] = must(clone_tree(AT_FDCWD, path, 0), path), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0);
     }
     int scratch = file_system("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, scratch_options);
-    attach(scratch, AT_FDCWD, "/dev"); /* anywhere in the old root, with which it goes */
+    attach(scratch, AT_FDCWD, "/dev"); /* any place in the old root, which is detached later */
     int root = file_system("tmpfs", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, root_options);
     attach(root, AT_FDCWD, "/");
     show("/usr", root, "usr", BIND, 1);
@@ -185,7 +185,7 @@ static int build_root(void) {
         attach(tree, proc, read_only[n]);
         close(tree);
     }
-    /* Last: a detached mount counts as a mount namespace. */
+    /* The limits come last, because a detached mount counts as a mount namespace. */
     for (size_t n = 0; n < COUNT(limits); n++) {
         snprintf(path, sizeof path, "max_%s_namespaces", limits[n]);
         int file = must(openat(user, path, O_WRONLY | O_CLOEXEC), path);

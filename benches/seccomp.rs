@@ -1,5 +1,6 @@
-//! What filters cost: compiling and attaching the default and Docker's profile, against libseccomp (with its binary tree) and
-//! seccompiler, and calls under them. What is compared is measured in turns; medians and ratios are printed.
+//! Measures what filters cost: the time to compile and attach the default profile and Docker's, compared with libseccomp (with
+//! its binary tree) and seccompiler, and the time of system calls under a filter. Measurements alternate. Prints medians and
+//! ratios.
 //!
 //! `cargo bench --bench seccomp`
 
@@ -44,7 +45,7 @@ fn main() {
     }
 }
 
-/// A profile that all three can express: one stage, and for seccompiler one action.
+/// A profile that all three compilers can express: a single stage, and for seccompiler a single action.
 fn common(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     profile.stages.truncate(1);
@@ -70,7 +71,7 @@ fn compare(name: &str, json: &[u8], tool: Option<&std::path::PathBuf>) {
     let libseccomp =
         tool.map(|tool| oracles::libseccomp(tool, &rules).unwrap_or_else(|error| panic!("{name}: {error}")));
 
-    println!("\n{name}: instructions: stockade {} ({} as the others can have it)", whole.len(), ours.len());
+    println!("\n{name}: instructions: stockade {} ({} as the others can express it)", whole.len(), ours.len());
     println!(
         "  libseccomp {:?}, seccompiler {:?}",
         libseccomp.as_ref().map(Vec::len),
@@ -109,7 +110,7 @@ fn compare(name: &str, json: &[u8], tool: Option<&std::path::PathBuf>) {
     }
 }
 
-/// What a run pays for a built-in profile that needs no compiling.
+/// The cost of a built-in profile that is already compiled.
 fn ready() {
     println!();
     let mut times: Vec<f64> = (0..ROUNDS)
@@ -120,11 +121,11 @@ fn ready() {
             })
         })
         .collect();
-    row("the default, ready in the binary", &mut times, None);
+    row("the default, compiled at build time", &mut times, None);
 }
 
-/// Calls under the default: ones that are always allowed, and ones whose arguments are looked at; beside no filter, and one
-/// that allows everything in one instruction, because any filter takes the kernel's slower entry.
+/// Measures calls that the default profile always allows and calls whose arguments it checks. Compares them with no filter and
+/// with a filter of one instruction, because every filter makes the kernel take its slower entry path.
 fn calls() {
     println!();
     let program = builtin_programs::program(Builtin::Default, Network::None, &[], Guard::STANDING, &CONTEXT);
@@ -143,9 +144,9 @@ fn calls() {
             [zero as u64, room.as_mut_ptr() as u64, 4096, 0, 0, 0],
         ),
         ("faccessat(/usr/lib), always allowed", libc::SYS_faccessat, [bad - 99, path, 0, 0, 0, 0]),
-        ("fcntl(F_GETFL) of nothing, by argument", libc::SYS_fcntl, [bad, 3, 0, 0, 0, 0]),
-        ("ioctl(TCGETS) of nothing, by argument", libc::SYS_ioctl, [bad, 0x5401, 0, 0, 0, 0]),
-        ("ioctl(SIOCGIFINDEX) of nothing, by argument", libc::SYS_ioctl, [bad, 0x8933, 0, 0, 0, 0]),
+        ("fcntl(F_GETFL) of a bad fd, by argument", libc::SYS_fcntl, [bad, 3, 0, 0, 0, 0]),
+        ("ioctl(TCGETS) of a bad fd, by argument", libc::SYS_ioctl, [bad, 0x5401, 0, 0, 0, 0]),
+        ("ioctl(SIOCGIFINDEX) of a bad fd, by argument", libc::SYS_ioctl, [bad, 0x8933, 0, 0, 0, 0]),
     ];
     println!(
         "  {:<46} {:>8} {:>8} {:>8}   ratio to none, to allow-all",

@@ -1,4 +1,4 @@
-//! What the contestants are given: a place of their own, a root with a static busybox, a bundle, the floor and its filter.
+//! The input of all contestants: a work directory with a static busybox, a root, a bundle, the C floor and its filter.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use stockade::seccomp::compiled;
 use stockade_seccomp::builtin::Builtin;
 use stockade_seccomp::{Arch, Context};
 
-/// A temporary directory with everything in it.
+/// A temporary work directory with all input.
 pub struct Work {
     /// The directory.
     pub dir: PathBuf,
-    /// The static program that everybody runs; `None` where there is none.
+    /// The static program that every contestant runs. `None` if it is not installed.
     pub busybox: Option<PathBuf>,
-    /// The yardstick; `None` where there is no C compiler.
+    /// The C floor. `None` if there is no C compiler.
     pub floor: Option<PathBuf>,
 }
 
 impl Work {
-    /// Makes it. As root in a mount namespace of our own, in memory, and on cgroup v1 without the v2 beside it: crun refuses
-    /// hosts that have both.
+    /// Creates the directory. As root it is a tmpfs in a new mount namespace. On a host with both cgroup versions the v2 mount
+    /// is detached, because crun refuses such hosts.
     pub fn new() -> Result<Self, String> {
         let dir = std::env::temp_dir().join(format!("stockade-startup-{}", std::process::id()));
         let failed = |what: &'static str| move |error: nix::Error| format!("{what}: {error}");
@@ -34,7 +34,7 @@ impl Work {
             unshare(CloneFlags::CLONE_NEWNS).map_err(failed("unshare"))?;
             let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
             mount(None::<&str>, "/", None::<&str>, private, None::<&str>).map_err(failed("private mounts"))?;
-            // Where states are kept is in memory on every host with systemd; not on this one, perhaps.
+            // The runtimes' state directories are on a tmpfs on every host with systemd, but maybe not here.
             mount(Some("startup"), &dir, Some("tmpfs"), MsFlags::empty(), Some("mode=755")).map_err(failed("tmpfs"))?;
             if Path::new("/sys/fs/cgroup/memory/tasks").exists() {
                 let _ = umount2("/sys/fs/cgroup/unified", MntFlags::MNT_DETACH);
@@ -46,7 +46,7 @@ impl Work {
         Ok(work)
     }
 
-    /// A file of the directory, with its content.
+    /// Writes a file into the directory and returns its path.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.dir.join(name);
         let _ = path.parent().map(std::fs::create_dir_all);
@@ -56,7 +56,7 @@ impl Work {
         path
     }
 
-    /// The bundle, whose containers run a command.
+    /// A bundle whose container runs this command.
     pub fn bundle_of(&self, name: &str, words: &[&str]) -> PathBuf {
         let mut config = self.config();
         config["process"]["args"] = json!(words);
@@ -80,7 +80,7 @@ impl Work {
         Ok(())
     }
 
-    /// What `stockade-oci spec` writes, with Docker's capabilities and `no_new_privs`: all runtimes get the same.
+    /// The output of `stockade-oci spec` with Docker's capabilities and `no_new_privs`, the same for all runtimes.
     fn config(&self) -> Value {
         let spec = self.dir.join("spec");
         if !spec.join("config.json").exists() {
@@ -89,7 +89,7 @@ impl Work {
         }
         let text = std::fs::read(spec.join("config.json")).unwrap_or_default();
         let mut config: Value = serde_json::from_slice(&text).unwrap_or_default();
-        config["ociVersion"] = json!("1.0.2"); // what all of them know
+        config["ociVersion"] = json!("1.0.2"); // the version that all runtimes know
         config["process"]["terminal"] = json!(false);
         config["process"]["noNewPrivileges"] = json!(true);
         config["process"]["rlimits"] = json!([]);
@@ -105,12 +105,12 @@ impl Drop for Work {
     }
 }
 
-/// Whether we may do everything.
+/// Whether the benchmark runs as root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A dynamic program is another one in every root.
+/// Whether a program is static. A dynamic one would load other libraries in every root.
 fn is_static(path: &Path) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     !bytes.windows(9).take(1 << 14).any(|window| window == b"/lib64/ld")

@@ -1,4 +1,4 @@
-//! The chart: a bar for each median, and a line to the 95th percentile, on a logarithmic scale.
+//! The chart: a bar for each median and a line to the 95th percentile, on a logarithmic scale.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const THEIRS: RGBColor = RGBColor(0xa9, 0xb4, 0xbd);
 const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
 
-/// Draws it.
+/// Writes the chart as SVG.
 pub fn draw(path: &Path, figures: &[Figures]) -> Result<(), String> {
     let rows: Vec<(&str, f64, f64)> = figures
         .iter()

@@ -1,4 +1,4 @@
-//! That a contestant applies what it claims, seen from inside: the wrong flags would make it fast.
+//! Checks from inside that a contestant applies what it claims: wrong flags would make it fast.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,42 +9,42 @@ use std::process::Output;
 use super::contest::{Claim, Contestant, Words};
 use super::measure;
 
-/// What came of the look.
+/// The result of a check.
 pub enum Checked {
-    /// It is as it says.
+    /// The claims are true.
     Fine(Observed),
-    /// It does not take part.
+    /// The contestant is left out, for this reason.
     Missing(String),
 }
 
-/// What was seen.
+/// The observed confinement.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// How many kinds of namespaces are its own.
+    /// The number of its own namespaces.
     pub namespaces: usize,
-    /// Of those, whether the network's is.
+    /// Whether it has its own network namespace.
     pub network: bool,
-    /// `Seccomp:`, 2 is a filter.
+    /// `Seccomp:`. 2 means a filter.
     pub seccomp: u64,
     /// `NoNewPrivs:`.
     pub no_new_privs: bool,
     /// `CapEff:`.
     pub capabilities: u64,
-    /// How many mounts there are.
+    /// The number of mounts.
     pub mounts: usize,
-    /// Of those, how many cover or freeze something in `/proc`.
+    /// The number of mounts that cover or protect something in `/proc`.
     pub masks: usize,
     /// Whether `/` is mounted read-only.
     pub read_only_root: bool,
 }
 
-/// Looks, and compares.
+/// Runs the probe and compares its output with the claim.
 pub fn check(contestant: &Contestant) -> Checked {
     if let Some(why) = &contestant.missing {
         return Checked::Missing(why.clone());
     }
     let Some(probe) = &contestant.probe else {
-        // The same program with the same configuration as another row, which was looked at.
+        // Another row with the same program and the same configuration is checked.
         return match measure::once(contestant) {
             Some(_) => Checked::Fine(Observed::default()),
             None => Checked::Missing("does not run here".into()),
@@ -54,7 +54,7 @@ pub fn check(contestant: &Contestant) -> Checked {
         Ok(output) => output,
         Err(error) => return Checked::Missing(error.to_string()),
     };
-    if output.status.code() == Some(TIME_IS_UP) {
+    if output.status.code() == Some(TIMEOUT_STATUS) {
         return Checked::Missing("does not run here: does not end".into());
     }
     if !output.status.success() {
@@ -63,16 +63,16 @@ pub fn check(contestant: &Contestant) -> Checked {
         return Checked::Missing(format!("does not run here: {last}"));
     }
     let observed = observe(&String::from_utf8_lossy(&output.stdout));
-    match differs(&observed, &contestant.claim, &String::from_utf8_lossy(&output.stdout)) {
+    match false_claim(&observed, &contestant.claim, &String::from_utf8_lossy(&output.stdout)) {
         None => Checked::Fine(observed),
         Some(what) => Checked::Missing(format!("does not apply what it claims: {what}")),
     }
 }
 
-/// `timeout(1)`'s, which is not among those of what it runs here.
-const TIME_IS_UP: i32 = 124;
+/// The exit code of `timeout(1)`. The probe does not use it.
+const TIMEOUT_STATUS: i32 = 124;
 
-/// Runs it for at most a minute. What it prints goes to files: it may leave processes behind that hold on to a pipe.
+/// Runs the probe for at most a minute. Its output goes to files: a pipe could be held open by processes that it leaves behind.
 fn run(probe: &Words) -> std::io::Result<Output> {
     let (mut stdout, mut stderr) = (unnamed()?, unnamed()?);
     let limited = ["timeout", "-k", "5", "60"].map(str::to_owned).into_iter().chain(probe.iter().cloned()).collect();
@@ -107,7 +107,7 @@ fn own(text: &str) -> Vec<&'static str> {
 fn observe(text: &str) -> Observed {
     let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(":\t")).collect();
     let field = |name: &str| fields.get(name).copied().unwrap_or_default().trim();
-    // mountinfo: id, parent, device, root, mount point, options, …
+    // The fields of mountinfo: id, parent, device, root, mount point, options, …
     let mounts: Vec<Vec<&str>> = text
         .lines()
         .map(|line| line.split(' ').collect::<Vec<_>>())
@@ -130,8 +130,8 @@ fn observe(text: &str) -> Observed {
     }
 }
 
-/// What is claimed and not there.
-fn differs(observed: &Observed, claim: &Claim, text: &str) -> Option<String> {
+/// The first claim that is false.
+fn false_claim(observed: &Observed, claim: &Claim, text: &str) -> Option<String> {
     let own = own(text);
     if let Some(kind) = claim.namespaces.iter().find(|kind| !own.contains(kind)) {
         return Some(format!("its {kind} namespace is the host's"));

@@ -1,17 +1,17 @@
-//! Who takes part: what each runs, and what it claims to apply.
+//! The contestants: the commands that each runs, and the confinement that each claims.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use super::bundle::{Work, is_root};
 
-/// The command that is measured first of all.
+/// The measured `stockade`.
 pub static STOCKADE: LazyLock<String> = LazyLock::new(|| installed(env!("CARGO_BIN_EXE_stockade")));
-/// The runtime.
+/// The measured `stockade-oci`.
 pub static STOCKADE_OCI: LazyLock<String> = LazyLock::new(|| installed(env!("CARGO_BIN_EXE_stockade-oci")));
 
-/// A program as it lies on a disk once it is installed, like those of all others here: a copy. The linker writes in small
-/// pieces, and what was written so the kernel keeps so in memory: a start then has more to fault in, and takes up to 5 % longer.
+/// Copies a built program, as an installation does. The linker writes in small pieces and the kernel caches the file in small
+/// pieces, so a start of the original has more page faults and takes up to 5 % longer.
 pub fn installed(built: &str) -> String {
     let name = Path::new(built).file_name().unwrap_or_default();
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -25,41 +25,41 @@ pub fn installed(built: &str) -> String {
     }
 }
 
-/// A command with the place where its container's number goes.
+/// A command. `{}` stands for the container's number.
 pub type Words = Vec<String>;
 
-/// One that takes part.
+/// A contestant.
 pub struct Contestant {
-    /// As in the tables.
+    /// Its name in the tables.
     pub name: &'static str,
-    /// Commands that make up a start, one after the other; `{}` is a new number for each start.
+    /// The commands that make up a start, in order. `{}` is a new number for each start.
     pub steps: Vec<Words>,
-    /// The same with `cat /proc/self/status` and more, from inside; none where the check is that of another row.
+    /// The same start with a program that prints its confinement. `None` if another row has the same check.
     pub probe: Option<Words>,
-    /// The same with a program that stays.
-    pub stay: Option<Words>,
-    /// Programs whose pages are forgotten for a cold start.
+    /// The same start with a program that keeps running.
+    pub idle: Option<Words>,
+    /// Programs to evict from the page cache before a cold start.
     pub files: Vec<PathBuf>,
-    /// What it says it applies.
+    /// The claimed confinement.
     pub claim: Claim,
-    /// Whether it takes so long that it gets fewer rounds.
+    /// Whether it is so slow that it gets fewer rounds.
     pub engine: bool,
-    /// Why it does not take part.
+    /// Why it is left out, if it is.
     pub missing: Option<String>,
 }
 
-/// What must be true inside.
+/// A claimed confinement.
 #[derive(Clone, Copy, Default)]
 pub struct Claim {
-    /// Names in `/proc/self/ns` that must be other than outside.
+    /// Namespaces, by their names in `/proc/self/ns`, that must differ from the host's.
     pub namespaces: &'static [&'static str],
-    /// A filter of system calls.
+    /// A seccomp filter.
     pub filter: bool,
     /// `no_new_privs`.
     pub no_new_privs: bool,
-    /// No capability at all.
+    /// An empty effective capability set.
     pub no_capabilities: bool,
-    /// A root that cannot be written to.
+    /// A read-only root.
     pub read_only_root: bool,
 }
 
@@ -69,12 +69,12 @@ const CONTAINER: &[&str] = &["mnt", "pid", "net", "ipc", "uts"];
 const SANDBOX: Claim =
     Claim { namespaces: ALL, filter: true, no_new_privs: true, no_capabilities: true, read_only_root: true };
 
-/// What runs inside for a look.
+/// The script that prints the confinement.
 pub const PROBE: &str = "cat /proc/self/status /proc/self/mountinfo; \
     for n in user mnt pid net ipc uts cgroup; do echo \"ns $(readlink /proc/self/ns/$n)\"; done";
 
-/// What stays, and how it is known again.
-pub const STAY: [&str; 2] = ["sleep", "61.07"];
+/// The program that keeps running, and the argument by which it is recognised.
+pub const IDLE: [&str; 2] = ["sleep", "61.07"];
 
 impl Contestant {
     fn new(name: &'static str, program: &str) -> Self {
@@ -82,7 +82,7 @@ impl Contestant {
             name,
             steps: Vec::new(),
             probe: None,
-            stay: None,
+            idle: None,
             files: vec![program.into()],
             claim: Claim::default(),
             engine: false,
@@ -90,33 +90,33 @@ impl Contestant {
         }
     }
 
-    /// One command before a program of busybox's.
+    /// A single command before a busybox program.
     fn before(name: &'static str, prefix: &[&str], busybox: &str, claim: Claim) -> Self {
         let with = |words: &[&str]| prefix.iter().chain(words).map(|word| word.to_string()).collect::<Words>();
         let program = prefix.first().copied().unwrap_or(busybox);
         Self {
             steps: vec![with(&[busybox, "true"])],
             probe: Some(with(&[busybox, "sh", "-c", PROBE])),
-            stay: Some(with(&[busybox, STAY[0], STAY[1]])),
+            idle: Some(with(&[busybox, IDLE[0], IDLE[1]])),
             claim,
             missing: (!Path::new(program).exists()).then(|| "not installed".to_owned()),
             ..Self::new(name, program)
         }
     }
 
-    /// Leaves it out, and says why.
+    /// A contestant that is left out, with the reason.
     pub fn without(name: &'static str, why: impl Into<String>) -> Self {
         Self { missing: Some(why.into()), ..Self::new(name, "") }
     }
 
-    /// An engine's command, likewise.
+    /// A contestant that is an engine.
     pub fn engine(name: &'static str, prefix: &[&str], image: &[&str], claim: Claim) -> Self {
         let prefix: Vec<&str> = prefix.iter().chain(image).copied().collect();
         Self { engine: true, ..Self::before(name, &prefix, "/bin/busybox", claim) }
     }
 }
 
-/// Everybody but the engines.
+/// All contestants except engines.
 pub fn all(work: &Work) -> Vec<Contestant> {
     let Some(busybox) = work.busybox.as_ref().map(|path| path.display().to_string()) else {
         return vec![Contestant::without("everything", "busybox-static is not installed")];
@@ -129,7 +129,7 @@ pub fn all(work: &Work) -> Vec<Contestant> {
             Some(floor) if is_root() => {
                 Contestant::before("floor (C)", &[floor, &filter, "1990901509"], &busybox, SANDBOX)
             }
-            Some(_) => Contestant::without("floor (C)", "takes root"),
+            Some(_) => Contestant::without("floor (C)", "requires root"),
             None => Contestant::without("floor (C)", "no C compiler, or no static C library"),
         },
         Contestant::before("stockade run", &[&STOCKADE, "run", "--"], &busybox, SANDBOX),
@@ -168,7 +168,7 @@ pub fn all(work: &Work) -> Vec<Contestant> {
     all
 }
 
-/// Bubblewrap with the same view: no masks on /proc, no filter, no Landlock, no limits, no supervisor that reports.
+/// Bubblewrap with the same view, but without masks on /proc, a filter, Landlock, limits and a supervisor that reports.
 fn bubblewrap(work: &Work, busybox: &str) -> Contestant {
     let program = find("bwrap").unwrap_or_default();
     let mut words: Vec<String> =
@@ -210,7 +210,7 @@ fn nsjail(busybox: &str) -> Contestant {
 
 fn runtime(name: &'static str, program: &str) -> Result<String, Box<Contestant>> {
     if !is_root() {
-        return Err(Box::new(Contestant::without(name, "takes root")));
+        return Err(Box::new(Contestant::without(name, "requires root")));
     }
     find(program).ok_or_else(|| Box::new(Contestant::without(name, "not installed")))
 }
@@ -232,7 +232,7 @@ fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
     Contestant {
         steps: vec![run(work.dir.join("bundle"))],
         probe: Some(run(work.bundle_of("probe", &["/bin/busybox", "sh", "-c", PROBE]))),
-        stay: Some(run(work.bundle_of("stay", &["/bin/busybox", STAY[0], STAY[1]]))),
+        idle: Some(run(work.bundle_of("idle", &["/bin/busybox", IDLE[0], IDLE[1]]))),
         claim: OCI,
         ..Contestant::new(name, &program)
     }
@@ -259,7 +259,7 @@ fn lifecycle(work: &Work, name: &'static str, program: &str) -> Contestant {
     }
 }
 
-/// A program in PATH, or where administrators' programs are.
+/// Finds a program in PATH or in the directories for administrators.
 pub fn find(name: &str) -> Option<String> {
     if name.starts_with('/') {
         return Some(name.to_owned());

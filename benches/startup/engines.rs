@@ -1,4 +1,4 @@
-//! Docker, containerd and Podman, each with daemons, data and sockets of its own below the work directory.
+//! Docker, containerd and Podman, each with its own daemons, data and sockets below the work directory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use super::bundle::{Work, is_root};
 use super::contest::{Claim, Contestant, STOCKADE_OCI, find};
 
-/// What runs.
+/// The running engines.
 pub struct Engines {
     daemons: Vec<Child>,
     docker: Result<String, String>,
     containerd: Result<String, String>,
     podman: Result<String, String>,
-    /// Cgroups in which Docker and Podman put their containers, and which were not there before.
+    /// Parent cgroups of Docker's and Podman's containers that did not exist before.
     parents: Vec<PathBuf>,
 }
 
-/// A container of an engine's: Docker's filter, its capabilities.
+/// The confinement of an engine's container: Docker's filter and capabilities.
 const ENGINE: Claim = Claim {
     namespaces: &["mnt", "pid", "net", "ipc", "uts"],
     filter: true,
@@ -28,9 +28,9 @@ const ENGINE: Claim = Claim {
 };
 
 impl Engines {
-    /// Starts those that are installed.
+    /// Starts the installed engines.
     pub fn start(work: &Work, wanted: bool) -> Self {
-        let none = || Err(if is_root() { "left out" } else { "takes root" }.to_owned());
+        let none = || Err(if is_root() { "left out" } else { "requires root" }.to_owned());
         let mut engines =
             Self { daemons: Vec::new(), docker: none(), containerd: none(), podman: none(), parents: Vec::new() };
         if !wanted || !is_root() || work.busybox.is_none() {
@@ -38,7 +38,7 @@ impl Engines {
         }
         let archive = work.dir.join("root.tar");
         let root = work.dir.join("rootfs");
-        if !done(Command::new("tar").arg("-C").arg(root).arg("-cf").arg(&archive).arg(".")) {
+        if !succeeds(Command::new("tar").arg("-C").arg(root).arg("-cf").arg(&archive).arg(".")) {
             return engines;
         }
         engines.parents = parents().filter(|parent| !parent.exists()).collect();
@@ -75,14 +75,14 @@ impl Engines {
             "--ip-masq=false",
         ]);
         self.daemon(&mut command, d.join("log"))?;
-        if !until(|| done(Command::new(client).args(["-H", &socket, "version"]))) {
-            return Err("its daemon does not come up".into());
+        if !wait_until(|| succeeds(Command::new(client).args(["-H", &socket, "version"]))) {
+            return Err("its daemon does not start".into());
         }
-        if !done(Command::new(client).args(["-H", &socket, "import"]).arg(archive).arg("startup:1")) {
-            return Err("does not take the image".into());
+        if !succeeds(Command::new(client).args(["-H", &socket, "import"]).arg(archive).arg("startup:1")) {
+            return Err("does not import the image".into());
         }
         let image = work.dir.join("image.tar");
-        done(Command::new(client).args(["-H", &socket, "save", "-o"]).arg(&image).arg("startup:1"));
+        succeeds(Command::new(client).args(["-H", &socket, "save", "-o"]).arg(&image).arg("startup:1"));
         Ok(socket)
     }
 
@@ -102,11 +102,11 @@ impl Engines {
         let config = work.file("containerd/config.toml", &config);
         self.daemon(Command::new(daemon).arg("-c").arg(config), c.join("log"))?;
         let socket = format!("{at}/sock");
-        if !until(|| done(Command::new(&client).args(["-a", &socket, "version"]))) {
-            return Err("its daemon does not come up".into());
+        if !wait_until(|| succeeds(Command::new(&client).args(["-a", &socket, "version"]))) {
+            return Err("its daemon does not start".into());
         }
-        let imported = done(Command::new(&client).args(["-a", &socket, "image", "import"]).arg(image));
-        if imported { Ok(socket) } else { Err("does not take the image".into()) }
+        let imported = succeeds(Command::new(&client).args(["-a", &socket, "image", "import"]).arg(image));
+        if imported { Ok(socket) } else { Err("does not import the image".into()) }
     }
 
     /// Each engine with each runtime.
@@ -162,23 +162,23 @@ impl Engines {
 }
 
 impl Drop for Engines {
-    /// Ends the daemons that were started here, and no others; what they leave of their own is removed.
+    /// Ends only the daemons that were started here, and removes the cgroups that they leave.
     fn drop(&mut self) {
         for daemon in self.daemons.iter_mut().rev() {
             let pid = nix::unistd::Pid::from_raw(daemon.id() as i32);
             let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-            if !until(|| daemon.try_wait().is_ok_and(|status| status.is_some())) {
+            if !wait_until(|| daemon.try_wait().is_ok_and(|status| status.is_some())) {
                 let _ = daemon.kill();
                 let _ = daemon.wait();
             }
         }
         for parent in &self.parents {
-            let _ = std::fs::remove_dir(parent); // if it is there, and nobody is in it
+            let _ = std::fs::remove_dir(parent); // fails if it does not exist or is not empty
         }
     }
 }
 
-/// In the hierarchy of cgroup v2, and in each of v1.
+/// The parent cgroups of engines, in cgroup v2 and in each hierarchy of v1.
 fn parents() -> impl Iterator<Item = PathBuf> {
     let top = PathBuf::from("/sys/fs/cgroup");
     let below = std::fs::read_dir(&top).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -189,9 +189,10 @@ fn parents() -> impl Iterator<Item = PathBuf> {
 fn podman(work: &Work, archive: &Path) -> Result<String, String> {
     let podman = find("podman").ok_or("not installed")?;
     let runtime = find("runc").or_else(|| find("crun")).ok_or("has no runtime")?;
-    let imported =
-        done(Command::new(&podman).args(podman_options(work, &runtime)).arg("import").arg(archive).arg("startup:1"));
-    if imported { Ok(podman) } else { Err("does not take the image".into()) }
+    let imported = succeeds(
+        Command::new(&podman).args(podman_options(work, &runtime)).arg("import").arg(archive).arg("startup:1"),
+    );
+    if imported { Ok(podman) } else { Err("does not import the image".into()) }
 }
 
 fn podman_options(work: &Work, runtime: &str) -> Vec<String> {
@@ -209,7 +210,7 @@ fn podman_options(work: &Work, runtime: &str) -> Vec<String> {
     .concat()
 }
 
-fn done(command: &mut Command) -> bool {
+fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -218,7 +219,7 @@ fn done(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-fn until(mut ready: impl FnMut() -> bool) -> bool {
+fn wait_until(mut ready: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(30) {
         if ready() {

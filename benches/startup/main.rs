@@ -1,13 +1,13 @@
-//! What a start costs: `stockade run` and `stockade-oci` against nothing at all, a floor in C, bubblewrap, crun, runc and
-//! whole engines. Everything is measured in turns in one run, so that what slows the machine down slows all of it; ratios of
-//! medians are what to quote. `docs/benchmarks.md` tells what the results mean.
+//! Measures the start of `stockade run` and `stockade-oci` against a bare exec, a minimal C program, bubblewrap, crun, runc and
+//! whole engines. The contestants take turns in one run, so that a slowdown of the machine affects all of them. Quote the ratios
+//! of medians. `docs/benchmarks.md` explains the results.
 //!
 //! ```text
 //! cargo bench --bench startup -- [--rounds N] [--engine-rounds N] [--cold-rounds N] [--seconds S] [--drop-caches]
 //!                                [--only WORD,…] [--no-engines] [--json FILE] [--svg FILE]
 //! ```
 //!
-//! Root for all of it; without root only what needs none. What is not installed is left out and says so.
+//! Some contestants require root and are left out without it. A program that is not installed is left out with a message.
 
 #![allow(clippy::print_stdout)]
 
@@ -25,7 +25,7 @@ use std::time::Duration;
 use contest::Contestant;
 use measure::Figures;
 
-/// What the command line says.
+/// The command line options.
 struct Options {
     rounds: usize,
     engine_rounds: usize,
@@ -54,7 +54,7 @@ impl Options {
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} takes a value"));
-            let number = |text: String| text.parse::<usize>().map_err(|_| format!("{text:?} is no number"));
+            let number = |text: String| text.parse::<usize>().map_err(|_| format!("{text:?} is not a number"));
             match word.as_str() {
                 "--rounds" => options.rounds = number(value()?)?,
                 "--engine-rounds" => options.engine_rounds = number(value()?)?,
@@ -65,8 +65,8 @@ impl Options {
                 "--no-engines" => options.engines = false,
                 "--json" => options.json = Some(value()?.into()),
                 "--svg" => options.svg = Some(value()?.into()),
-                "--bench" => {} // cargo's
-                other => return Err(format!("what is {other}?")),
+                "--bench" => {} // passed by cargo
+                other => return Err(format!("unknown argument {other}")),
             }
         }
         Ok(options)
@@ -100,11 +100,11 @@ fn run(options: &Options) -> Result<(), String> {
     cold(options, &contestants, &ready, &mut figures);
     throughput(options, &contestants, &ready, &mut figures);
     for one in &ready {
-        figures[*one].left_kib = measure::left_behind(&contestants[*one]);
+        figures[*one].overhead_kib = measure::overhead_kib(&contestants[*one]);
     }
     drop(engines);
     println!("\n{}", table::times(&figures));
-    println!("{}", table::aims(&figures));
+    println!("{}", table::ratios(&figures));
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&table::json(&figures)).map_err(|error| error.to_string())?;
         std::fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;
@@ -115,19 +115,19 @@ fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Whose turn it is in this round: engines take part in as many as they were given, spread over all.
-fn takes_part(contestant: &Contestant, round: usize, options: &Options) -> bool {
+/// Whether a contestant is measured in this round. Engines get fewer rounds, spread over all.
+fn is_in_round(contestant: &Contestant, round: usize, options: &Options) -> bool {
     let every = if contestant.engine { options.rounds.div_ceil(options.engine_rounds.max(1)).max(1) } else { 1 };
     round.is_multiple_of(every)
 }
 
 fn warm(options: &Options, contestants: &[Contestant], ready: &[usize], figures: &mut [Figures]) {
     for one in ready {
-        measure::once(&contestants[*one]); // not measured: what is not in memory yet comes there
+        measure::once(&contestants[*one]); // not measured: it fills the page cache
     }
     for round in 0..options.rounds {
         for one in &measure::shuffled(ready, round as u64) {
-            if takes_part(&contestants[*one], round, options) {
+            if is_in_round(&contestants[*one], round, options) {
                 figures[*one].warm.extend(measure::once(&contestants[*one]));
             }
         }

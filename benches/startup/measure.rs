@@ -1,4 +1,4 @@
-//! Starting, waiting and counting.
+//! Starts contestants and measures time and memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,40 +10,40 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::check::Checked;
-use super::contest::{Contestant, STAY, Words};
+use super::contest::{Contestant, IDLE, Words};
 
-/// How many starts are under way at once.
+/// The numbers of concurrent starts.
 pub const IN_FLIGHT: [usize; 4] = [1, 2, 4, 16];
 
-/// What was measured of a contestant.
+/// The results of a contestant.
 pub struct Figures {
     /// Its name.
     pub name: &'static str,
-    /// What was found inside, or why there is nothing.
+    /// The observed confinement, or why there are no results.
     pub checked: Checked,
-    /// Starts with everything in memory.
+    /// Starts with everything in the page cache.
     pub warm: Samples,
-    /// Starts whose programs had to be read.
+    /// Starts with an empty page cache.
     pub cold: Samples,
-    /// Starts a second, for each of [`IN_FLIGHT`].
+    /// Starts per second, for each of [`IN_FLIGHT`].
     pub rates: [Vec<f64>; IN_FLIGHT.len()],
-    /// Memory of what stays while a container runs, itself not counted, in KiB.
-    pub left_kib: Option<u64>,
+    /// Memory that the runtime uses while a container runs, in KiB.
+    pub overhead_kib: Option<u64>,
 }
 
 impl Figures {
-    /// None yet.
+    /// Results without samples.
     pub fn of(contestant: &Contestant, checked: Checked) -> Self {
         let (warm, cold) = (Samples::default(), Samples::default());
-        Self { name: contestant.name, checked, warm, cold, rates: Default::default(), left_kib: None }
+        Self { name: contestant.name, checked, warm, cold, rates: Default::default(), overhead_kib: None }
     }
 
-    /// Whether there is anything to measure.
+    /// Whether the contestant can be measured.
     pub fn runs(&self) -> bool {
         matches!(self.checked, Checked::Fine(_))
     }
 
-    /// Starts a second, median.
+    /// The median of starts per second.
     pub fn rate(&self, level: usize) -> Option<f64> {
         let mut rates = self.rates[level].clone();
         rates.sort_by(f64::total_cmp);
@@ -56,7 +56,7 @@ impl Figures {
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// The value that this part of all is not above.
+    /// The value at this quantile.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -64,7 +64,7 @@ impl Samples {
         sorted.get(((sorted.len() as f64 * part) as usize).min(last)).copied()
     }
 
-    /// How many.
+    /// The number of samples.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -78,12 +78,12 @@ impl Extend<Duration> for Samples {
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A number that no container has yet.
+/// A new number for a container.
 pub fn number() -> u64 {
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A command of a contestant's, for the container of a number.
+/// A contestant's command for the container with this number.
 pub fn command(words: &Words, number: u64) -> Command {
     let words: Vec<String> = words.iter().map(|word| word.replace("{}", &number.to_string())).collect();
     let mut command = Command::new(&words[0]);
@@ -97,7 +97,7 @@ fn quiet(words: &Words, number: u64) -> Command {
     command
 }
 
-/// One start, from before the first command to after the last; `None` when it failed, which must not count as fast.
+/// The time from the first command to the end of the last. `None` if one fails, because failures are fast.
 pub fn once(contestant: &Contestant) -> Option<Duration> {
     let number = number();
     let mut commands: Vec<Command> = contestant.steps.iter().map(|words| quiet(words, number)).collect();
@@ -108,7 +108,7 @@ pub fn once(contestant: &Contestant) -> Option<Duration> {
     fine.then_some(took)
 }
 
-/// Starts a second with so many under way.
+/// Measures starts per second with this many in flight.
 pub fn rate(contestant: &Contestant, in_flight: usize, period: Duration) -> f64 {
     let done = AtomicU64::new(0);
     let begun = Instant::now();
@@ -130,12 +130,12 @@ pub fn rate(contestant: &Contestant, in_flight: usize, period: Duration) -> f64 
     rate
 }
 
-/// What containers leave that nobody else waits for is ours.
+/// Makes this process the parent of orphans.
 pub fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-/// Waits for orphans that have ended. Only while no child of ours is under way.
+/// Reaps orphans that have exited. Must not be called while a child of this process runs.
 fn reap() {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     while waitid(Id::All, WaitPidFlag::WNOHANG | WaitPidFlag::WEXITED)
@@ -143,8 +143,8 @@ fn reap() {
     {}
 }
 
-/// In another order for each seed: who comes after one that has just moved processes into cgroups finds the kernel's lock
-/// warm, and must not always be the same one.
+/// Shuffles the contestants. A contestant that follows one with cgroup moves finds the kernel's lock warm, so the order must
+/// vary.
 pub fn shuffled(all: &[usize], seed: u64) -> Vec<usize> {
     let mut left = all.to_vec();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -159,7 +159,7 @@ pub fn shuffled(all: &[usize], seed: u64) -> Vec<usize> {
     shuffled
 }
 
-/// Drops the program from the page cache; with `all`, and as root, everything that can be dropped.
+/// Evicts the contestant's programs from the page cache. With `all`, and as root, drops all caches instead.
 pub fn forget(contestant: &Contestant, all: bool) {
     if all {
         nix::unistd::sync();
@@ -174,13 +174,13 @@ pub fn forget(contestant: &Contestant, all: bool) {
     }
 }
 
-/// Memory (Pss, KiB) of what a running container keeps beside itself: of all our new descendants but its own program.
-pub fn left_behind(contestant: &Contestant) -> Option<u64> {
+/// The memory (Pss, KiB) of all new descendants while a container runs, except its own program.
+pub fn overhead_kib(contestant: &Contestant) -> Option<u64> {
     let before = descendants();
-    let mut child = quiet(contestant.stay.as_ref()?, number()).spawn().ok()?;
+    let mut child = quiet(contestant.idle.as_ref()?, number()).spawn().ok()?;
     let begun = Instant::now();
-    let stays = |pid: &u32| text(*pid, "cmdline").contains(STAY[1]) && text(*pid, "comm").trim() != "";
-    let is_workload = |pid: &u32| stays(pid) && text(*pid, "cmdline").split('\0').nth(1) == Some(STAY[0]);
+    let stays = |pid: &u32| text(*pid, "cmdline").contains(IDLE[1]) && text(*pid, "comm").trim() != "";
+    let is_workload = |pid: &u32| stays(pid) && text(*pid, "cmdline").split('\0').nth(1) == Some(IDLE[0]);
     let mut left = None;
     while begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(300));
@@ -217,7 +217,7 @@ fn pss(pid: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Every process below this one.
+/// All descendants of this process.
 fn descendants() -> BTreeSet<u32> {
     let pids: Vec<u32> = std::fs::read_dir("/proc")
         .into_iter()

@@ -1,4 +1,4 @@
-//! What is printed: the host, what was found inside, times, ratios; and all of it as JSON.
+//! The output: the host, the observed confinement, times and ratios, as text and as JSON.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::check::Checked;
 use super::contest::{Contestant, find};
 use super::measure::{Figures, IN_FLIGHT};
 
-/// The kernel, the processors, and the versions of what is compared.
+/// The kernel, the processors, and the versions of the compared programs.
 pub fn host() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");
@@ -41,7 +41,7 @@ const VERSIONS: [(&str, &[&str]); 7] = [
     ("nsjail", &["--version"]),
 ];
 
-/// What a contestant was found to apply.
+/// The observed confinement of a contestant.
 pub fn claims(contestant: &Contestant, checked: &Checked) -> String {
     match checked {
         Checked::Missing(why) => format!("{:34} {why}", contestant.name),
@@ -61,7 +61,7 @@ pub fn claims(contestant: &Contestant, checked: &Checked) -> String {
     }
 }
 
-/// A line for each: milliseconds, starts a second, memory.
+/// A line for each contestant: milliseconds, starts per second, memory.
 pub fn times(figures: &[Figures]) -> String {
     let mut text = format!(
         "{:34} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {:>28}  {:>9}\n",
@@ -94,49 +94,49 @@ pub fn times(figures: &[Figures]) -> String {
             ms(one.cold.quantile(0.5)),
             one.warm.len(),
             rates.join(" / "),
-            one.left_kib.map_or("-".into(), |kib| kib.to_string()),
+            one.overhead_kib.map_or("-".into(), |kib| kib.to_string()),
         );
     }
     text
 }
 
-/// A ratio that is aimed at: whose, to whose, and the most it should be.
-struct Aim {
-    whose: &'static str,
-    to: &'static str,
-    most: f64,
+/// A target for a ratio: the subject, the reference, and the maximum.
+struct Target {
+    subject: &'static str,
+    reference: &'static str,
+    max: f64,
 }
 
-const fn aim(whose: &'static str, to: &'static str, most: f64) -> Aim {
-    Aim { whose, to, most }
+const fn target(subject: &'static str, reference: &'static str, max: f64) -> Target {
+    Target { subject, reference, max }
 }
 
-const AIMS: [Aim; 12] = [
-    aim("stockade run", "bwrap", 0.85),
-    aim("stockade run", "crun run", 0.5),
-    aim("stockade run", "runc run", 0.15),
-    aim("stockade run", "docker run, runc", 1.0 / 80.0),
-    aim("stockade run", "floor (C)", 1.25),
-    aim("stockade-oci run", "crun run", 0.6),
-    aim("stockade-oci create+start+delete", "crun create+start+delete", 0.6),
-    aim("stockade-oci create+start+delete", "runc create+start+delete", 0.25),
-    aim("docker run, stockade", "docker run, runc", 1.0),
-    aim("docker run, stockade", "docker run, crun", 1.0),
-    aim("podman run, stockade", "podman run, crun", 1.0),
-    aim("ctr run, stockade", "ctr run, runc", 1.0),
+const TARGETS: [Target; 12] = [
+    target("stockade run", "bwrap", 0.85),
+    target("stockade run", "crun run", 0.5),
+    target("stockade run", "runc run", 0.15),
+    target("stockade run", "docker run, runc", 1.0 / 80.0),
+    target("stockade run", "floor (C)", 1.25),
+    target("stockade-oci run", "crun run", 0.6),
+    target("stockade-oci create+start+delete", "crun create+start+delete", 0.6),
+    target("stockade-oci create+start+delete", "runc create+start+delete", 0.25),
+    target("docker run, stockade", "docker run, runc", 1.0),
+    target("docker run, stockade", "docker run, crun", 1.0),
+    target("podman run, stockade", "podman run, crun", 1.0),
+    target("ctr run, stockade", "ctr run, runc", 1.0),
 ];
 
-/// Ratios of medians, and of the fastest starts, which other load does not reach.
-pub fn aims(figures: &[Figures]) -> String {
+/// Ratios of medians, and of the fastest starts, which other load affects least.
+pub fn ratios(figures: &[Figures]) -> String {
     let of = |name: &str, part: f64| {
         figures.iter().find(|one| one.name == name && one.runs()).and_then(|one| one.warm.quantile(part))
     };
     let mut text = format!("{:66} {:>8} {:>8} {:>8}\n", "ratios", "median", "fastest", "aim");
-    for Aim { whose, to, most } in AIMS {
-        let ratio = |part| Some(of(whose, part)? / of(to, part)?);
+    for Target { subject, reference, max } in TARGETS {
+        let ratio = |part| Some(of(subject, part)? / of(reference, part)?);
         if let (Some(median), Some(fastest)) = (ratio(0.5), ratio(0.0)) {
-            let name = format!("{whose} / {to}");
-            let _ = writeln!(text, "{name:66} {median:>8.3} {fastest:>8.3} {:>8.3}", most);
+            let name = format!("{subject} / {reference}");
+            let _ = writeln!(text, "{name:66} {median:>8.3} {fastest:>8.3} {:>8.3}", max);
         }
     }
     let rate = |name: &str| figures.iter().find(|one| one.name == name && one.runs()).and_then(|one| one.rate(2));
@@ -156,7 +156,7 @@ pub fn aims(figures: &[Figures]) -> String {
     text
 }
 
-/// All figures.
+/// All results.
 pub fn json(figures: &[Figures]) -> Value {
     let rows = figures.iter().map(|one| match &one.checked {
         Checked::Missing(why) => json!({ "name": one.name, "missing": why }),
@@ -180,7 +180,7 @@ pub fn json(figures: &[Figures]) -> Value {
                 "warm": quantiles(&one.warm),
                 "cold": quantiles(&one.cold),
                 "throughput": rates,
-                "stays_kib": one.left_kib,
+                "stays_kib": one.overhead_kib,
                 "applies": {
                     "namespaces": seen.namespaces,
                     "seccomp": seen.seccomp,

@@ -1,4 +1,4 @@
-//! `tests/fuzz audit_line`; what holds is in `src/fuzzing.rs`.
+//! `tests/fuzz audit_line`; the property is in `src/fuzzing.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stockade::fuzzing::property("audit_line")(bytes));

@@ -1,4 +1,4 @@
-//! `tests/fuzz init_frames`; what holds is in `src/fuzzing.rs`.
+//! `tests/fuzz init_frames`; the property is in `src/fuzzing.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stockade::fuzzing::property("init_frames")(bytes));

@@ -1,4 +1,4 @@
-//! `tests/fuzz oci_config`; what holds is in `src/fuzzing.rs`.
+//! `tests/fuzz oci_config`; the property is in `src/fuzzing.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stockade::fuzzing::property("oci_config")(bytes));

@@ -1,4 +1,4 @@
-//! `tests/fuzz policy`; what holds is in `src/fuzzing.rs`.
+//! `tests/fuzz policy`; the property is in `src/fuzzing.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stockade::fuzzing::property("policy")(bytes));

@@ -1,4 +1,4 @@
-//! `tests/fuzz proc_stat`; what holds is in `src/fuzzing.rs`.
+//! `tests/fuzz proc_stat`; the property is in `src/fuzzing.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stockade::fuzzing::property("proc_stat")(bytes));

@@ -1,4 +1,4 @@
-//! `tests/fuzz report`; what holds is in `src/fuzzing.rs`.
+//! `tests/fuzz report`; the property is in `src/fuzzing.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stockade::fuzzing::property("report")(bytes));

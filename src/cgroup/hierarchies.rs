@@ -13,7 +13,7 @@ use crate::error::{Result, errno_of};
 use crate::plan::Facility;
 use crate::sys::mountinfo;
 
-const USUAL: &str = "/sys/fs/cgroup";
+const DEFAULT_MOUNT: &str = "/sys/fs/cgroup";
 
 /// The hierarchies of this host.
 #[derive(Debug, Default, PartialEq)]
@@ -84,13 +84,13 @@ impl Memberships {
     pub fn look(self) -> Result<Hierarchies> {
         let Self(memberships) = self;
         // The common case, without reading the whole mount table.
-        if is_v2(Path::new(USUAL))?
+        if is_v2(Path::new(DEFAULT_MOUNT))?
             && let [Membership { controllers, path }] = memberships.as_slice()
             && controllers.is_empty()
         {
-            let own = below(Path::new(USUAL), "/", path);
+            let own = below(Path::new(DEFAULT_MOUNT), "/", path);
             if is_dir(&own)? {
-                return Ok(Hierarchies { v2: Some(V2 { mount: USUAL.into(), own }), v1: Vec::new() });
+                return Ok(Hierarchies { v2: Some(V2 { mount: DEFAULT_MOUNT.into(), own }), v1: Vec::new() });
             }
         }
         let mounts = mounts(&read(mountinfo::OWN)?);
@@ -247,6 +247,6 @@ mod tests {
         assert_eq!(mounts[1].options, ["rw", "pids"]);
         assert_eq!(below(&mounts[0].at, "/a", "/a/b"), Path::new("/sys/fs/cgroup/unified/b"));
         assert_eq!(below(&mounts[0].at, "/a", "/a"), Path::new("/sys/fs/cgroup/unified"));
-        assert_eq!(below(Path::new(USUAL), "/", "/"), Path::new(USUAL));
+        assert_eq!(below(Path::new(DEFAULT_MOUNT), "/", "/"), Path::new(DEFAULT_MOUNT));
     }
 }

@@ -111,7 +111,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let (record, directory) = (held.record.clone(), held.directory.clone());
     drop(held);
     let schedule = || set_policy(&super::store::read_plan(&directory)?, nix::unistd::Pid::from_raw(record.pid));
-    let started = underway.wait(|| look_at(&record), schedule).inspect_err(|_| {
+    let started = underway.wait(|| first_process(&record), schedule).inspect_err(|_| {
         if let Some(process) = &process {
             let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
         }
@@ -147,7 +147,7 @@ fn verify_executed(record: &Record) -> Result<()> {
 }
 
 /// The `/proc/PID` directory of a container's first process, and how many filters it must have.
-fn look_at(record: &Record) -> Result<(OwnedFd, u64)> {
+fn first_process(record: &Record) -> Result<(OwnedFd, u64)> {
     let proc_pid = open_proc_pid(nix::unistd::Pid::from_raw(record.pid))?;
     if !record.is_alive() {
         return Err(Error::new(Step::State, record.id.clone(), "died before its program was executed"));

@@ -12,7 +12,7 @@ use crate::cgroup::container::OomWatch;
 use crate::error::{Error, Result, Step};
 
 /// The default of `--interval`.
-const USUAL_INTERVAL: Duration = Duration::from_secs(5);
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One JSON object a line, until the container ends.
 pub fn events(runtime: &Runtime) -> Result<u8> {
@@ -29,7 +29,7 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
         return stats().map(|()| 0);
     }
     let interval = match runtime.args.text("interval")? {
-        None => USUAL_INTERVAL,
+        None => DEFAULT_INTERVAL,
         Some(text) => humantime::parse_duration(text)
             .ok()
             .filter(|interval| !interval.is_zero())

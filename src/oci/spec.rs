@@ -14,13 +14,13 @@ use crate::plan::container::OCI_VERSION;
 pub fn spec(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(0)?;
     let path = runtime.bundle()?.join("config.json");
-    let text = serde_json::to_string_pretty(&usual(runtime.args.is_on("rootless"))).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&default_config(runtime.args.is_on("rootless"))).unwrap_or_default();
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
     let written = file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
     written.map(|()| 0).map_err(|error| Error::io(Step::Config, path.display().to_string(), &error))
 }
 
-fn usual(rootless: bool) -> Value {
+fn default_config(rootless: bool) -> Value {
     let capabilities = ["CAP_AUDIT_WRITE", "CAP_KILL", "CAP_NET_BIND_SERVICE"];
     let sets = json!({ "bounding": capabilities, "effective": capabilities, "permitted": capabilities });
     let mount = |destination: &str, kind: &str, options: &[&str]| json!({ "destination": destination, "type": kind, "source": kind, "options": options });

@@ -214,7 +214,7 @@ impl Places {
     /// Kills their processes and removes them. A missing cgroup counts as removed.
     pub fn remove(&self) -> Result<()> {
         if let Some(unit) = &self.unit {
-            unit::stop(unit); // otherwise it would create the cgroup again on a reload
+            unit::stop(unit); // otherwise systemd would create the cgroup again on a reload
         }
         let mut result = Ok(());
         for one in &self.directories {

@@ -168,12 +168,8 @@ fn limits(resources: &Resources) -> Vec<(String, Value)> {
 /// Parses the property of an annotation, in GVariant notation: a boolean, a number (of 32 bits by default) or a quoted string.
 fn property(name: &str, value: &str) -> Result<Value> {
     let wrong = || {
-        Error::new(
-            Step::Cgroup,
-            format!("org.systemd.property.{name}: {value}"),
-            "is not a property that can be passed on",
-        )
-        .hint("true, false, NUMBER (of 32 bits, with a sign), uint64 NUMBER or 'text'")
+        Error::new(Step::Cgroup, format!("org.systemd.property.{name}: {value}"), "is not a supported property")
+            .hint("true, false, NUMBER (of 32 bits, with a sign), uint64 NUMBER or 'text'")
     };
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(wrong());

@@ -11,7 +11,7 @@ use crate::plan::container::{Device, NamespaceKind, NetDevice, Sysctl};
 use crate::plan::{Bytes, ContainerPlan, Seccomp, SeccompProfile, hex};
 
 /// The default device nodes of every container, with their numbers.
-const USUAL: [(&str, u32, u32); 6] = [
+const DEFAULT_DEVICES: [(&str, u32, u32); 6] = [
     ("/dev/null", 1, 3),
     ("/dev/zero", 1, 5),
     ("/dev/full", 1, 7),
@@ -58,7 +58,7 @@ fn devices(list: &Option<Vec<LinuxDevice>>) -> Read<Vec<Device>> {
         devices.push(device);
         Ok(())
     })?;
-    for (path, major, minor) in USUAL {
+    for (path, major, minor) in DEFAULT_DEVICES {
         if !devices.iter().any(|device| device.path.as_bytes() == path.as_bytes()) {
             let path = Bytes::from(path);
             devices.push(Device { path, kind: libc::S_IFCHR, major, minor, mode: 0o666, uid: 0, gid: 0 });
