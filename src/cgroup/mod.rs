@@ -207,7 +207,7 @@ pub struct Request<'a> {
     id: &'a str,
     budget: &'a Budget,
     may_lack: &'a [Facility],
-    /// The controllers that are requested and not known to be unavailable.
+    /// The controllers that the budget needs and that are not known to be unavailable.
     wanted: Vec<Facility>,
     degraded: Vec<Degraded>,
 }
