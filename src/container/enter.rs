@@ -15,6 +15,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use super::child::{self, Confined};
+use super::errors::with_message;
+use super::failed_step::name_failure;
 use super::prepare::Prepared;
 use crate::cgroup::container::Groups;
 use crate::confine::schedule;
@@ -142,7 +144,7 @@ fn follow<'a>(
                     let object = format!("{} namespace {}", join.kind.name(), join.path);
                     Err(Error::errno(failure.step, object, failure.errno))
                 }
-                _ => Err(super::with_message(super::name_failure(plan, prepared, failure), message)),
+                _ => Err(with_message(name_failure(plan, prepared, failure), message)),
             }
         }
         _ => Err(Error::new(Step::Clone, "intermediate process", "died before it created the container's process")),

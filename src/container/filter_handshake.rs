@@ -32,9 +32,11 @@ use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::stat::Mode;
 
-use super::confined;
+use super::errors::weaker;
 use crate::error::{Error, Result, Step, errno_of};
+use crate::launch::verify;
 use crate::sys::shared::{LENGTH, NO_THREAD, OWNER_DIED, Shared, die};
+use crate::sys::status::Status;
 
 /// The shared file in a state directory. `start` and `create` are different processes, so they share memory through a file.
 const FILE: &str = "exec.word";
@@ -117,7 +119,7 @@ impl FilterHandshake {
                 Err(errno) => return Err(Error::errno(Step::Supervise, "poll", errno)),
             }
         }
-        confined::verify_filters(proc_pid, filters)?;
+        verify_filters(proc_pid, filters)?;
         if self.0.words().watched.load(SeqCst) == REACHED_UNSCHEDULED {
             schedule()?;
         }
@@ -148,11 +150,17 @@ impl FilterHandshake {
     }
 }
 
+/// Fails unless the process has at least this many filters.
+fn verify_filters(proc_pid: &OwnedFd, filters: u64) -> Result<()> {
+    let status = Status::at(proc_pid).map_err(|errno| Error::errno(Step::Verify, "/proc/PID/status", errno))?;
+    verify::compare_filters(&status, filters).map_err(|error| weaker(&status, error))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::confined::filters_with_one_more;
     use super::*;
     use crate::confine::user::open_proc_pid;
+    use crate::launch::verify::filters_with_one_more;
     use crate::sys::clone::{Cloned, clone3};
     use crate::sys::{process, seccomp};
 
@@ -227,5 +235,24 @@ mod tests {
         drop(writer);
         let own = open_proc_pid(nix::unistd::getpid()).unwrap();
         assert!(!handshake.verify_and_release(&own, 0, reader.as_fd(), || Ok(())).unwrap());
+    }
+
+    #[test]
+    fn a_missing_filter_is_found() {
+        // The test process has no filter of its own.
+        let own = open_proc_pid(nix::unistd::getpid()).unwrap();
+        let error = verify_filters(&own, filters_with_one_more()).unwrap_err();
+        assert_eq!((error.step, error.object.as_str()), (Step::Verify, "seccomp filters"));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = open_proc_pid(nix::unistd::Pid::from_raw(child.id() as i32)).unwrap();
+        child.wait().unwrap();
+        assert!(verify_filters(&gone, 0).is_err(), "the process has ended");
+        let mut zombie = std::process::Command::new("true").spawn().unwrap();
+        let ended = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+        let pid = nix::unistd::Pid::from_raw(zombie.id() as i32);
+        nix::sys::wait::waitid(nix::sys::wait::Id::Pid(pid), ended).unwrap();
+        let dead = open_proc_pid(pid).unwrap();
+        assert_eq!(verify_filters(&dead, filters_with_one_more()).unwrap_err().step, Step::Supervise);
+        zombie.wait().unwrap();
     }
 }

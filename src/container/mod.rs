@@ -56,6 +56,8 @@
 mod child;
 mod confined;
 mod enter;
+mod errors;
+mod failed_step;
 mod filter_handshake;
 pub mod foreground;
 pub mod gate;
@@ -72,16 +74,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+pub use self::errors::start_error;
+use self::errors::with_message;
+use self::failed_step::name_failure;
 use self::gate::Gate;
 use self::prepare::Prepared;
 use crate::cgroup::container::Groups;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::{schedule, user};
 use crate::error::{Cause, Error, Result, Step};
-use crate::failure::Failure;
 use crate::launch::channels::{self, FailureEvent, Message, ParentEnds};
-use crate::launch::executed;
-use crate::launch::verify::Inhabited;
+use crate::launch::namespaces::Inhabited;
+use crate::launch::{executed, verify};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{IdRange, OCI_VERSION};
 use crate::report::Enforced;
@@ -246,7 +250,7 @@ impl Launch<'_> {
             // An unprivileged reader cannot inspect a process that is not dumpable. Without the check, success of clone3 must
             // do.
             Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !process::is_hosts_root() => {}
-            inhabited => inhabited?.expect_new(&self.prepared.new_namespaces)?,
+            inhabited => drop(inhabited?.differing(|name| self.prepared.new_namespaces.contains(&name))?),
         }
         self.prepared.process.raise_limits(self.pid)?;
         if self.prepared.users.has_maps() {
@@ -321,13 +325,13 @@ impl Launch<'_> {
                 Err(with_message(name_failure(self.plan, self.prepared, failure), message))
             }
             (Ok(FailureEvent::FilterDue), Some(handshake)) => {
-                let filters = confined::filters_with_one_more();
+                let filters = verify::filters_with_one_more();
                 let schedule = || set_policy(self.plan, self.pid);
                 self.seen = handshake.verify_and_release(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
                 Ok(false)
             }
-            _ if gated => Err(confined::died("while it was set up")),
-            (_, Some(_)) if !self.seen => Err(confined::died("before it executed its program")),
+            _ if gated => Err(errors::died("while it was set up")),
+            (_, Some(_)) if !self.seen => Err(errors::died("before it executed its program")),
             _ => executed::verify(self.pid.as_raw(), self.executed).map(|()| true),
         }
     }
@@ -387,85 +391,8 @@ pub fn set_policy(plan: &ContainerPlan, pid: Pid) -> Result<()> {
         .map_err(|failure| Error::errno(failure.step, schedule::NAMES[0], failure.errno))
 }
 
-/// Turns the child's numbers into an error with the names of the plan.
-fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure) -> Error {
-    let index = usize::from(failure.index);
-    let root = prepared.root.as_ref();
-    let object = match failure.step {
-        Step::Exec | Step::Interpreter => return exec_error(plan, failure),
-        Step::Cwd => Some(plan.process.command.cwd.to_string()),
-        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string),
-        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
-        Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
-        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
-        Step::Hook => hooks::named(&plan.hooks, index),
-        step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
-    };
-    if let (Step::Verify, Some(object)) = (failure.step, &object) {
-        return Error::new(failure.step, object, "differs from what was mounted")
-            .hint("a createContainer hook, or a process that shares the mount namespace, may have changed it");
-    }
-    if failure.step == Step::MountPoint
-        && let Some(reason) =
-            plan.mounts.get(index).and_then(|mount| unfit(plan, mount.destination.as_path(), failure.errno))
-    {
-        return Error::new(failure.step, object.unwrap_or_default(), reason);
-    }
-    Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
-}
-
-/// Explains why an existing path cannot be the mount point. `None` if the path has changed or gone meanwhile.
-fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> Option<String> {
-    let root = plan.root.as_ref()?;
-    let path = root.as_path().join(destination.strip_prefix("/").unwrap_or(destination));
-    let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
-    match errno {
-        Errno::ENOTDIR if kind.is_symlink() => Some(format!("{} is a symlink; a directory is needed", path.display())),
-        Errno::ENOTDIR if !kind.is_dir() => {
-            let kind = if kind.is_file() { "a file" } else { "a special file" };
-            Some(format!("{} is {kind}; a directory is needed", path.display()))
-        }
-        Errno::EISDIR => Some(format!("{} is a directory, but the mount source is not", path.display())),
-        _ => None,
-    }
-}
-
-/// Longest program name in an error, in characters.
-const MAX_PROGRAM_NAME: usize = 1000;
-/// A message from the failed program is more useful than an error number.
-fn with_message(error: Error, message: String) -> Error {
-    if message.is_empty() { error } else { Error { cause: Cause::Reason(message), ..error } }
-}
-
 /// How many seccomp filters a container's process has before it executes its program: the runtime's own and the planned one.
 /// `None` if no filter is planned.
 pub fn filters_of(enforced: &Enforced) -> Option<u64> {
-    enforced.seccomp.as_ref().map(|_| confined::filters_with_one_more())
-}
-
-/// A failure between `start` and `execve`, when the process that created the container has ended.
-pub fn start_error(plan: &ContainerPlan, failure: Failure, message: String) -> Error {
-    if failure.step != Step::Hook {
-        return exec_error(plan, failure);
-    }
-    let named = hooks::named(&plan.hooks, usize::from(failure.index));
-    with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), message)
-}
-
-/// Engines look for exactly these texts when a program cannot be executed.
-pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
-    let mut program = plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default();
-    if let Some((end, _)) = program.char_indices().nth(MAX_PROGRAM_NAME) {
-        program.truncate(end);
-        program.push('…');
-    }
-    let by_path = program.contains('/');
-    let reason = match (failure.step, failure.errno) {
-        (Step::Exec, Errno::ENOENT) if !by_path => "executable file not found in $PATH".to_owned(),
-        (Step::Exec, Errno::ENOENT | Errno::ENOTDIR) => format!("stat {program}: no such file or directory"),
-        (Step::Exec, Errno::EACCES) => "permission denied".to_owned(),
-        (Step::Interpreter, _) => "its interpreter: no such file or directory".to_owned(),
-        (_, errno) => errno.desc().to_lowercase(),
-    };
-    Error::new(failure.step, format!("exec: {program:?}"), reason)
+    enforced.seccomp.as_ref().map(|_| verify::filters_with_one_more())
 }

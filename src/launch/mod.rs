@@ -5,6 +5,7 @@
 pub mod ablate;
 pub mod channels;
 pub mod executed;
+pub mod namespaces;
 pub mod pump;
 pub mod signals;
 pub mod standard;

@@ -1,160 +1,199 @@
-//! Verifies from outside what confines the workload: its namespaces and its `/proc/PID/status`.
+//! Compares what confines a process with what was planned, from outside. The process's `/proc/PID/status` is the kernel's word,
+//! not the process's own.
 
-use std::os::fd::OwnedFd;
-
-use nix::fcntl::{AtFlags, OFlag, open};
-use nix::sys::stat::{Mode, fstatat};
-
+use crate::confine::caps::Sets;
 use crate::error::{Error, Result, Step};
-use crate::plan::Namespaces;
-use crate::report::Enforced;
-use crate::sys::ablate::{Layer, without};
 use crate::sys::status::Status;
 
-/// All namespaces except time, which the workload's process enters later.
-const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+/// The fields of the five sets of capabilities.
+const CAPABILITY_SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
 
-/// The namespaces of a process, as device and inode of each.
-#[derive(Clone, Copy, Debug)]
-pub struct Inhabited([(u64, u64); NAMESPACES.len()]);
-
-impl Inhabited {
-    /// Reads them from a process's `/proc` directory, while the process may still be inspected.
-    pub fn by(proc_pid: &OwnedFd) -> Result<Self> {
-        let mut identities = [(0, 0); NAMESPACES.len()];
-        for (name, identity) in NAMESPACES.into_iter().zip(&mut identities) {
-            let failed = |errno| Error::errno(Step::Verify, format!("{name} namespace"), errno);
-            let stat = fstatat(proc_pid, format!("ns/{name}").as_str(), AtFlags::empty()).map_err(failed)?;
-            *identity = (stat.st_dev, stat.st_ino);
-        }
-        Ok(Self(identities))
-    }
-
-    /// Whether a process has left this user namespace for a nested one, if it can still be inspected.
-    pub fn has_left(self, pid: i32) -> bool {
-        let user = nix::sys::stat::stat(format!("/proc/{pid}/ns/user").as_str());
-        user.is_ok_and(|stat| (stat.st_dev, stat.st_ino) != self.0[0])
-    }
-
-    /// Fails unless each of these namespaces, by the names of `/proc/PID/ns`, differs from ours.
-    pub fn expect_new(self, names: &[&str]) -> Result<()> {
-        let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-            .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
-        for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {
-            if names.contains(&name) && ours == theirs {
-                return Err(Error::new(Step::Verify, format!("{name} namespace"), "is still the runtime's"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The namespaces that differ from ours. Fails if a planned one does not. The network namespace is not checked here: the
-    /// child enters it later and verifies it.
-    pub fn differing(self, planned: &Namespaces) -> Result<Vec<String>> {
-        let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-            .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
-        let mut differing = Vec::new();
-        for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {
-            let wanted = match name {
-                "net" => continue,
-                "user" => !without(Layer::UserNamespace),
-                "ipc" => planned.ipc,
-                "uts" => planned.uts,
-                "cgroup" => planned.cgroup,
-                _ => true,
-            };
-            if ours != theirs {
-                differing.push(name.to_owned());
-            } else if wanted {
-                return Err(Error::new(Step::Verify, format!("{name} namespace"), "is still the supervisor's"));
-            }
-        }
-        Ok(differing)
-    }
-}
-
-/// The expected status of the workload.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Planned {
-    /// The capabilities that it may have, as a mask.
-    pub kept_capabilities: u64,
-    /// Its user and group on the host.
-    pub host_ids: (u32, u32),
-    /// Whether it must have a seccomp filter.
-    pub filtered: bool,
+/// The expected status of a process.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// User and group in the reader's user namespace. `None` for an id that has no mapping there, or that the process may have
+    /// changed.
+    pub ids: (Option<u32>, Option<u32>),
+    /// Supplementary groups, if they were set and all of them have a mapping.
+    pub groups: Option<Vec<u32>>,
+    /// Its capabilities.
+    pub capabilities: Capabilities,
+    /// Whether execve must no longer grant privileges.
+    pub no_new_privs: bool,
+    /// The minimum number of filters, if it must have a filter.
+    pub filters: Option<u64>,
     /// Whether it is in a nested user namespace, which the plan permits. Its ids and capabilities then count only there.
     pub nested: bool,
 }
 
-/// Records the status of the workload. Fails if it is weaker than planned.
-pub fn record(status: &Status, planned: &Planned, enforced: &mut Enforced) -> Result<()> {
-    let &Planned { kept_capabilities, host_ids, filtered, nested } = planned;
-    let weaker = |what: &str, is: String| Err(Error::new(Step::Verify, what, format!("the workload has {is}")));
-    // A set that cannot be read counts as full.
-    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| status.mask(name).unwrap_or(u64::MAX));
-    let capabilities = sets.into_iter().fold(0, |all, set| all | set);
-    if capabilities & !kept_capabilities != 0 && !nested {
-        return weaker("capabilities", format!("{capabilities:#x}"));
+/// The expected capabilities.
+#[derive(Clone, Copy, Debug)]
+pub enum Capabilities {
+    /// No set has any other than these.
+    AtMost(u64),
+    /// Exactly these sets, except the bounding set, which may have fewer: the runtime itself may lack some.
+    Exactly(Sets),
+}
+
+/// Fails if the process is not confined as expected. The error names the first difference.
+pub fn compare(status: &Status, expected: &Expected) -> Result<()> {
+    if !expected.nested {
+        compare_ids(status, expected.ids, expected.groups.as_deref())?;
+        compare_capabilities(status, expected.capabilities)?;
     }
-    if status.no_new_privs() != Some(true) && !without(Layer::NoNewPrivileges) {
-        return weaker("no_new_privs", format!("{:?}", status.no_new_privs()));
+    if expected.no_new_privs && status.no_new_privs() != Some(true) {
+        return differs(status, "no_new_privs", "NoNewPrivs");
     }
-    if filtered && !status.is_filtered() {
-        return weaker("seccomp", format!("mode {:?}", status.field("Seccomp")));
+    expected.filters.map_or(Ok(()), |filters| compare_filters(status, filters))
+}
+
+/// Fails if the process has fewer filters.
+pub fn compare_filters(status: &Status, filters: u64) -> Result<()> {
+    let number = status.filters().unwrap_or(filters); // older kernels do not report it
+    if !status.is_filtered() || number < filters {
+        let found = format!("the process has Seccomp {}, {number} of {filters}", value(status, "Seccomp"));
+        return Err(Error::new(Step::Verify, "seccomp filters", found));
     }
-    let (uids, gids) = (status.numbers("Uid").unwrap_or_default(), status.numbers("Gid").unwrap_or_default());
-    if uids != [host_ids.0; 4] || gids != [host_ids.1; 4] {
-        // With CAP_SETUID it may already have changed to another user of its namespace.
-        if kept_capabilities == 0 && !nested {
-            return weaker("user and group", format!("{uids:?} and {gids:?}"));
+    Ok(())
+}
+
+/// How many filters our child has after it installed one: ours and its own.
+pub fn filters_with_one_more() -> u64 {
+    Status::own().ok().and_then(|status| status.filters()).unwrap_or(0) + 1
+}
+
+/// The capabilities in any of its five sets. A set that cannot be read counts as full.
+pub fn capabilities(status: &Status) -> u64 {
+    CAPABILITY_SETS.iter().fold(0, |all, name| all | status.mask(name).unwrap_or(u64::MAX))
+}
+
+fn compare_ids(status: &Status, ids: (Option<u32>, Option<u32>), groups: Option<&[u32]>) -> Result<()> {
+    for (what, name, id) in [("user", "Uid", ids.0), ("group", "Gid", ids.1)] {
+        if id.is_some_and(|id| status.numbers(name) != Some(vec![id; 4])) {
+            return differs(status, what, name);
         }
     }
-    enforced.caps = crate::confine::caps::names(if nested { kept_capabilities } else { capabilities }); // which the child has verified
-    enforced.no_new_privs = true;
-    enforced.host_uid = uids.first().copied();
-    enforced.host_gid = gids.first().copied();
-    enforced.supplementary_groups = status.numbers("Groups").unwrap_or_default();
-    Ok(())
+    let Some(groups) = groups else { return Ok(()) };
+    let mut wanted = groups.to_vec();
+    let mut found = status.numbers("Groups").unwrap_or_else(|| vec![u32::MAX]);
+    for list in [&mut wanted, &mut found] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    if wanted == found { Ok(()) } else { differs(status, "supplementary groups", "Groups") }
+}
+
+fn compare_capabilities(status: &Status, expected: Capabilities) -> Result<()> {
+    let exceeds = |name: &str, most: u64| status.mask(name).is_none_or(|found| found & !most != 0);
+    match expected {
+        Capabilities::AtMost(most) => match CAPABILITY_SETS.into_iter().find(|name| exceeds(name, most)) {
+            Some(name) => differs(status, "capabilities", name),
+            None => Ok(()),
+        },
+        Capabilities::Exactly(Sets { bounding, effective, inheritable, permitted, ambient }) => {
+            let exact = [("CapInh", inheritable), ("CapPrm", permitted), ("CapEff", effective), ("CapAmb", ambient)];
+            for (name, set) in exact {
+                if status.mask(name) != Some(set) {
+                    return differs(status, "capabilities", name);
+                }
+            }
+            if exceeds("CapBnd", bounding) { differs(status, "capabilities", "CapBnd") } else { Ok(()) }
+        }
+    }
+}
+
+fn differs(status: &Status, what: &str, name: &str) -> Result<()> {
+    Err(Error::new(Step::Verify, what, format!("the process has {name} {}", value(status, name))))
+}
+
+fn value<'a>(status: &'a Status, name: &str) -> &'a str {
+    status.field(name).unwrap_or("nothing that can be read")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLANNED: Planned = Planned { kept_capabilities: 0, host_ids: (7, 8), filtered: true, nested: false };
-    const CONFINED: &str = "Name:\ta\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t4 5 \nNoNewPrivs:\t1\nSeccomp:\t2\n\
-        CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\n\
-        CapAmb:\t0000000000000000\n";
+    const TEXT: &str = "Name:\tsh\nUid:\t7\t7\t7\t7\nGid:\t8\t8\t8\t8\nGroups:\t9 4 \nCapInh:\t0000000000000001\n\
+        CapPrm:\t0000000000000003\nCapEff:\t0000000000000002\nCapBnd:\t0000000000000007\nCapAmb:\t0000000000000001\n\
+        NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t2\n";
+
+    fn expected() -> Expected {
+        let sets = Sets { bounding: 0xf, effective: 2, inheritable: 1, permitted: 3, ambient: 1 };
+        Expected {
+            ids: (Some(7), Some(8)),
+            groups: Some(vec![4, 9, 4]),
+            capabilities: Capabilities::Exactly(sets),
+            no_new_privs: true,
+            filters: Some(2),
+            nested: false,
+        }
+    }
+
+    fn changed(from: &str, to: &str) -> Status {
+        let text = TEXT.replace(from, to);
+        assert_ne!(text, TEXT);
+        Status::new(text)
+    }
 
     #[test]
-    fn a_confined_process_passes() {
-        let status = Status::new(CONFINED);
-        let mut enforced = Enforced::default();
-        record(&status, &PLANNED, &mut enforced).unwrap();
-        assert_eq!((enforced.host_uid, enforced.no_new_privs, enforced.caps), (Some(7), true, vec![]));
-        assert_eq!(enforced.supplementary_groups, [4, 5]);
+    fn a_process_as_expected_passes() {
+        compare(&Status::new(TEXT), &expected()).unwrap();
+        compare(&changed("Seccomp_filters:\t2\n", ""), &expected()).unwrap();
+        compare(&changed("Seccomp:\t2", "Seccomp:\t0"), &Expected { filters: None, ..expected() }).unwrap();
+        compare(&Status::new(TEXT), &Expected { capabilities: Capabilities::AtMost(7), ..expected() }).unwrap();
     }
 
     #[test]
     fn so_does_one_that_its_filter_has_killed() {
-        let status = Status::new(CONFINED.replace("Seccomp:\t2", "Seccomp:\t3"));
-        record(&status, &PLANNED, &mut Enforced::default()).unwrap();
+        compare(&changed("Seccomp:\t2", "Seccomp:\t3"), &expected()).unwrap();
     }
 
     #[test]
-    fn a_weaker_process_fails() {
-        for (from, to) in [
-            ("CapBnd:\t0000000000000000", "CapBnd:\t0000020000000000"),
-            ("CapAmb:\t0000000000000000", "CapAmb:\tjunk"),
-            ("NoNewPrivs:\t1", "NoNewPrivs:\t0"),
-            ("NoNewPrivs:\t1\n", ""),
-            ("Seccomp:\t2", "Seccomp:\t0"),
-            ("Uid:\t7\t7\t7\t7", "Uid:\t7\t0\t7\t7"),
-            ("Gid:\t8\t8\t8\t8\n", ""),
+    fn every_difference_is_found() {
+        for (from, to, what) in [
+            ("Uid:\t7\t7\t7\t7", "Uid:\t7\t7\t0\t7", "user"),
+            ("Uid:\t7\t7\t7\t7\n", "", "user"),
+            ("Gid:\t8\t8\t8\t8", "Gid:\t8\t8\t8\t0", "group"),
+            ("Gid:\t8\t8\t8\t8\n", "", "group"),
+            ("Groups:\t9 4 ", "Groups:\t9 4 0", "supplementary groups"),
+            ("Groups:\t9 4 ", "Groups:\t9", "supplementary groups"),
+            ("Groups:\t9 4 ", "Groups:\tjunk", "supplementary groups"),
+            ("CapInh:\t0000000000000001", "CapInh:\t0000000000000000", "capabilities"),
+            ("CapPrm:\t0000000000000003", "CapPrm:\t0000000000000007", "capabilities"),
+            ("CapEff:\t0000000000000002", "CapEff:\t0000000000000003", "capabilities"),
+            ("CapAmb:\t0000000000000001", "CapAmb:\t0000000000000003", "capabilities"),
+            ("CapBnd:\t0000000000000007", "CapBnd:\t0000000000000017", "capabilities"),
+            ("CapBnd:\t0000000000000007", "CapBnd:\tjunk", "capabilities"),
+            ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "no_new_privs"),
+            ("NoNewPrivs:\t1\n", "", "no_new_privs"),
+            ("Seccomp:\t2", "Seccomp:\t0", "seccomp filters"),
+            ("Seccomp_filters:\t2", "Seccomp_filters:\t1", "seccomp filters"),
         ] {
-            let text = CONFINED.replace(from, to);
-            assert_ne!(text, CONFINED);
-            assert!(record(&Status::new(text), &PLANNED, &mut Enforced::default()).is_err(), "{to}");
+            let error = compare(&changed(from, to), &expected()).unwrap_err();
+            assert_eq!((error.step, error.object.as_str()), (Step::Verify, what), "{to}");
+        }
+    }
+
+    #[test]
+    fn no_set_exceeds_what_is_kept() {
+        let expected = Expected { capabilities: Capabilities::AtMost(7), ..expected() };
+        for name in CAPABILITY_SETS {
+            for (value, all) in [("0000020000000000", 0x200_0000_0007), ("junk", u64::MAX)] {
+                let line = TEXT.lines().find(|line| line.starts_with(name)).unwrap();
+                let status = changed(line, &format!("{name}:\t{value}"));
+                assert_eq!(compare(&status, &expected).unwrap_err().object, "capabilities", "{name} {value}");
+                assert_eq!(capabilities(&status) | 7, all);
+            }
+        }
+    }
+
+    #[test]
+    fn a_nested_process_keeps_its_filters_and_no_new_privs() {
+        let nested = Expected { nested: true, capabilities: Capabilities::AtMost(0), ..expected() };
+        compare(&Status::new(TEXT.replace("\t7\t", "\t0\t")), &nested).unwrap();
+        for (from, to) in [("NoNewPrivs:\t1", "NoNewPrivs:\t0"), ("Seccomp:\t2", "Seccomp:\t0")] {
+            assert!(compare(&changed(from, to), &nested).is_err(), "{to}");
         }
     }
 }

@@ -56,6 +56,7 @@ mod outcome;
 mod prepare;
 mod program;
 mod supervise;
+mod verify;
 
 use std::time::Instant;
 
@@ -71,15 +72,15 @@ use self::supervise::{Supervisor, Watches};
 use crate::confine::{schedule, user};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Failure, Missing};
+use crate::launch::channels;
+use crate::launch::namespaces::Inhabited;
 pub use crate::launch::signals::Blocked;
 use crate::launch::streams::ChildStream;
-use crate::launch::{channels, executed, verify};
 use crate::plan::{Facility, RunPlan};
 use crate::report::{Degraded, Enforced, Report};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
-use crate::sys::status::Status;
 
 /// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
 ///
@@ -120,24 +121,15 @@ fn start(
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
     let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
-    let mut verify = |workload, looked_up| {
-        let status = match Status::of(workload) {
-            Err(Errno::ENOENT | Errno::ESRCH) => return Ok(false), // it has ended
-            status => status.map_err(|errno| Error::errno(Step::Verify, format!("/proc/{workload}/status"), errno))?,
-        };
+    let mut verify = |pid, looked_up| {
         let planned = verify::Planned {
             kept_capabilities: prepared.kept_capabilities,
             host_ids: (prepared.users.host_uid, prepared.users.host_gid),
-            filtered: prepared.seccomp.is_some(),
-            nested: plan.namespaces.nested > 0 && inhabited.is_some_and(|sandbox| sandbox.has_left(workload)),
+            seccomp: prepared.seccomp.as_ref(),
+            sandbox: inhabited,
+            may_nest: plan.namespaces.nested > 0,
         };
-        match verify::record(&status, &planned, &mut enforced) {
-            Err(_) if status.is_ending() => return Ok(false), // it was killed on its way to execve, when only part of the confinement was in place
-            result => result?,
-        }
-        executed::verify(workload, looked_up)?;
-        enforced.seccomp = prepared.seccomp.as_ref().map(|seccomp| seccomp.record());
-        Ok(true)
+        verify::workload(pid, looked_up, &planned, &mut enforced)
     };
     // The report is begun and resources are released while the workload runs, so that neither delays the end.
     let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
@@ -182,7 +174,7 @@ fn admit(
     prepared: &Prepared,
     pid: Pid,
     supervisor: &Supervisor<'_>,
-    inhabited: &mut Option<verify::Inhabited>,
+    inhabited: &mut Option<Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
     supervisor.move_into_cgroup()?; // before anything else, so that everything after it is counted
@@ -191,8 +183,8 @@ fn admit(
     prepared.users.write_maps(&proc_pid, pid)?;
     supervisor.go()?;
     // Checked while the child builds its root. Later it is not dumpable, and it waits for this before it becomes so.
-    let now = *inhabited.insert(verify::Inhabited::by(&proc_pid)?);
-    enforced.namespaces = now.differing(&plan.namespaces)?;
+    let now = *inhabited.insert(Inhabited::by(&proc_pid)?);
+    enforced.namespaces = verify::differing(now, &plan.namespaces)?;
     supervisor.go()
 }
 
