@@ -63,6 +63,7 @@ pub mod foreground;
 pub mod gate;
 pub mod hooks;
 mod net_devices;
+mod parts;
 pub mod preflight;
 mod prepare;
 pub mod rdt;

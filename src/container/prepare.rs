@@ -1,31 +1,25 @@
-//! The parent half: prepares everything that a container's process needs.
+//! The parent half: prepares everything that a container's process needs, from the parts that [`super::parts`] opens.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use std::os::fd::BorrowedFd;
 
 use super::filter_handshake::FilterHandshake;
 use super::gate::Gate;
+use super::parts::{Join, Parts};
 use crate::cgroup::container::Groups;
 use crate::confine::caps::Sets;
 use crate::confine::label::PreparedLabel;
-use crate::confine::landlock::{self, PreparedLandlock};
+use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::PreparedProcess;
+use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
-use crate::confine::{label, process, schedule, seccomp};
 use crate::error::{Error, Result, Step};
 use crate::launch::streams::refuse_directory;
+use crate::plan::ContainerPlan;
 use crate::plan::container::{CgroupView, NamespaceKind};
-use crate::plan::{Bytes, ContainerPlan, Facility, Network};
-use crate::report::Degraded;
-use crate::rootfs;
-use crate::rootfs::container_mounts::Surroundings;
 use crate::rootfs::container_root::PreparedContainerRoot;
 use crate::sys::clone::SIBLING_FLAGS;
-use crate::sys::namespace;
 use crate::sys::terminal::Size;
 
 /// Everything that the container's process needs.
@@ -86,17 +80,6 @@ pub struct Prepared<'a> {
     pub warnings: Vec<String>,
 }
 
-/// A namespace to enter by path.
-#[derive(Debug)]
-pub struct Join {
-    /// Its kind.
-    pub kind: NamespaceKind,
-    /// Its path.
-    pub path: Bytes,
-    /// The open namespace.
-    pub fd: OwnedFd,
-}
-
 /// Opens, parses and compiles everything.
 pub fn prepare<'a>(
     plan: &ContainerPlan,
@@ -111,35 +94,20 @@ pub fn prepare<'a>(
     let users = user::prepare_container(plan, privileged);
     let view =
         CgroupView { own_namespace: plan.makes(NamespaceKind::Cgroup), ..groups.map(Groups::view).unwrap_or_default() };
-    let joined = plan.joined.iter().map(|join| open_join(join.kind, &join.path)).collect::<Result<Vec<_>>>()?;
-    let label = label::prepare(plan)?;
-    let root = rootfs::container_root::prepare(
-        plan,
-        &mut Surroundings {
-            privileged,
-            idmap: user::idmap_namespace_of,
-            maps: (&plan.uid_map, &plan.gid_map),
-            users: joined.iter().find(|join| join.kind == NamespaceKind::User).map(|join| join.fd.as_fd()),
-            cgroups: &view,
-            label: plan.mount_label.as_deref(),
-        },
-    )?;
-    let process = prepare_process(plan)?;
-    let mut degraded = Vec::new();
-    let landlock = prepare_landlock(plan, &mut degraded)?;
-    let seccomp = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?.0;
+    let new_user = entered as u32 & NamespaceKind::User.number() != 0 || plan.has_own(NamespaceKind::User);
+    let parts = Parts::open(plan, &view, privileged, new_user);
+    let joined = parts.joined.into_iter().collect::<Result<Vec<_>>>()?;
+    let label = parts.label?;
+    let root = parts.root.map_err(|mut problems| problems.swap_remove(0).error)?;
+    let (process, landlock, seccomp) = (parts.process?, parts.landlock?, parts.seccomp?);
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
-    let listens = seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
-    let filters_early = !plan.process.no_new_privs || listens;
-    warnings.extend(degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
-    let wanted = Sets::of(&plan.process.capabilities);
-    // A new user namespace grants all capabilities.
-    let entered_user = entered as u32 & NamespaceKind::User.number() != 0;
-    let new_user = entered_user || plan.has_own(NamespaceKind::User);
-    let (capabilities, lost) = if new_user { (wanted, 0) } else { wanted.possible() };
-    if lost != 0 {
+    warnings.extend(parts.degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
+    if parts.lost_capabilities != 0 {
+        let lost = parts.lost_capabilities;
         warnings.push(format!("capabilities {lost:#x} are dropped: the runtime does not have them"));
     }
+    let listens = seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
+    let filters_early = !plan.process.no_new_privs || listens;
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = plan.new.iter().filter(|kind| !deferred.contains(kind));
     // The root of a container's own user namespace has no capabilities over a process that comes from outside.
@@ -160,11 +128,11 @@ pub fn prepare<'a>(
         process,
         landlock,
         seccomp,
-        capabilities,
+        capabilities: parts.capabilities,
         label,
         flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
         entered_flags: entered,
-        new_namespaces: plan.new.iter().filter(|kind| !deferred.contains(kind)).map(file_name).collect(),
+        new_namespaces: plan.new.iter().filter(|kind| !deferred.contains(kind)).map(|kind| kind.file_name()).collect(),
         own_affinity: match plan.process.initial_cpu_affinity {
             Some(_) if entered != 0 => nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok(),
             _ => None,
@@ -184,28 +152,6 @@ pub fn prepare<'a>(
         confines_first,
         warnings,
     })
-}
-
-/// The limits are exactly those of the configuration.
-pub fn prepare_process(plan: &ContainerPlan) -> Result<PreparedProcess> {
-    process::prepare(&plan.process.command, plan.confinement.hostname.as_ref(), process::Rules::default())
-}
-
-/// Prepares the path rules. The engine may have connected the container's network, so a port is closed only if ports are
-/// listed.
-pub fn prepare_landlock(plan: &ContainerPlan, degraded: &mut Vec<Degraded>) -> Result<Option<PreparedLandlock>> {
-    let may_be_missing = plan.confinement.allow_degraded.contains(&Facility::Landlock);
-    let implied = landlock::Implied { mounts: None, network: Network::Host, logs: false, may_be_missing };
-    landlock::prepare(plan.confinement.landlock.as_ref(), &implied, degraded)
-}
-
-/// The file name in `/proc/PID/ns`.
-fn file_name(kind: &NamespaceKind) -> &'static str {
-    match kind {
-        NamespaceKind::Mount => "mnt",
-        NamespaceKind::Network => "net",
-        other => other.name(),
-    }
 }
 
 /// Whether the filter allows the remaining calls of the intermediate process and of the process that it creates.
@@ -232,18 +178,4 @@ fn lets_fork(seccomp: &PreparedSeccomp) -> bool {
         libc::SYS_dup2,
     ];
     seccomp.lets_through(libc::SYS_clone, SIBLING_FLAGS) && calls.iter().all(|call| seccomp.lets_through(*call, 0))
-}
-
-/// Opens a namespace and checks its kind.
-pub fn open_join(kind: NamespaceKind, path: &Bytes) -> Result<Join> {
-    let object = || format!("{} namespace {path}", kind.name());
-    let failed = |errno| Error::errno(Step::Join, object(), errno);
-    // O_NONBLOCK: opening a FIFO would wait for a writer.
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let fd = open(path.as_path(), flags, Mode::empty()).map_err(failed)?;
-    match namespace::kind(fd.as_fd()) {
-        Ok(found) if found as u32 == kind.number() => Ok(Join { kind, path: path.clone(), fd }),
-        Ok(_) => Err(Error::new(Step::Join, object(), "is a namespace of a different kind")),
-        Err(_) => Err(Error::new(Step::Join, object(), "is not a namespace")),
-    }
 }

@@ -141,6 +141,17 @@ super::kernel_names! {
     }
 }
 
+impl NamespaceKind {
+    /// The file in `/proc/PID/ns`.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Mount => "mnt",
+            Self::Network => "net",
+            other => other.name(),
+        }
+    }
+}
+
 /// A namespace that is entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Joined {

@@ -19,8 +19,8 @@ use super::source::Source;
 use super::{proc, within};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
-use crate::plan::ContainerPlan;
-use crate::plan::container::{Device, MountSource, NamespaceKind};
+use crate::plan::container::{ContainerMount, Device, MountSource, NamespaceKind};
+use crate::plan::{Bytes, ContainerPlan};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::mountinfo;
 
@@ -58,39 +58,77 @@ const LINKS: [(&CStr, &CStr); 4] = [
     (c"/proc/self/fd/2", c"dev/stderr"),
 ];
 
-/// Parent half. `None` if an existing mount namespace is entered, which has a root.
-pub fn prepare(plan: &ContainerPlan, around: &mut Surroundings<'_>) -> Result<Option<PreparedContainerRoot>> {
+/// A problem with the root or with one of its mounts.
+#[derive(Debug)]
+pub struct Problem {
+    /// The index of the plan's mount; `None` for the root itself.
+    pub mount: Option<usize>,
+    /// The problem.
+    pub error: Error,
+}
+
+/// Parent half. `None` if an existing mount namespace is entered, which has a root. On failure all problems, at least one, in
+/// the order of the plan.
+pub fn prepare(
+    plan: &ContainerPlan,
+    around: &mut Surroundings<'_>,
+) -> std::result::Result<Option<PreparedContainerRoot>, Vec<Problem>> {
     let Some(path) = &plan.root else { return Ok(None) };
+    let of_root = |error| Problem { mount: None, error };
+    let source = open_root(path, around.privileged).map_err(|error| vec![of_root(error)])?;
+    let (mut mounts, mut problems) = (Vec::with_capacity(plan.mounts.len()), Vec::new());
+    for (index, planned) in plan.mounts.iter().enumerate() {
+        match container_mounts::prepare(index, planned, around) {
+            Ok(mount) => mounts.push(mount),
+            Err(error) => problems.push(Problem { mount: Some(index), error }),
+        }
+    }
+    match complete(plan, source, mounts, around.privileged) {
+        Ok(root) if problems.is_empty() => return Ok(Some(root)),
+        Ok(_) => {}
+        Err(error) => problems.push(of_root(error)),
+    }
+    Err(problems)
+}
+
+fn open_root(path: &Bytes, privileged: bool) -> Result<Source> {
     let failed = |errno| Error::errno(Step::Source, path.to_string(), errno);
-    let source = Source::following(path.as_path(), around.privileged, true).map_err(failed)?;
+    let source = Source::following(path.as_path(), privileged, true).map_err(failed)?;
     if !source.is_dir() {
         return Err(failed(Errno::ENOTDIR));
     }
     source.set_attributes(SLAVE).map_err(failed)?;
-    let (mut mounts, mut own_dev) = (Vec::new(), true);
-    for (index, planned) in plan.mounts.iter().enumerate() {
-        own_dev &= planned.destination.as_bytes() != b"/dev" || !matches!(planned.source, MountSource::Bind { .. });
-        mounts.push(container_mounts::prepare(index, planned, around)?);
-    }
-    let devices = plan.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
+    Ok(source)
+}
+
+fn complete(
+    plan: &ContainerPlan,
+    source: Source,
+    mounts: Vec<Operation>,
+    privileged: bool,
+) -> Result<PreparedContainerRoot> {
+    let is_dev = |mount: &ContainerMount| {
+        mount.destination.as_bytes() == b"/dev" && matches!(mount.source, MountSource::Bind { .. })
+    };
+    let devices = plan.devices.iter().map(|device| node(device, privileged)).collect::<Result<Vec<_>>>()?;
     let sysctl = plan.sysctl.iter().map(|one| {
         let path = CString::new(format!("sys/{}", one.path));
         let path = path.map_err(|_| Error::new(Step::Sysctl, one.path.clone(), "contains a NUL byte"))?;
         Ok((path, one.value.as_bytes().to_vec()))
     });
-    Ok(Some(PreparedContainerRoot {
+    Ok(PreparedContainerRoot {
         source,
         propagation: plan.root_propagation,
         read_only: plan.read_only,
         mounts,
         masked: proc::prepare(&plan.confinement.masked_paths)?,
         frozen: proc::prepare(&plan.confinement.readonly_paths)?,
-        devices: own_dev.then_some(devices),
+        devices: (!plan.mounts.iter().any(is_dev)).then_some(devices),
         sysctl: sysctl.collect::<Result<_>>()?,
         cwd: relative(plan.process.command.cwd.as_path())?,
         joins_pid: plan.joins(NamespaceKind::Pid),
         revealing: plan.no_pivot.then(revealing_mounts).transpose()?,
-    }))
+    })
 }
 
 /// Every procfs and sysfs of the old root. The kernel lets a process mount a new, unrestricted one if one is visible, whatever
