@@ -2,7 +2,7 @@
 //! whose number was checked.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -13,7 +13,6 @@ use nix::unistd::symlinkat;
 
 use super::host::{Fault, Found, Last, Resolver};
 use super::mount_point::make_directory;
-use super::operation::BuildResults;
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
@@ -103,8 +102,8 @@ impl Dev {
         self.nodes.iter_mut().for_each(|node| node.source.drop_parent_copies());
     }
 
-    /// Child half: mounts and fills it.
-    pub fn apply(&self, target: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+    /// Child half: mounts and fills it. Returns its tmpfs, which is still writable, and its devpts.
+    pub fn apply(&self, target: BorrowedFd<'_>) -> Applied<(OwnedFd, OwnedFd)> {
         let tmpfs = (|| {
             let context = FsContext::open(c"tmpfs")?;
             context.set(c"size", c"64k")?;
@@ -119,9 +118,7 @@ impl Dev {
             node.apply(tmpfs.as_fd()).during(Step::Device, at)?;
         }
         let devpts = self.add_links_and_devpts(tmpfs.as_fd()).during(Step::Mount, self.index)?;
-        results.freeze.push(tmpfs);
-        results.devpts = Some(devpts);
-        Ok(())
+        Ok((tmpfs, devpts))
     }
 
     /// The path of the node of a [`Step::Device`] failure.
@@ -129,7 +126,7 @@ impl Dev {
         self.nodes.get(at).map(|node| node.source.path().to_string_lossy().into_owned())
     }
 
-    fn add_links_and_devpts(&self, tmpfs: BorrowedFd<'_>) -> std::result::Result<std::os::fd::OwnedFd, Errno> {
+    fn add_links_and_devpts(&self, tmpfs: BorrowedFd<'_>) -> std::result::Result<OwnedFd, Errno> {
         for (name, target) in LINKS {
             symlinkat(target, tmpfs, name)?;
         }

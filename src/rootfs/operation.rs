@@ -171,7 +171,12 @@ impl Mount {
                 mount::set_attributes(&tree, change).during(Step::MountAttributes, self.index)?;
                 self.attach(tree.as_fd(), &target, results)
             }
-            What::Dev(dev) => dev.apply(target.as_fd(), results),
+            What::Dev(dev) => {
+                let (tmpfs, devpts) = dev.apply(target.as_fd())?;
+                results.freeze.push(tmpfs);
+                results.devpts = Some(devpts);
+                Ok(())
+            }
             What::Existing { clear, options } => {
                 self.change(&target, *clear, options).during(Step::MountAttributes, self.index)?;
                 self.set_propagation(target.as_fd(), results)

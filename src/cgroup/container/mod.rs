@@ -20,13 +20,18 @@ use nix::unistd::Pid;
 
 pub use self::absent::absent;
 pub use self::oom::OomWatch;
-pub use self::place::{Places, find};
+pub use self::place::Places;
 use super::files::Dir;
 use super::{failed, leaf, usage, v1};
 use crate::error::Result;
 use crate::plan::Facility;
-use crate::plan::container::{CgroupView, Resources};
+use crate::plan::container::{CgroupView, ContainerCgroup, Resources};
 use crate::report::{self, Usage};
+
+/// Decides where a container's cgroups are.
+pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
+    if planned.systemd { unit::expected(planned, id) } else { place::find(planned, id) }
+}
 
 /// The open directories of a container's cgroups.
 #[derive(Debug)]

@@ -36,11 +36,8 @@ impl Places {
     }
 }
 
-/// Determines the paths. A hybrid host has its controllers in v1, so v1 is used there.
+/// Determines the paths without systemd. A hybrid host has its controllers in v1, so v1 is used there.
 pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
-    if planned.systemd {
-        return super::unit::expected(planned, id);
-    }
     let found = hierarchies::try_look()?;
     let path = if planned.path.is_empty() { id } else { planned.path.as_str() };
     let relative = clean(path)?;
