@@ -10,7 +10,7 @@ use crate::error::Step;
 use crate::failure::{Applied, During};
 use crate::plan::Capability;
 use crate::plan::container::CapabilitySets;
-use crate::sys::process::{self, CapSets};
+use crate::sys::credentials::{self, CapSets};
 
 /// `NOROOT`, `NO_SETUID_FIXUP` and `NO_CAP_AMBIENT_RAISE`, each with its lock bit, and the lock bit of `KEEP_CAPS`.
 const SECUREBITS: u32 = 0b1110_1111;
@@ -39,7 +39,7 @@ pub fn drop_all_but(kept: u64) -> Applied {
         if kept >> number & 1 == 1 {
             continue;
         }
-        match process::drop_bounding(number) {
+        match credentials::drop_bounding(number) {
             Err(Errno::EINVAL) => break,
             result => result.during(Step::Capabilities, number as usize)?,
         }
@@ -47,17 +47,17 @@ pub fn drop_all_but(kept: u64) -> Applied {
     let sets = CapSets { effective: kept, permitted: kept, inheritable: kept };
     // Before the securebits are set, because they forbid raising ambient capabilities.
     if kept == 0 {
-        process::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
-        return process::set_capabilities(sets).during(Step::Capabilities, 0);
+        credentials::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
+        return credentials::set_capabilities(sets).during(Step::Capabilities, 0);
     }
     let with_setpcap = kept | caps::Capability::CAP_SETPCAP.bitmask();
     let can_raise = CapSets { effective: with_setpcap, permitted: with_setpcap, inheritable: kept };
-    process::set_capabilities(can_raise).during(Step::Capabilities, 0)?;
+    credentials::set_capabilities(can_raise).during(Step::Capabilities, 0)?;
     for number in (0..MANY).filter(|number| kept >> number & 1 == 1) {
-        process::raise_ambient(number).during(Step::Capabilities, number as usize)?;
+        credentials::raise_ambient(number).during(Step::Capabilities, number as usize)?;
     }
-    process::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
-    process::set_capabilities(sets).during(Step::Capabilities, 0)
+    credentials::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
+    credentials::set_capabilities(sets).during(Step::Capabilities, 0)
 }
 
 /// The five capability sets, as masks.
@@ -108,7 +108,7 @@ impl Sets {
     /// Child half, with every capability: drops the others from the bounding set.
     pub fn bound(self) -> Applied {
         for number in (0..MANY).filter(|number| self.bounding >> number & 1 == 0) {
-            let dropped = process::drop_bounding(number);
+            let dropped = credentials::drop_bounding(number);
             if dropped == Err(Errno::EINVAL) {
                 break;
             }
@@ -120,10 +120,10 @@ impl Sets {
     /// Child half, as the final user, while the permitted set is kept: sets the other four.
     pub fn take(self) -> Applied {
         let Self { effective, inheritable, permitted, ambient, .. } = self;
-        process::clear_ambient().during(Step::Capabilities, 0)?;
-        process::set_capabilities(CapSets { effective, permitted, inheritable }).during(Step::Capabilities, 0)?;
+        credentials::clear_ambient().during(Step::Capabilities, 0)?;
+        credentials::set_capabilities(CapSets { effective, permitted, inheritable }).during(Step::Capabilities, 0)?;
         for number in (0..MANY).filter(|number| ambient >> number & 1 == 1) {
-            process::raise_ambient(number).during(Step::Capabilities, number as usize)?;
+            credentials::raise_ambient(number).during(Step::Capabilities, number as usize)?;
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Sets {
     pub fn verify(self) -> Applied {
         let Self { effective, inheritable, permitted, .. } = self;
         let expected = CapSets { effective, permitted, inheritable };
-        let as_taken = process::capabilities().during(Step::Verify, 1)? == expected
+        let as_taken = credentials::capabilities().during(Step::Verify, 1)? == expected
             && bounding().during(Step::Verify, 1)? & !self.bounding == 0;
         if as_taken { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 1) }
     }
@@ -141,14 +141,14 @@ impl Sets {
 /// Child half: drops what [`drop_all_but`] kept. This clears the ambient set too. The bounding set cannot be changed any more
 /// without `CAP_SETPCAP`, but grants nothing under the locked securebits and no_new_privs.
 pub fn renounce() -> Applied {
-    process::set_capabilities(CapSets::default()).during(Step::Capabilities, 0)
+    credentials::set_capabilities(CapSets::default()).during(Step::Capabilities, 0)
 }
 
 /// Child half: reads the sets back. Fails unless they are as dropped.
 pub fn verify(kept: u64) -> Applied {
     let expected = CapSets { effective: kept, permitted: kept, inheritable: kept };
-    let as_dropped = process::capabilities().during(Step::Verify, 1)? == expected
-        && process::securebits().during(Step::Verify, 1)? == SECUREBITS
+    let as_dropped = credentials::capabilities().during(Step::Verify, 1)? == expected
+        && credentials::securebits().during(Step::Verify, 1)? == SECUREBITS
         && bounding().during(Step::Verify, 1)? == kept;
     if as_dropped { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 1) }
 }
@@ -156,7 +156,7 @@ pub fn verify(kept: u64) -> Applied {
 fn bounding() -> Result<u64, Errno> {
     let mut mask = 0;
     for number in 0..MANY {
-        match process::in_bounding(number) {
+        match credentials::in_bounding(number) {
             Err(Errno::EINVAL) => break,
             Err(errno) => return Err(errno),
             Ok(set) => mask |= u64::from(set) << number,

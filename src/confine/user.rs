@@ -17,7 +17,7 @@ use crate::plan::container::IdRange;
 use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::{helper, process};
+use crate::sys::{credentials, helper, process};
 
 /// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
@@ -252,14 +252,14 @@ impl Users {
     /// Child half: becomes the mapped user, keeping its capabilities over the new user namespace.
     pub fn take(&self) -> Applied {
         if without(Layer::UserNamespace) {
-            process::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: keeps the capabilities that the new namespace gave
+            credentials::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: keeps the capabilities that the new namespace gave
         }
-        process::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
+        credentials::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
     }
 
     /// Child half: checks all three user ids and group ids.
     pub fn verify(&self) -> Applied {
-        match process::has_ids(self.uid, self.gid) {
+        match credentials::has_ids(self.uid, self.gid) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Errno::EPERM).during(Step::Verify, 0),
             Err(errno) => Err(errno).during(Step::Verify, 0),

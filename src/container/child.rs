@@ -4,16 +4,16 @@
 //! they are the administrator's programs, and this process starts them because they run inside the container.
 
 use std::convert::Infallible;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
-use nix::sys::statfs::fstatfs;
 
 use super::gate::Gate;
 use super::hooks;
 use super::prepare::Prepared;
+use super::streams::{devpts, open_terminal, take_streams};
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::program::Executable;
 use crate::confine::schedule;
@@ -23,8 +23,8 @@ use crate::launch::channels::{self, ChildEnds, failure_with_message};
 use crate::plan::ContainerPlan;
 use crate::plan::container::Hook;
 use crate::rootfs;
-use crate::sys::mount::{FsContext, NO_MAGICLINKS, open_beneath};
-use crate::sys::{entry, mount, namespace, net, process, terminal};
+use crate::sys::mount::FsContext;
+use crate::sys::{credentials, entry, mount, namespace, net, process};
 
 /// The state that an intermediate process passes to the container's process, if it confines itself before it joins.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ fn start(
     process::ignore_broken_pipes();
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
     if prepared.in_user_namespace {
-        process::set_ids(0, 0).during(Step::SetIds, 0)?; // root of its user namespace, until set-up is complete
+        credentials::set_ids(0, 0).during(Step::SetIds, 0)?; // root of its user namespace, until set-up is complete
     }
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?; // after the change of ids, which clears the signal
     if !ends.parent_lives() {
@@ -225,16 +225,6 @@ fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, executable: &Executable<'_
     prepared.process.exec(executable)
 }
 
-fn take_streams(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>) -> Applied {
-    let null = own_null();
-    let streams = prepared.streams.map(|stream| match (terminal, &null) {
-        (Some(terminal), _) => terminal.as_fd(),
-        (None, Some(null)) if is_null(stream) => null.as_fd(),
-        _ => stream,
-    });
-    prepared.process.take_streams(streams, terminal.is_some())
-}
-
 fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
     prepared.landlock.as_ref().map(PathRules::of).transpose()
 }
@@ -314,9 +304,9 @@ fn confine<'a>(
         ends.send_listener(listener.as_fd()).during(Step::Seccomp, 1)?;
     }
     prepared.capabilities.bound()?;
-    process::keep_capabilities(true).during(Step::Capabilities, 0)?;
+    credentials::keep_capabilities(true).during(Step::Capabilities, 0)?;
     if prepared.users.can_clear_groups() {
-        match process::set_groups(&plan.process.groups) {
+        match credentials::set_groups(&plan.process.groups) {
             // setgroups may be denied in a user namespace. Then no process inside has groups that could be dropped.
             Err(Errno::EPERM) if plan.process.groups.is_empty() && prepared.in_user_namespace => {}
             set => set.during(Step::Groups, 0)?,
@@ -324,7 +314,7 @@ fn confine<'a>(
     }
     prepared.users.take()?;
     prepared.capabilities.take()?;
-    process::keep_capabilities(false).during(Step::Capabilities, 0)?;
+    credentials::keep_capabilities(false).during(Step::Capabilities, 0)?;
     let again = match &cwd {
         Ok(cwd) => nix::unistd::fchdir(cwd),
         Err(_) => prepared.process.open_cwd().and_then(|cwd| enter(&cwd)),
@@ -401,45 +391,4 @@ fn run_hooks(
             .during(Step::Hook, first + index)?;
     }
     Ok(())
-}
-
-/// The container's own null device. It replaces the host's, so that no descriptor of a host file system stays open and criu can
-/// save every open file.
-fn own_null() -> Option<OwnedFd> {
-    let open = |flags| open_beneath(AT_FDCWD, c"/dev/null", flags | libc::O_NOFOLLOW, NO_MAGICLINKS).ok();
-    // Checked before it is opened for real: opening a different device may have side effects.
-    open(libc::O_PATH).filter(|null| is_null(null.as_fd()))?;
-    open(libc::O_RDWR | libc::O_NOCTTY).filter(|null| is_null(null.as_fd()))
-}
-
-fn is_null(fd: BorrowedFd<'_>) -> bool {
-    let device = nix::sys::stat::makedev(1, 3);
-    nix::sys::stat::fstat(fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == device)
-}
-
-/// Opens a terminal on the container's own devpts and sends its master side to the runtime.
-fn open_terminal(prepared: &Prepared<'_>, devpts: Option<&OwnedFd>, ends: &ChildEnds) -> Applied<Option<OwnedFd>> {
-    let Some(size) = prepared.terminal else { return Ok(None) };
-    let devpts = devpts.ok_or(Errno::ENODEV).during(Step::Terminal, 0)?;
-    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let master = openat(devpts, c"ptmx", flags, Mode::empty()).during(Step::Terminal, 0)?;
-    let slave = terminal::open_peer(&master).during(Step::Terminal, 0)?;
-    terminal::set_size(&slave, size).during(Step::Terminal, 0)?;
-    // The program's user must be able to open its terminal again.
-    let owner = nix::unistd::Uid::from_raw(prepared.users.inside().0);
-    let _ = nix::unistd::fchown(&slave, Some(owner), None); // a devpts of another user namespace refuses this
-    send(ends, master.as_fd())?;
-    Ok(Some(slave))
-}
-
-fn send(ends: &ChildEnds, master: BorrowedFd<'_>) -> Applied {
-    ends.send_terminal(master).during(Step::Terminal, 0)
-}
-
-/// Opens `/dev/pts` of the current root and checks that it is a devpts.
-fn devpts() -> std::result::Result<OwnedFd, Errno> {
-    const DEVPTS_SUPER_MAGIC: i64 = 0x1cd1;
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let devpts = open_beneath(AT_FDCWD, c"/dev/pts", flags, NO_MAGICLINKS)?;
-    if fstatfs(&devpts)?.filesystem_type().0 as i64 == DEVPTS_SUPER_MAGIC { Ok(devpts) } else { Err(Errno::ENODEV) }
 }

@@ -53,6 +53,7 @@
 //! process. Until the runtime has recorded the container, its process dies with the runtime. Without a gate, as in `exec`,
 //! the process continues right after "ready". A filter that is installed before "ready" needs no handshake.
 
+mod admit;
 mod child;
 mod confined;
 mod enter;
@@ -67,12 +68,12 @@ mod parts;
 pub mod preflight;
 mod prepare;
 pub mod rdt;
+mod streams;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 pub use self::errors::start_error;
@@ -81,11 +82,10 @@ use self::failed_step::name_failure;
 use self::gate::Gate;
 use self::prepare::Prepared;
 use crate::cgroup::container::Groups;
+use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
-use crate::confine::{schedule, user};
-use crate::error::{Cause, Error, Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::launch::channels::{self, FailureEvent, Message, ParentEnds};
-use crate::launch::namespaces::Inhabited;
 use crate::launch::{executed, verify};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{IdRange, OCI_VERSION};
@@ -241,30 +241,6 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Prepares the new process from outside and sends the first "go". Returns its directory in `/proc`.
-    fn admit(&mut self, groups: Option<&Groups>) -> Result<OwnedFd> {
-        if let Some(groups) = groups {
-            groups.add_cloned(self.pid)?;
-        }
-        let proc_pid = user::open_proc_pid(self.pid)?;
-        match Inhabited::by(&proc_pid) {
-            // An unprivileged reader cannot inspect a process that is not dumpable. Without the check, success of clone3 must
-            // do.
-            Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !process::is_hosts_root() => {}
-            inhabited => drop(inhabited?.differing(|name| self.prepared.new_namespaces.contains(&name))?),
-        }
-        self.prepared.process.raise_limits(self.pid)?;
-        if self.prepared.users.has_maps() {
-            self.prepared.users.write_maps(&proc_pid, self.pid)?;
-        }
-        self.set_oom_score(&proc_pid)?;
-        if let Some(notes) = self.notes {
-            self.provide(&proc_pid, notes)?;
-        }
-        self.ends.go()?;
-        Ok(proc_pid)
-    }
-
     fn follow(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<()> {
         loop {
             let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
@@ -300,20 +276,6 @@ impl Launch<'_> {
                 return Ok(());
             }
         }
-    }
-
-    /// Moves host resources into a new container: network devices and a resctrl group.
-    fn provide(&self, proc_pid: &OwnedFd, notes: &std::path::Path) -> Result<()> {
-        if !self.plan.net_devices.is_empty() {
-            let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
-            let network = nix::fcntl::openat(proc_pid, "ns/net", flags, Mode::empty())
-                .map_err(|errno| Error::errno(Step::NetDevice, "network namespace", errno))?;
-            net_devices::attach(&self.plan.net_devices, network)?;
-        }
-        self.plan
-            .intel_rdt
-            .as_ref()
-            .map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.confinement.id, self.pid, notes))
     }
 
     /// Handles the next event of the failure pipe: the filter announcement, a failure, or end of file, which means that the
@@ -370,19 +332,6 @@ impl Launch<'_> {
         });
         let socket = socket::connect(std::path::Path::new(path)).map_err(failed)?;
         socket::send(&socket, state.to_string().as_bytes(), Some(listener.as_fd())).map_err(failed)
-    }
-
-    fn set_oom_score(&self, proc_pid: &OwnedFd) -> Result<()> {
-        let Some(score) = self.plan.process.command.oom_score_adj else { return Ok(()) };
-        let failed = |errno| Error::errno(Step::OomScore, score.to_string(), errno);
-        let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
-        let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
-        match nix::unistd::write(file, score.to_string().as_bytes()) {
-            // Lowering the score requires CAP_SYS_RESOURCE, which an unprivileged caller does not have.
-            Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.plan.uid_map.is_empty() => Ok(()),
-            Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own requires CAP_SYS_RESOURCE")),
-            Ok(_) => Ok(()),
-        }
     }
 }
 

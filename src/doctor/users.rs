@@ -13,7 +13,7 @@ use super::{Finding, Group, Probe, State, Subject};
 use crate::confine::user::{self, Users};
 use crate::error::{Cause, Error};
 use crate::plan::{Bytes, IdMapping, Identity};
-use crate::sys::{file, helper, process};
+use crate::sys::{credentials, file, helper, process};
 
 const fn subject(name: &'static str, title: &'static str, required: bool, without: &'static str) -> Subject {
     Subject { name, group: Group::Users, title, required, without }
@@ -66,7 +66,7 @@ fn namespace(probe: &Probe) -> Finding {
     // If no id can be mapped, a namespace without a map is tested.
     let tried = probe.attempt(0, use_it).unwrap_or_else(|| {
         let setup = Setup { namespaces: libc::CLONE_NEWUSER, ..Setup::default() };
-        trial::attempt(setup, || process::drop_bounding(A_CAPABILITY).map(|()| 0).at(1))
+        trial::attempt(setup, || credentials::drop_bounding(A_CAPABILITY).map(|()| 0).at(1))
     });
     match tried {
         Ok(_) => NAMESPACE.ok("created, one id mapped and taken, a capability used"),
@@ -88,8 +88,8 @@ fn root_without_setfcap() -> bool {
 const A_CAPABILITY: u32 = Capability::CAP_WAKE_ALARM as u32;
 
 fn use_it() -> trial::Tried {
-    match process::has_ids(1000, 1000).at(0)? {
-        true => process::drop_bounding(A_CAPABILITY).map(|()| 0).at(1),
+    match credentials::has_ids(1000, 1000).at(0)? {
+        true => credentials::drop_bounding(A_CAPABILITY).map(|()| 0).at(1),
         false => Err(Errno::EPERM).at(0),
     }
 }
@@ -98,7 +98,7 @@ fn groups(probe: &Probe) -> Finding {
     let own = getegid();
     let others: Vec<_> = getgroups().unwrap_or_default().into_iter().filter(|group| *group != own).collect();
     if probe.privileged {
-        return match probe.attempt(0, || process::clear_groups().map(|()| 0).at(0)) {
+        return match probe.attempt(0, || credentials::clear_groups().map(|()| 0).at(0)) {
             None => probe.untested(&GROUPS),
             Some(Ok(_)) => GROUPS.ok("works"),
             Some(Err(failure)) => probe.failed_finding(&GROUPS, &failure, &["setgroups"]),
@@ -178,7 +178,7 @@ fn ranges(probe: &Probe, helpers: bool) -> Finding {
             map("newuidmap", pid, own, uids.0)?;
             map("newgidmap", pid, getegid().as_raw(), gids.0)
         },
-        || process::set_ids(1, 1).map(|()| 0).at(0),
+        || credentials::set_ids(1, 1).map(|()| 0).at(0),
     );
     finish(probe, &ranges, tried)
 }
@@ -200,7 +200,7 @@ fn finish(probe: &Probe, ranges: &str, tried: Result<u32, Failure>) -> Finding {
 
 fn try_users(users: &Users) -> Result<u32, Failure> {
     let setup = Setup { namespaces: libc::CLONE_NEWUSER, users: Some(users), cgroup: None };
-    trial::attempt(setup, || process::has_ids(1000, 1000).map(u32::from).at(0))
+    trial::attempt(setup, || credentials::has_ids(1000, 1000).map(u32::from).at(0))
 }
 
 /// Maps id 0 to the caller and id 1 to the first id of the range.

@@ -9,6 +9,7 @@ pub mod ablate;
 pub mod alarm;
 pub mod bpf;
 pub mod clone;
+pub mod credentials;
 pub mod entry;
 pub mod file;
 #[cfg(target_env = "musl")]

@@ -19,7 +19,7 @@ use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
 use crate::sys::process::{self, CStringArray};
-use crate::sys::terminal;
+use crate::sys::{credentials, terminal};
 
 /// Everything that the child needs to become the workload.
 #[derive(Debug)]
@@ -200,7 +200,7 @@ impl PreparedProcess {
             result => result.during(Step::Keyring, 0)?,
         }
         if clear_groups {
-            process::clear_groups().during(Step::Groups, 0)?;
+            credentials::clear_groups().during(Step::Groups, 0)?;
         }
         Ok(())
     }

@@ -1,18 +1,19 @@
 //! The supervisor: one poll loop over pidfd, signals, deadlines, messages and streams, until the whole tree is dead.
 
 mod deadlines;
+mod events;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::unistd::Pid;
 
 use self::deadlines::sample_pause;
+use self::events::Event;
 use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
 use crate::launch::channels::{Message, ParentEnds};
@@ -207,40 +208,6 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Waits for events. Once the tree is dead only signals, deadlines and the last output remain.
-    fn wait(&self, alive: bool) -> Result<Vec<Event>> {
-        let mut events = vec![Event::Signal, Event::Timer];
-        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut polled = vec![readable(self.signals.as_fd()), readable(self.timer.as_fd())];
-        if alive {
-            events.push(Event::Dead);
-            polled.push(readable(self.pidfd.as_fd()));
-            if self.listening {
-                events.push(Event::Message);
-                polled.push(readable(self.ends.control.as_fd()));
-            }
-            if self.starting {
-                events.push(Event::Started);
-                polled.push(readable(self.ends.failure.as_fd()));
-            }
-        }
-        let input = self.pumps.input.as_ref().filter(|_| alive);
-        if let Some(denials) = self.denials.as_ref().filter(|_| alive) {
-            polled.extend(denials.interests());
-        }
-        for pump in [input, self.pumps.output.as_ref(), self.pumps.error.as_ref()].into_iter().flatten() {
-            polled.extend(pump.interests().into_iter().flatten());
-        }
-        loop {
-            match poll(&mut polled, PollTimeout::NONE) {
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(Error::errno(Step::Supervise, "poll", errno)),
-                Ok(_) => break,
-            }
-        }
-        Ok(events.into_iter().zip(&polled).filter(|(_, fd)| fd.any().unwrap_or(true)).map(|(event, _)| event).collect())
-    }
-
     /// The failure pipe became readable or closed.
     fn end_of_start(&mut self) {
         self.starting = false;
@@ -406,14 +373,4 @@ impl<'a> Supervisor<'a> {
             }
         }
     }
-}
-
-/// An event that [`Supervisor::wait`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    Signal,
-    Timer,
-    Dead,
-    Message,
-    Started,
 }

@@ -3,12 +3,17 @@
 //! Every name carries its unit. `null` means not measured. `enforced` holds only what was read back from the kernel, not what
 //! was requested.
 
+mod enforced;
+mod usage;
+
 use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub use self::enforced::{Cgroup, Degraded, Enforced, Seccomp};
+pub use self::usage::{Cpu, Disk, Io, Memory, Pids, Psi, Rusage, SAMPLE_SCHEMA, Sample, Usage};
 use crate::error::{Cause, Error, Step};
 use crate::plan::{self, Bytes, ContainerPlan, RunPlan, hex};
 
@@ -238,136 +243,6 @@ pub struct Timings {
     pub teardown: Option<u64>,
 }
 
-/// Resource usage of the whole process tree.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Usage {
-    /// Wall-clock time of the workload in microseconds.
-    pub wall_us: Option<u64>,
-    /// CPU time.
-    pub cpu: Cpu,
-    /// Memory.
-    pub memory: Memory,
-    /// Processes and threads.
-    pub pids: Pids,
-    /// Block input and output, summed over devices.
-    pub io: Io,
-    /// Time stalled on a lack of resources, pressure stall information (PSI).
-    pub psi: Psi,
-    /// Counters of `getrusage(2)` for the workload and the children it waited for.
-    pub rusage: Rusage,
-    /// Scratch space.
-    pub disk: Disk,
-}
-
-/// CPU time, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cpu {
-    /// In user mode.
-    pub user_us: Option<u64>,
-    /// In the kernel.
-    pub system_us: Option<u64>,
-    /// User and system time together.
-    pub total_us: Option<u64>,
-    /// Time throttled by `cpu.max`.
-    pub throttled_us: Option<u64>,
-    /// Periods in which the tree was throttled.
-    pub throttled_periods: Option<u64>,
-    /// Origin of the figures: `cgroup2`, `cgroup1` or `rusage`.
-    pub source: Option<String>,
-}
-
-/// Memory, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Memory {
-    /// Usage at the time of the sample: at the end, or of `--stats`.
-    pub current_bytes: Option<u64>,
-    /// Highest usage.
-    pub peak_bytes: Option<u64>,
-    /// The limit, as read back.
-    pub limit_bytes: Option<u64>,
-    /// Highest swap usage.
-    pub swap_peak_bytes: Option<u64>,
-    /// Processes that the OOM killer killed.
-    pub oom_kills: Option<u64>,
-    /// Times that `memory.high` slowed the tree down.
-    pub high_events: Option<u64>,
-    /// Times that the limit was reached.
-    pub max_events: Option<u64>,
-    /// Origin of the figures.
-    pub source: Option<String>,
-}
-
-/// Processes and threads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Pids {
-    /// Number at the time of the sample: at the end, or of `--stats`.
-    pub current: Option<u64>,
-    /// Highest number.
-    pub peak: Option<u64>,
-    /// The limit, as read back.
-    pub limit: Option<u64>,
-    /// Forks refused by the limit.
-    pub max_events: Option<u64>,
-}
-
-/// Block input and output.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs)]
-pub struct Io {
-    pub read_bytes: Option<u64>,
-    pub write_bytes: Option<u64>,
-    pub reads: Option<u64>,
-    pub writes: Option<u64>,
-}
-
-/// Time in which some task waited for a resource (PSI), in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs)]
-pub struct Psi {
-    pub cpu_some_us: Option<u64>,
-    pub memory_some_us: Option<u64>,
-    pub memory_full_us: Option<u64>,
-    pub io_some_us: Option<u64>,
-    pub io_full_us: Option<u64>,
-}
-
-/// Counters of `getrusage(2)`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[allow(missing_docs)]
-pub struct Rusage {
-    pub minor_faults: Option<u64>,
-    pub major_faults: Option<u64>,
-    pub ctx_voluntary: Option<u64>,
-    pub ctx_involuntary: Option<u64>,
-}
-
-/// The scratch tmpfs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Disk {
-    /// Bytes in use when the workload ended.
-    pub scratch_used_bytes: Option<u64>,
-    /// The limit.
-    pub scratch_limit_bytes: Option<u64>,
-    /// Files in use when the workload ended.
-    pub inodes_used: Option<u64>,
-}
-
-/// The value of [`Sample::schema`].
-pub const SAMPLE_SCHEMA: &str = "stockade/sample/v1";
-
-/// A sample of a run in progress: one line of `--stats`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
-    /// Always [`SAMPLE_SCHEMA`].
-    pub schema: String,
-    /// Name of the sandbox.
-    pub id: String,
-    /// Microseconds since the workload began.
-    pub elapsed_us: u64,
-    /// Resource usage so far.
-    pub usage: Usage,
-}
-
 /// Output of the workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs)]
@@ -428,68 +303,6 @@ pub struct Denial {
 pub struct Unheard {
     /// The layer.
     pub layer: String,
-    /// The reason, on this host.
-    pub why: String,
-}
-
-/// The workload's confinement, as read back from the kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Enforced {
-    /// Namespaces that differ from the supervisor's.
-    pub namespaces: Vec<String>,
-    /// The Landlock ABI in force; `null` if Landlock is not used.
-    pub landlock_abi: Option<u32>,
-    /// The access rights that Landlock denies unless a rule allows them.
-    pub landlock_rights: Vec<String>,
-    /// The access rights that this program supports and this kernel does not.
-    pub landlock_missing: Vec<String>,
-    /// The seccomp filter in force; `null` if there is none.
-    pub seccomp: Option<Seccomp>,
-    /// The cgroup with its limits; `null` if there is none.
-    pub cgroup: Option<Cgroup>,
-    /// Capabilities in any of its five sets.
-    pub caps: Vec<String>,
-    /// Whether execve can no longer grant privileges.
-    pub no_new_privs: bool,
-    /// Its user id on the host.
-    pub host_uid: Option<u32>,
-    /// Its group id on the host.
-    pub host_gid: Option<u32>,
-    /// Supplementary groups, as host ids. A caller without privilege or a subordinate range cannot drop its own.
-    pub supplementary_groups: Vec<u32>,
-    /// The protections that were allowed to be missing, and are missing.
-    pub degraded: Vec<Degraded>,
-}
-
-/// A seccomp filter in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Seccomp {
-    /// Name or file of the profile; `unconfined` where only guards are in force.
-    pub profile: String,
-    /// SHA-256 of the compiled program, hexadecimal.
-    pub sha256: String,
-    /// Sets of calls that are denied regardless of the profile, because they would bypass another layer.
-    pub guards: Vec<String>,
-}
-
-/// A cgroup in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cgroup {
-    /// Its directory; with cgroup v1 that of the memory controller.
-    pub path: String,
-    /// The controllers that enforce limits.
-    pub controllers: Vec<String>,
-}
-
-/// A requested protection that this host cannot enforce, and that was allowed to be missing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Degraded {
-    /// Its name, as given to `--allow-degraded`.
-    pub what: String,
-    /// The requested protection.
-    pub wanted: String,
-    /// The protection in force instead.
-    pub got: String,
     /// The reason, on this host.
     pub why: String,
 }
