@@ -33,7 +33,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 macro_rules! steps {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $text:literal;)+) => {
         /// The steps of a run, in order. The child sends one as a number; reports and errors show its name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[repr(u16)]
         pub enum Step { $(#[doc = $text] #[serde(rename = $name)] $variant,)+ }
         impl Step {
@@ -206,4 +207,18 @@ pub fn printable_json(json: &str) -> String {
         }
         out
     })
+}
+
+/// The known name that is closest to `wrong`, if one is close enough to be a likely typo.
+pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // The comparison is quadratic in the lengths, and no known name is this long.
+    if wrong.len() > 64 {
+        return None;
+    }
+    let lower = wrong.to_lowercase();
+    known
+        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= (lower.len() / 4).clamp(1, 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
 }

@@ -14,12 +14,14 @@
 //! - `cgroup`: resource limits and accounting of a whole tree of processes.
 //! - [`audit`]: the log of runs. Each line has the hash of the line before.
 //! - `fuzzing`: properties that every parser must keep for any input; not in a shipped program.
+//! - `args`: reads a command line by a table of verbs and options, for both doors.
 //! - [`plan`], [`report`], [`error`]: plain data.
 //! - `sys`: system calls, and all of the `unsafe` code.
 //!
 //! Two crates of the workspace are below all of these and make no system calls: `stockade_json` reads JSON, and
 //! `stockade_seccomp` compiles seccomp profiles to BPF.
 
+mod args;
 pub mod audit;
 mod cgroup;
 pub mod cli;

@@ -43,6 +43,9 @@ _stockade() {
             stockade,top)
                 cmd="stockade__subcmd__top"
                 ;;
+            stockade__subcmd__audit,verify)
+                cmd="stockade__subcmd__audit__subcmd__verify"
+                ;;
             stockade__subcmd__seccomp,check)
                 cmd="stockade__subcmd__seccomp__subcmd__check"
                 ;;
@@ -62,7 +65,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-h -V --help --version run plan doctor top gc audit completions man seccomp"
+            opts="-V -h --version --help run plan doctor top gc audit completions man seccomp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -76,8 +79,22 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__audit)
-            opts="-h --head --help verify"
+            opts="-h --help verify"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__audit__subcmd__verify)
+            opts="-h --head --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_stockade_global_optspecs
-    string join \n h/help V/version
+    string join \n V/version h/help
 end
 
 function __fish_stockade_needs_command
@@ -24,8 +24,8 @@ function __fish_stockade_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c stockade -n "__fish_stockade_needs_command" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_needs_command" -s V -l version -d 'Print version'
+complete -c stockade -n "__fish_stockade_needs_command" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run a command in a sandbox'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Print what a run would do, without running it'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Test what this host can enforce'
@@ -102,7 +102,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -s i -l interacti
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'Give the command a terminal of its own'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit-sync -d 'Sync that line to the disk before exiting'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
-complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help (-h is shorter)'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
@@ -171,18 +171,20 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d '
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit-sync -d 'Sync that line to the disk before exiting'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help (-h is shorter)'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
-complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help (-h is shorter)'
+complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand top" -l interval -d 'Time between samples, 1s by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand top" -l once -d 'Print one sample and exit'
 complete -c stockade -n "__fish_stockade_using_subcommand top" -l json -d 'Print one line of JSON per sample'
-complete -c stockade -n "__fish_stockade_using_subcommand top" -s h -l help -d 'Print help (-h is shorter)'
-complete -c stockade -n "__fish_stockade_using_subcommand gc" -s h -l help -d 'Print help (-h is shorter)'
-complete -c stockade -n "__fish_stockade_using_subcommand audit" -l head -d 'A head that was printed earlier; it must still be in the chain' -r
-complete -c stockade -n "__fish_stockade_using_subcommand audit" -s h -l help -d 'Print help (-h is shorter)'
-complete -c stockade -n "__fish_stockade_using_subcommand completions" -s h -l help -d 'Print help (-h is shorter)'
-complete -c stockade -n "__fish_stockade_using_subcommand man" -s h -l help -d 'Print help (-h is shorter)'
+complete -c stockade -n "__fish_stockade_using_subcommand top" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand gc" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand audit; and not __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand audit; and not __fish_seen_subcommand_from verify" -f -a "verify" -d 'Verify the hash chain of an audit log'
+complete -c stockade -n "__fish_stockade_using_subcommand audit; and __fish_seen_subcommand_from verify" -l head -d 'A head that was printed earlier; it must still be in the chain' -r
+complete -c stockade -n "__fish_stockade_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand man" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "check" -d 'Print the errors and dangerous rules of a profile'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "compile" -d 'Compile a profile to BPF, for --seccomp-bpf'
@@ -194,7 +196,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_se
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l strict -d 'Exit with 1 if there is any warning'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l network -d 'Assume that the run has a network'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s o -l output -d 'Write the program to FILE' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s o -l output -d 'Write the program to FILE; required' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l filter -d 'The filter of a seccompiler file that has several' -r

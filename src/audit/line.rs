@@ -1,6 +1,5 @@
 //! The content of a line: facts about one run in about a kilobyte, without text that the workload or another user chose.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Step;
@@ -13,8 +12,9 @@ pub const SCHEMA: &str = "stockade/audit/v1";
 const MAX_ID: usize = 64;
 
 /// One line of the audit log. Every name carries its unit; `null` means unknown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(title = "AuditLine")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "AuditLine"))]
 pub struct Line {
     /// Always [`SCHEMA`]; first in the line.
     pub schema: String,
@@ -59,7 +59,8 @@ pub struct Line {
 }
 
 /// An error without its text, which may contain text that others chose.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ErrorCode {
     /// The step that failed.
     pub step: Step,
@@ -68,7 +69,8 @@ pub struct ErrorCode {
 }
 
 /// Resource usage of the whole process tree.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Totals {
     pub wall_us: Option<u64>,
@@ -81,7 +83,8 @@ pub struct Totals {
 }
 
 /// Amount of output.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Printed {
     pub stdout_bytes: u64,

@@ -1,23 +1,19 @@
 //! `stockade audit verify`: verifies the hash chain of an audit log.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 
+use crate::args::Args;
 use crate::audit::{Chain, verify};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::unhex;
 
 /// Prints a summary of the log. If the chain is broken, prints the first bad line and returns 1.
-pub fn main(words: &[OsString]) -> Result<u8> {
-    let Some(words) = super::read("audit", words)? else { return Ok(0) };
-    let head = words.one("head").map(|word| {
+pub fn main(args: &Args) -> Result<u8> {
+    let head = args.value("head").map(|word| {
         let text = word.to_str().filter(|text| unhex(text).is_some_and(|hash| hash.len() == 32));
         text.ok_or_else(|| Error::new(Step::Usage, "--head", "is not a SHA-256 in hexadecimal"))
     });
-    let Some(file) = words.operands.first() else {
-        return Err(Error::new(Step::Usage, "FILE", "is missing: name the log to verify"));
-    };
-    match verify(file, head.transpose()?) {
+    match verify(&args.words[0], head.transpose()?) {
         Ok(chain) => super::say(&summary(&chain)),
         Err(error) if error.step == Step::AuditChain => {
             super::print_error(&error);

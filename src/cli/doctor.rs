@@ -1,19 +1,18 @@
 //! `stockade doctor`: prints what this host can enforce, what it cannot, and how to fix that.
 
-use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
 
+use crate::args::Args;
 use crate::cgroup::availability;
 use crate::doctor::{Examination, Finding, Group, State, examine};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Facility;
 
 /// Examines the host and prints the findings. Returns 1 if a default run cannot be fully enforced.
-pub fn main(words: &[OsString]) -> Result<u8> {
-    let Some(words) = super::read("doctor", words)? else { return Ok(0) };
+pub fn main(args: &Args) -> Result<u8> {
     let examination = examine();
     let mut text = Vec::new();
-    if words.on("json") {
+    if args.is_on("json") {
         let json = serde_json::to_string_pretty(&examination);
         text.extend(json.map_err(|error| Error::new(Step::Host, "", error.to_string()))?.into_bytes());
         text.push(b'\n');

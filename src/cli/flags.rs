@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::words::Words;
-use crate::error::{Error, Result, Step};
+use crate::args::Args;
+use crate::error::{Error, Result, Step, nearest};
 use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
 use crate::policy::mount::MountRequest;
 use crate::policy::path::{HostPath, SandboxPath};
@@ -13,7 +13,7 @@ use crate::policy::rules::{LandlockMode, SeccompChoice};
 use crate::policy::trust::Guarded;
 use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{Id, Limit, UserMap, UserName, Value};
-use crate::policy::{Settings, budget, env_file, nearest, units};
+use crate::policy::{Settings, budget, env_file, units};
 
 /// The parsed flags.
 #[derive(Debug)]
@@ -25,59 +25,59 @@ pub struct Flags {
 }
 
 /// Parses the flags. Relative paths start in `cwd`, which is `None` if the directory was deleted.
-pub fn settings(words: &Words<'_>, cwd: Option<&Path>) -> Result<Flags> {
+pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
     let mut settings = Settings {
-        rootfs: one(words, "rootfs")?,
-        workspace: one(words, "workspace")?,
-        mounts: mounts(words, cwd)?,
-        follow: on(words, "follow"),
-        sysfs: on(words, "sysfs"),
-        devices: many(words, "device")?,
-        cwd: one(words, "workdir")?,
-        umask: one(words, "umask")?,
-        hostname: one(words, "hostname")?,
-        network: network(words)?,
-        time_namespace: on(words, "time-namespace"),
-        init: on(words, "no-init").map(|no_init| !no_init),
-        oom_score_adj: one(words, "oom-score-adj")?,
-        explain_denials: on(words, "explain-denials"),
-        audit: one(words, "audit")?,
-        audit_sync: on(words, "audit-sync"),
-        allow_degraded: allow_degraded(words)?,
+        rootfs: one(args, "rootfs")?,
+        workspace: one(args, "workspace")?,
+        mounts: mounts(args, cwd)?,
+        follow: on(args, "follow"),
+        sysfs: on(args, "sysfs"),
+        devices: many(args, "device")?,
+        cwd: one(args, "workdir")?,
+        umask: one(args, "umask")?,
+        hostname: one(args, "hostname")?,
+        network: network(args)?,
+        time_namespace: on(args, "time-namespace"),
+        init: on(args, "no-init").map(|no_init| !no_init),
+        oom_score_adj: one(args, "oom-score-adj")?,
+        explain_denials: on(args, "explain-denials"),
+        audit: one(args, "audit")?,
+        audit_sync: on(args, "audit-sync"),
+        allow_degraded: allow_degraded(args)?,
         ..Settings::default()
     };
-    settings.capabilities.add = many(words, "cap-add")?;
-    settings.capabilities.drop = many(words, "cap-drop")?;
-    settings.budget.memory = one(words, "memory")?;
-    settings.budget.memory_high = one(words, "memory-high")?;
-    settings.budget.swap = one(words, "swap")?;
-    settings.budget.cpus = one(words, "cpus")?;
-    settings.budget.cpu_weight = one(words, "cpu-weight")?;
-    settings.budget.cpuset_cpus = one(words, "cpuset-cpus")?;
-    settings.budget.cpuset_mems = one(words, "cpuset-mems")?;
-    settings.budget.io_max = many(words, "io-max")?;
-    settings.budget.io_weight = one(words, "io-weight")?;
-    settings.budget.hugetlb = pairs(words, "hugetlb")?;
-    settings.budget.set = pairs(words, "cgroup-set")?;
-    settings.budget.pids = match words.one("pids-limit") {
+    settings.capabilities.add = many(args, "cap-add")?;
+    settings.capabilities.drop = many(args, "cap-drop")?;
+    settings.budget.memory = one(args, "memory")?;
+    settings.budget.memory_high = one(args, "memory-high")?;
+    settings.budget.swap = one(args, "swap")?;
+    settings.budget.cpus = one(args, "cpus")?;
+    settings.budget.cpu_weight = one(args, "cpu-weight")?;
+    settings.budget.cpuset_cpus = one(args, "cpuset-cpus")?;
+    settings.budget.cpuset_mems = one(args, "cpuset-mems")?;
+    settings.budget.io_max = many(args, "io-max")?;
+    settings.budget.io_weight = one(args, "io-weight")?;
+    settings.budget.hugetlb = pairs(args, "hugetlb")?;
+    settings.budget.set = pairs(args, "cgroup-set")?;
+    settings.budget.pids = match args.value("pids-limit") {
         // docker's value for no limit.
         Some(word) if word == "-1" => Some(Limit::Unlimited),
-        _ => one(words, "pids-limit")?,
+        _ => one(args, "pids-limit")?,
     };
-    settings.scratch.size = one(words, "scratch-size")?;
-    settings.scratch.inodes = one(words, "scratch-inodes")?;
-    settings.deadlines.timeout = one(words, "timeout")?;
-    settings.deadlines.cpu_time = one(words, "cpu-time")?;
-    settings.deadlines.idle_timeout = one(words, "idle-timeout")?;
-    settings.deadlines.kill_after = one(words, "kill-after")?;
-    settings.stdio.stdin = on(words, "interactive");
-    settings.stdio.tty = on(words, "tty");
-    seccomp(words, cwd, &mut settings)?;
-    landlock(words, &mut settings)?;
-    output_limit(words, &mut settings)?;
-    ulimits(words, &mut settings)?;
-    user(words, &mut settings)?;
-    let files = environment(words, cwd, &mut settings)?;
+    settings.scratch.size = one(args, "scratch-size")?;
+    settings.scratch.inodes = one(args, "scratch-inodes")?;
+    settings.deadlines.timeout = one(args, "timeout")?;
+    settings.deadlines.cpu_time = one(args, "cpu-time")?;
+    settings.deadlines.idle_timeout = one(args, "idle-timeout")?;
+    settings.deadlines.kill_after = one(args, "kill-after")?;
+    settings.stdio.stdin = on(args, "interactive");
+    settings.stdio.tty = on(args, "tty");
+    seccomp(args, cwd, &mut settings)?;
+    landlock(args, &mut settings)?;
+    output_limit(args, &mut settings)?;
+    ulimits(args, &mut settings)?;
+    user(args, &mut settings)?;
+    let files = environment(args, cwd, &mut settings)?;
     Ok(Flags { settings, files })
 }
 
@@ -85,29 +85,29 @@ fn wrong(flag: &str, reason: String) -> Error {
     Error::new(Step::Usage, format!("--{flag}"), reason)
 }
 
-fn one<T: Value>(words: &Words<'_>, flag: &str) -> Result<Option<T>> {
-    words.one(flag).map(|word| T::parse(word.as_bytes())).transpose().map_err(|reason| wrong(flag, reason))
+fn one<T: Value>(args: &Args, flag: &str) -> Result<Option<T>> {
+    args.value(flag).map(|word| T::parse(word.as_bytes())).transpose().map_err(|reason| wrong(flag, reason))
 }
 
-fn many<T: Value>(words: &Words<'_>, flag: &str) -> Result<Vec<T>> {
-    words.all(flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
+fn many<T: Value>(args: &Args, flag: &str) -> Result<Vec<T>> {
+    args.all(flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
 }
 
-fn pairs<K: Value + Ord, V: Value>(words: &Words<'_>, flag: &str) -> Result<std::collections::BTreeMap<K, V>> {
+fn pairs<K: Value + Ord, V: Value>(args: &Args, flag: &str) -> Result<std::collections::BTreeMap<K, V>> {
     let parse = |word: &OsStr| budget::pair(word.as_bytes()).map_err(|reason| wrong(flag, reason));
-    words.all(flag).map(parse).collect()
+    args.all(flag).map(parse).collect()
 }
 
 /// `Some(true)` if the switch was given; otherwise the lower layers of the policy decide.
-fn on(words: &Words<'_>, flag: &str) -> Option<bool> {
-    words.on(flag).then_some(true)
+fn on(args: &Args, flag: &str) -> Option<bool> {
+    args.is_on(flag).then_some(true)
 }
 
 fn shown(word: &OsStr) -> String {
     format!("\"{}\"", Bytes::from(word))
 }
 
-fn mounts(words: &Words<'_>, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
+fn mounts(args: &Args, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
     type Parse = fn(&[u8]) -> std::result::Result<MountRequest, String>;
     let kinds: [(&str, Parse); 5] = [
         ("volume", MountRequest::volume),
@@ -118,7 +118,7 @@ fn mounts(words: &Words<'_>, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
     ];
     let mut mounts = Vec::new();
     for (flag, parse) in kinds {
-        for word in words.all(flag) {
+        for word in args.all(flag) {
             // Made absolute here, while an error can still name the flag.
             let mount = parse(word.as_bytes()).and_then(|mut mount| mount.anchor(cwd).map(|()| mount));
             mounts.push(mount.map_err(|reason| wrong(flag, format!("{}: {reason}", shown(word))))?);
@@ -127,8 +127,8 @@ fn mounts(words: &Words<'_>, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
     Ok(mounts)
 }
 
-fn network(words: &Words<'_>) -> Result<Option<Network>> {
-    let Some(word) = words.one("network") else { return Ok(None) };
+fn network(args: &Args) -> Result<Option<Network>> {
+    let Some(word) = args.value("network") else { return Ok(None) };
     match word.as_bytes() {
         b"none" => Ok(Some(Network::None)),
         b"loopback" => Ok(Some(Network::Loopback)),
@@ -137,7 +137,7 @@ fn network(words: &Words<'_>) -> Result<Option<Network>> {
     }
 }
 
-fn allow_degraded(words: &Words<'_>) -> Result<Vec<Facility>> {
+fn allow_degraded(args: &Args) -> Result<Vec<Facility>> {
     let known = || Facility::ALL.iter().map(|facility| facility.name());
     let facility = |word: &OsStr| {
         let name = word.to_str().unwrap_or_default();
@@ -148,11 +148,11 @@ fn allow_degraded(words: &Words<'_>) -> Result<Vec<Facility>> {
                 .hint(format!("{near}known: {names}"))
         })
     };
-    words.all("allow-degraded").map(facility).collect()
+    args.all("allow-degraded").map(facility).collect()
 }
 
 /// `--seccomp`, `--seccomp-bpf` and `--security-opt seccomp=`. They exclude each other.
-fn seccomp(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<()> {
+fn seccomp(args: &Args, cwd: Option<&Path>, settings: &mut Settings) -> Result<()> {
     let mut given: Option<(&str, SeccompChoice)> = None;
     let mut choose = |flag: &'static str, choice: std::result::Result<SeccompChoice, String>| {
         let anchored = choice.and_then(|mut choice| choice.anchor(cwd).map(|()| choice));
@@ -164,13 +164,13 @@ fn seccomp(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Re
             _ => Ok(()),
         }
     };
-    if let Some(word) = words.one("seccomp") {
+    if let Some(word) = args.value("seccomp") {
         choose("seccomp", SeccompChoice::parse(word.as_bytes()))?;
     }
-    if let Some(word) = words.one("seccomp-bpf") {
+    if let Some(word) = args.value("seccomp-bpf") {
         choose("seccomp-bpf", HostPath::parse(word.as_bytes()).map(SeccompChoice::Binary))?;
     }
-    for word in words.all("security-opt") {
+    for word in args.all("security-opt") {
         match word.as_bytes() {
             // Always in force.
             b"no-new-privileges" | b"no-new-privileges:true" | b"no-new-privileges=true" => {}
@@ -187,27 +187,27 @@ fn seccomp(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Re
         }
     }
     settings.seccomp.profile = given.map(|(_, choice)| choice);
-    settings.seccomp.allow = many(words, "seccomp-allow")?;
-    settings.seccomp.strict = on(words, "seccomp-strict");
+    settings.seccomp.allow = many(args, "seccomp-allow")?;
+    settings.seccomp.strict = on(args, "seccomp-strict");
     Ok(())
 }
 
-fn landlock(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
+fn landlock(args: &Args, settings: &mut Settings) -> Result<()> {
     let landlock = &mut settings.landlock;
-    landlock.mode = match words.one("landlock").map(|word| (word, word.as_bytes())) {
+    landlock.mode = match args.value("landlock").map(|word| (word, word.as_bytes())) {
         None => None,
         Some((_, b"require")) => Some(LandlockMode::Require),
         Some((_, b"auto")) => Some(LandlockMode::Auto),
         Some((_, b"off")) => Some(LandlockMode::Off),
         Some((word, _)) => return Err(wrong("landlock", format!("{} is not require, auto or off", shown(word)))),
     };
-    landlock.minimum_abi = one(words, "landlock-abi")?;
+    landlock.minimum_abi = one(args, "landlock-abi")?;
     // A flag that was not given leaves the list unset. An empty list denies everything and cannot be given by flags.
-    landlock.read = some(many(words, "allow-read")?);
-    landlock.write = some(many(words, "allow-write")?);
-    landlock.execute = some(many(words, "allow-exec")?);
-    landlock.connect = some(many(words, "allow-connect")?);
-    landlock.bind = some(many(words, "allow-bind")?);
+    landlock.read = some(many(args, "allow-read")?);
+    landlock.write = some(many(args, "allow-write")?);
+    landlock.execute = some(many(args, "allow-exec")?);
+    landlock.connect = some(many(args, "allow-connect")?);
+    landlock.bind = some(many(args, "allow-bind")?);
     Ok(())
 }
 
@@ -216,8 +216,8 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
 }
 
 /// `N[,head|tail|kill]`.
-fn output_limit(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
-    let Some(word) = words.one("output-limit") else { return Ok(()) };
+fn output_limit(args: &Args, settings: &mut Settings) -> Result<()> {
+    let Some(word) = args.value("output-limit") else { return Ok(()) };
     let bytes = word.as_bytes();
     let (size, keep) = match bytes.iter().position(|byte| *byte == b',') {
         Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
@@ -239,8 +239,8 @@ fn output_limit(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
 }
 
 /// `NAME=SOFT[:HARD]`, with docker's names.
-fn ulimits(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
-    for word in words.all("ulimit") {
+fn ulimits(args: &Args, settings: &mut Settings) -> Result<()> {
+    for word in args.all("ulimit") {
         let fail = |reason: String| wrong("ulimit", format!("{}: {reason}", shown(word)));
         let text = word.to_str().ok_or_else(|| fail("is not UTF-8".into()))?;
         let (name, limit) = text.split_once('=').ok_or_else(|| fail("lacks a value: NAME=SOFT[:HARD]".into()))?;
@@ -256,10 +256,10 @@ fn ulimits(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
+fn user(args: &Args, settings: &mut Settings) -> Result<()> {
     let user = &mut settings.user;
     let named = |name: &str, home: &str| (Some(UserName(name.into())), Some(SandboxPath(home.into())));
-    match words.one("user").map(OsStr::as_bytes) {
+    match args.value("user").map(OsStr::as_bytes) {
         None => {}
         Some(b"root" | b"0" | b"0:0") => {
             (user.name, user.home) = named("root", "/root");
@@ -277,8 +277,8 @@ fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
             (user.uid, user.gid) = (Some(Id(uid)), Some(Id(gid)));
         }
     }
-    let subordinate = words.on("subuid");
-    user.map = match words.one("host-user") {
+    let subordinate = args.is_on("subuid");
+    user.map = match args.value("host-user") {
         Some(_) if subordinate => return Err(wrong("host-user", "cannot be used together with --subuid".into())),
         Some(word) => {
             let text = word.to_str().ok_or_else(|| wrong("host-user", "is not UTF-8".into()))?;
@@ -290,16 +290,16 @@ fn user(words: &Words<'_>, settings: &mut Settings) -> Result<()> {
 }
 
 /// `--env-file` first, then `-e`, as docker does: the last setting of a variable wins.
-fn environment(words: &Words<'_>, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<Guarded>> {
+fn environment(args: &Args, cwd: Option<&Path>, settings: &mut Settings) -> Result<Vec<Guarded>> {
     let env = &mut settings.env;
     let mut files = Vec::new();
-    for file in words.all("env-file") {
+    for file in args.all("env-file") {
         HostPath::parse(file.as_bytes()).map_err(|reason| wrong("env-file", reason))?;
         files.push(env_file::read(env, Path::new(file), cwd)?);
     }
-    for word in words.all("env") {
+    for word in args.all("env") {
         env_file::add(env, word.as_bytes()).map_err(|reason| wrong("env", reason))?;
     }
-    env.keep = on(words, "keep-env");
+    env.keep = on(args, "keep-env");
     Ok(files)
 }

@@ -1,14 +1,12 @@
 //! `stockade gc`: removes the cgroups that killed supervisors left behind.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use crate::cgroup::gc::collect;
 use crate::error::{Result, printable};
 
 /// Prints one line for each removed cgroup.
-pub fn main(words: &[OsString]) -> Result<u8> {
-    let Some(_) = super::read("gc", words)? else { return Ok(0) };
+pub fn main() -> Result<u8> {
     let collected = collect();
     let mut text = String::new();
     for path in &collected.removed {

@@ -1,146 +1,97 @@
-//! The command line as a table, the source of the parser, the help, the completions and the man pages.
-//!
-//! [`super::words`] parses by the table directly; clap only prints the help. Building and running clap's parser for one verb
-//! took 130 µs of every start, a third of the time before the sandbox is created.
+//! The command line of `stockade`, as a table.
 
-use clap::{Arg, ArgAction, Command, ValueHint};
+use crate::args::{Flag, Operand, Verb, list, switch, value, verb};
 
-use super::words::Help;
+/// The program, with its verbs in the order of the help.
+pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbox, with limits and a report of what they used")
+    .options(&[("Options", &[switch("version", "Print version").short('V')])])
+    .verbs(&[
+        verb("run", "Run a command in a sandbox")
+            .more(
+                "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network, no capabilities and no \
+                 files of the caller's home. The exit code is the command's own; 128+N if signal N ended it; 124 if it \
+                 reached a time limit; 125 if stockade could not start it; 126 if it was found but could not be executed; 127 \
+                 if it was not found. Sizes are bytes, or K, M, G, T in powers of 1024. Times are 500ms, 30s, 5m, 1h or plain \
+                 seconds.",
+            )
+            .options(RUN)
+            .operands(COMMAND),
+        verb("plan", "Print what a run would do, without running it")
+            .more("Takes the options of run. Writes no report and no line of an audit log.")
+            .options(PLAN)
+            .operands(COMMAND),
+        verb("doctor", "Test what this host can enforce")
+            .more("Exits with 1 if this host cannot fully enforce a run with the default policy.")
+            .options(&[("Options", &[switch("json", "Print the findings as JSON")])]),
+        verb("top", "Show running sandboxes and their resource usage")
+            .more(
+                "Reads the cgroups of every user's sandboxes, once per interval, until it is stopped. CPU% is relative to one \
+                 CPU, since the last sample; in the first sample, since the sandbox was started. A sandbox without a cgroup is \
+                 not shown: it has no limits, or the host could not enforce them.",
+            )
+            .options(&[(
+                "Options",
+                &[
+                    value("interval", "TIME", "Time between samples, 1s by default"),
+                    switch("once", "Print one sample and exit"),
+                    switch("json", "Print one line of JSON per sample"),
+                ],
+            )]),
+        verb("gc", "Remove cgroups that killed supervisors left behind").more(
+            "When a supervisor is killed with SIGKILL, its sandbox dies with it, but its cgroup remains. gc removes the \
+             cgroups that stockade made for this user and whose supervisor is dead, in the places where a run started from \
+             here would make them. Prints what it removed. Exits with 1 if it could not remove one.",
+        ),
+        verb("audit", "Verify an audit log").verbs(&[verb("verify", "Verify the hash chain of an audit log")
+            .more(
+                "The log is the one that `run --audit FILE` appends to. If it is intact, prints a summary and exits with 0. If \
+                 not, prints the number of the first line that breaks it and exits with 1.",
+            )
+            .options(&[(
+                "Options",
+                &[value("head", "SHA256", "A head that was printed earlier; it must still be in the chain")],
+            )])
+            .operands(&[Operand::Word("FILE", "The log")])]),
+        verb("completions", "Print the completions for a shell")
+            .operands(&[Operand::Choice("SHELL", "The shell", &["bash", "zsh", "fish"])]),
+        verb("man", "Print the manual page, or write all pages to a directory")
+            .operands(&[Operand::Optional("DIR", "Directory to write the pages to")]),
+        verb("seccomp", "Check, compile and explain seccomp profiles").verbs(SECCOMP),
+    ]);
 
-/// A verb.
-#[derive(Debug)]
-pub struct Verb {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in one line.
-    about: &'static str,
-    /// The rest of its description; may be empty.
-    more: &'static str,
-    /// Options by heading.
-    pub options: &'static [(&'static str, &'static [Flag])],
-    /// The words after the options.
-    pub operand: Operand,
-}
+const COMMAND: &[Operand] = &[Operand::Command("COMMAND")];
 
-/// An option.
-#[derive(Debug)]
-pub struct Flag {
-    /// Its name after `--`.
-    pub long: &'static str,
-    /// Its letter after `-`.
-    pub short: Option<char>,
-    /// The name of its value; `None` for a switch.
-    pub value: Option<&'static str>,
-    /// Whether every occurrence adds a value; otherwise the last one wins.
-    pub many: bool,
-    help: &'static str,
-}
-
-/// The words that follow the options of a verb.
-#[derive(Debug)]
-pub enum Operand {
-    /// Nothing.
-    None,
-    /// A command with arguments of its own, which are not parsed.
-    Command,
-    /// At most one word: its name and help.
-    Word(&'static str, &'static str),
-    /// One of these actions before the options, and one word after them: its name and help.
-    Act(&'static [&'static str], &'static str, &'static str),
-    /// One word of a fixed set: its name and help.
-    Choice(&'static str, &'static str, &'static [&'static str]),
-}
-
-/// The verbs, in the order of the help.
-pub static VERBS: &[Verb] = &[
-    Verb {
-        name: "run",
-        about: "Run a command in a sandbox",
-        more: "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network, no capabilities and no \
-               files of the caller's home. The exit code is the command's own; 128+N if signal N ended it; 124 if it \
-               reached a time limit; 125 if stockade could not start it; 126 if it was found but could not be executed; 127 \
-               if it was not found. Sizes are bytes, or K, M, G, T in powers of 1024. Times are 500ms, 30s, 5m, 1h or plain \
-               seconds.",
-        options: RUN,
-        operand: Operand::Command,
-    },
-    Verb {
-        name: "plan",
-        about: "Print what a run would do, without running it",
-        more: "Takes the options of run. Writes no report and no line of an audit log.",
-        options: PLAN,
-        operand: Operand::Command,
-    },
-    Verb {
-        name: "doctor",
-        about: "Test what this host can enforce",
-        more: "Exits with 1 if this host cannot fully enforce a run with the default policy.",
-        options: &[("Options", &[switch("json", "Print the findings as JSON")])],
-        operand: Operand::None,
-    },
-    Verb {
-        name: "top",
-        about: "Show running sandboxes and their resource usage",
-        more: "Reads the cgroups of every user's sandboxes, once per interval, until it is stopped. CPU% is relative to one \
-               CPU, since the last sample; in the first sample, since the sandbox was started. A sandbox without a cgroup is \
-               not shown: it has no limits, or the host could not enforce them.",
-        options: &[(
+const SECCOMP: &[Verb] = &[
+    verb("check", "Print the errors and dangerous rules of a profile")
+        .options(&[(
             "Options",
-            &[
-                value("interval", "TIME", "Time between samples, 1s by default"),
-                switch("once", "Print one sample and exit"),
-                switch("json", "Print one line of JSON per sample"),
-            ],
-        )],
-        operand: Operand::None,
-    },
-    Verb {
-        name: "gc",
-        about: "Remove cgroups that killed supervisors left behind",
-        more: "When a supervisor is killed with SIGKILL, its sandbox dies with it, but its cgroup remains. gc removes the \
-               cgroups that stockade made for this user and whose supervisor is dead, in the places where a run started from \
-               here would make them. Prints what it removed. Exits with 1 if it could not remove one.",
-        options: &[],
-        operand: Operand::None,
-    },
-    Verb {
-        name: "audit",
-        about: "Verify an audit log",
-        more: "Verifies the hash chain of the log that `run --audit FILE` appends to. If it is intact, prints a summary and \
-               exits with 0. If not, prints the number of the first line that breaks it and exits with 1.",
-        options: &[(
+            &[switch("strict", "Exit with 1 if there is any warning"), ALLOW, CAP, FILTER, NETWORK],
+        )])
+        .operands(&[PROFILE]),
+    verb("compile", "Compile a profile to BPF, for --seccomp-bpf")
+        .options(&[(
             "Options",
-            &[value("head", "SHA256", "A head that was printed earlier; it must still be in the chain")],
-        )],
-        operand: Operand::Act(&["verify"], "FILE", "The log"),
-    },
-    Verb {
-        name: "completions",
-        about: "Print the completions for a shell",
-        more: "",
-        options: &[],
-        operand: Operand::Choice("SHELL", "The shell", &["bash", "zsh", "fish"]),
-    },
-    Verb {
-        name: "man",
-        about: "Print the manual page, or write all pages to a directory",
-        more: "",
-        options: &[],
-        operand: Operand::Word("DIR", "Directory to write the pages to"),
-    },
+            &[value("output", "FILE", "Write the program to FILE; required").short('o'), ALLOW, CAP, FILTER, NETWORK],
+        )])
+        .operands(&[PROFILE]),
+    verb("dump", "Print the BPF program of a profile, or a compiled program, as text")
+        .options(&[("Options", &[ALLOW, CAP, FILTER, NETWORK])])
+        .operands(&[PROFILE]),
+    verb("explain", "Print the rule that decides a system call")
+        .options(&[("Options", &[ALLOW, CAP, FILTER, NETWORK])])
+        .operands(&[
+            PROFILE,
+            Operand::Word("SYSCALL", "Its name or number"),
+            Operand::Numbers("ARG", "Its arguments as numbers; without arguments, all rules for the call are shown", 6),
+        ]),
 ];
 
-/// The verb of this name.
-pub fn verb(name: &str) -> Option<&'static Verb> {
-    VERBS.iter().find(|verb| verb.name == name)
-}
-
-impl Verb {
-    /// Every option.
-    pub fn flags(&self) -> impl Iterator<Item = &'static Flag> {
-        self.options.iter().flat_map(|(_, flags)| flags.iter())
-    }
-}
+const PROFILE: Operand =
+    Operand::Word("NAME|FILE", "A profile: default, strict, docker, or a file of JSON (with a slash in it or .json)");
+const ALLOW: Flag = list("allow", "GROUP", "Allow this group of calls too, as --seccomp-allow of run does");
+const CAP: Flag = list("cap", "CAP", "Assume that the workload keeps this capability: rules can depend on it");
+const FILTER: Flag = value("filter", "NAME", "The filter of a seccompiler file that has several");
+const NETWORK: Flag = switch("network", "Assume that the run has a network");
 
 /// `run` has all groups of `plan` but the last: one table, so that the two cannot differ.
 const RUN: &[(&str, &[Flag])] = PLAN.split_at(PLAN.len() - 1).0;
@@ -306,126 +257,3 @@ const PLAN: &[(&str, &[Flag])] = &[
     ),
     ("Output", &[switch("json", "Print the plan as JSON")]),
 ];
-
-const fn value(long: &'static str, value: &'static str, help: &'static str) -> Flag {
-    Flag { long, short: None, value: Some(value), many: false, help }
-}
-
-const fn list(long: &'static str, value: &'static str, help: &'static str) -> Flag {
-    Flag { long, short: None, value: Some(value), many: true, help }
-}
-
-const fn switch(long: &'static str, help: &'static str) -> Flag {
-    Flag { long, short: None, value: None, many: false, help }
-}
-
-impl Flag {
-    const fn short(mut self, letter: char) -> Self {
-        self.short = Some(letter);
-        self
-    }
-}
-
-/// The whole command line, for clap.
-pub fn command() -> Command {
-    let tree = Command::new("stockade")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Run untrusted programs in a sandbox, with limits and a report of what they used")
-        .subcommand_required(true)
-        .disable_help_subcommand(true);
-    let tree = VERBS.iter().fold(tree, |tree, verb| tree.subcommand(verb.command()));
-    tree.subcommand(super::seccomp::command()) // its words are parsed by clap too, see there
-}
-
-impl Verb {
-    /// The verb, for clap.
-    pub fn command(&self) -> Command {
-        let command = Command::new(self.name)
-            .bin_name(format!("stockade {}", self.name))
-            .about(self.about)
-            .override_usage(self.usage())
-            .disable_help_flag(true);
-        let command = match self.more {
-            "" => command,
-            more => command.long_about(format!("{}.\n\n{more}", self.about)),
-        };
-        let command = self.options.iter().fold(command, |command, (heading, flags)| {
-            command.args(flags.iter().map(|flag| flag.arg().help_heading(*heading)))
-        });
-        let help = "Print help (-h is shorter)";
-        let help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help(help).help_heading("Options");
-        let command = command.arg(help);
-        match self.operand {
-            Operand::None => command,
-            Operand::Command => command.arg(
-                Arg::new("command")
-                    .value_name("COMMAND")
-                    .hide(true)
-                    .value_hint(ValueHint::CommandWithArguments)
-                    .help("The command and its arguments")
-                    .num_args(0..)
-                    .trailing_var_arg(true),
-            ),
-            Operand::Act(known, name, help) => command
-                .arg(
-                    Arg::new("action")
-                        .value_name("ACTION")
-                        .help("The action")
-                        .value_parser(known.to_vec())
-                        .required(true),
-                )
-                .arg(Arg::new("operand").value_name(name).help(help).value_hint(ValueHint::FilePath).required(true)),
-            Operand::Word(name, help) => command.arg(Arg::new("operand").value_name(name).help(help)),
-            Operand::Choice(name, help, known) => {
-                command.arg(Arg::new("operand").value_name(name).help(help).value_parser(known.to_vec()).required(true))
-            }
-        }
-    }
-}
-
-impl Verb {
-    /// The text of `-h` and `--help`.
-    pub fn help(&self, help: Help) -> String {
-        let mut command = self.command();
-        match help {
-            Help::Short => command.render_help().to_string(),
-            Help::Long => command.render_long_help().to_string(),
-        }
-    }
-
-    /// The synopsis, in one line.
-    pub fn usage(&self) -> String {
-        let options = if self.options.is_empty() { "" } else { " [OPTIONS]" };
-        if let Operand::Act(known, name, _) = self.operand {
-            return format!("stockade {} {}{options} {name}", self.name, known.join("|"));
-        }
-        let operand = match self.operand {
-            Operand::None | Operand::Act(..) => String::new(),
-            Operand::Command => " [--] COMMAND [ARG]...".into(),
-            Operand::Word(name, _) => format!(" [{name}]"),
-            Operand::Choice(_, _, known) => format!(" {}", known.join("|")),
-        };
-        format!("stockade {}{options}{operand}", self.name)
-    }
-}
-
-impl Flag {
-    fn arg(&self) -> Arg {
-        let arg = Arg::new(self.long).long(self.long).help(self.help);
-        let arg = self.short.into_iter().fold(arg, Arg::short);
-        let hint = match self.value {
-            Some("DIR") => ValueHint::DirPath,
-            Some("PATH" | "PATH[:optional]") => ValueHint::AnyPath,
-            Some(value) if value.starts_with("FILE") || value.contains("|FILE") || value.contains("SRC") => {
-                ValueHint::AnyPath
-            }
-            _ => ValueHint::Unknown,
-        };
-        let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };
-        match (self.value, self.many) {
-            (Some(value), true) => arg.value_name(value).action(ArgAction::Append),
-            (Some(value), false) => arg.value_name(value),
-            (None, _) => arg.action(ArgAction::SetTrue),
-        }
-    }
-}

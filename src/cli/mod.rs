@@ -6,8 +6,10 @@ mod doctor;
 mod final_write;
 mod flags;
 mod gc;
-mod generate;
+#[cfg(test)]
+mod generated;
 mod grammar;
+mod pages;
 mod plan;
 mod plan_text;
 mod planning;
@@ -16,16 +18,13 @@ mod report_file;
 mod run;
 mod seccomp;
 mod top;
-mod words;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use words::{Help, Words};
-
+use self::grammar::STOCKADE;
+use crate::args::{Args, Dialect, help};
 use crate::error::{Error, Result, Step, printable};
-use crate::plan::Bytes;
-use crate::policy;
 
 /// The program `stockade`: runs the verb that its arguments name, and returns the exit code.
 pub fn main(words: &[OsString]) -> u8 {
@@ -38,55 +37,36 @@ pub fn main(words: &[OsString]) -> u8 {
     }
 }
 
-/// Calls the verb's function.
+/// Reads the words and calls the verb's function.
 fn dispatch(words: &[OsString]) -> Result<u8> {
-    let Some((verb, rest)) = words.split_first() else {
-        return Err(Error::new(Step::Usage, "", "a verb is missing").hint("see `stockade help`"));
+    let words = match words.split_first() {
+        Some((first, rest)) if first == "help" => [rest, &["--help".into()]].concat(),
+        Some((first, _)) if first == "version" => vec!["--version".into()],
+        _ => words.to_vec(),
     };
-    match verb.to_str() {
-        Some("run") => run::main(rest),
-        Some("plan") => plan::main(rest),
-        Some("doctor") => doctor::main(rest),
-        Some("seccomp") => seccomp::main(rest),
-        Some("top") => top::main(rest),
-        Some("gc") => gc::main(rest),
-        Some("audit") => audit::main(rest),
-        Some("completions") => generate::completions(rest),
-        Some("man") => generate::man(rest),
-        Some("schema") => generate::schema(rest),
-        Some("help" | "--help" | "-h") => help(rest.first()),
-        Some("version" | "--version" | "-V") => say(&format!("stockade {}\n", env!("CARGO_PKG_VERSION"))),
-        _ => Err(unknown_verb(verb)),
+    let (args, read) = Args::read(&STOCKADE, Dialect::Stockade, &words);
+    let name = args.name();
+    if args.help {
+        return say(&help(&args.full_name(), args.verb()));
     }
-}
-
-/// `stockade help [VERB]`.
-fn help(verb: Option<&OsString>) -> Result<u8> {
-    let Some(verb) = verb else { return say(&grammar::command().render_help().to_string()) };
-    if verb == "seccomp" {
-        return say(&seccomp::command().bin_name("stockade seccomp").render_long_help().to_string());
+    if name == "run" {
+        return run::main(&args, read);
     }
-    let found = verb.to_str().and_then(grammar::verb).ok_or_else(|| unknown_verb(verb))?;
-    say(&found.help(Help::Long))
-}
-
-/// The words of a verb; `None` when they asked for help, which is then printed.
-fn read<'a>(verb: &str, words: &'a [OsString]) -> Result<Option<Words<'a>>> {
-    let verb = grammar::verb(verb).ok_or_else(|| unknown_verb(&verb.into()))?;
-    let (words, result) = Words::read(verb, words);
-    match words.help {
-        Some(help) => say(&verb.help(help)).map(|_| None),
-        None => result.map(|()| Some(words)),
-    }
-}
-
-fn unknown_verb(verb: &OsString) -> Error {
-    let verb = Bytes::from(verb).to_string();
-    let names = || grammar::VERBS.iter().map(|verb| verb.name).chain(["seccomp"]);
-    let error = Error::new(Step::Usage, &verb, "unknown verb");
-    match policy::nearest(&verb, names()) {
-        Some(near) => error.hint(format!("did you mean `stockade {near}`?")),
-        None => error.hint(format!("stockade {} … ; see `stockade help`", names().collect::<Vec<_>>().join("|"))),
+    read?;
+    match name.as_str() {
+        "plan" => plan::main(&args),
+        "doctor" => doctor::main(&args),
+        "top" => top::main(&args),
+        "gc" => gc::main(),
+        "audit verify" => audit::main(&args),
+        "completions" => pages::completions(&args),
+        "man" => pages::man(&args),
+        "" => say(&format!(
+            "stockade {}
+",
+            env!("CARGO_PKG_VERSION")
+        )),
+        _ => seccomp::main(&args),
     }
 }
 

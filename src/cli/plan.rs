@@ -1,8 +1,7 @@
 //! `stockade plan`: prints what a run would do, as text or JSON.
 
-use std::ffi::OsString;
-
 use super::{plan_text, planning, say, warn};
+use crate::args::Args;
 use crate::error::{Error, Result, Step, printable_json};
 use crate::plan::RunPlan;
 use crate::rootfs::resolved::{self, Resolved};
@@ -17,14 +16,13 @@ struct Shown<'a> {
 }
 
 /// Prints the plan. Runs nothing and writes no report.
-pub fn main(words: &[OsString]) -> Result<u8> {
-    let Some(words) = super::read("plan", words)? else { return Ok(0) };
-    let resolved = planning::plan(&words, planning::id(&words)?)?;
+pub fn main(args: &Args) -> Result<u8> {
+    let resolved = planning::plan(args, planning::id(args)?)?;
     for warning in &resolved.warnings {
         warn(warning);
     }
     let sources = resolved::sources(&resolved.plan)?;
-    if words.on("json") {
+    if args.is_on("json") {
         let json = serde_json::to_string_pretty(&Shown { plan: &resolved.plan, resolved_sources: &sources });
         let json = json.map_err(|error| Error::new(Step::Plan, "", error.to_string()))?;
         return say(&(printable_json(&json) + "\n"));

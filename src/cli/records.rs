@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::report_file::{self, ReportFile};
-use super::words::Words;
+use crate::args::Args;
 use crate::audit::{Line, Log, locate};
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
@@ -27,11 +27,11 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// Opens the records that the words name. If one fails, the other is still opened, to record that error.
-    pub fn open(words: &Words<'a>) -> (Self, Result<()>) {
-        let mut records = Self { report: None, audit: None, argv: words.operands };
-        let report = words.one("report").map(ReportFile::open).transpose().map(|file| records.report = file);
-        let sync = words.on("audit-sync");
-        let audit = words.one("audit").map(|path| Log::open(path, sync)).transpose().map(|log| records.audit = log);
+    pub fn open(args: &'a Args) -> (Self, Result<()>) {
+        let mut records = Self { report: None, audit: None, argv: &args.words };
+        let report = args.value("report").map(ReportFile::open).transpose().map(|file| records.report = file);
+        let sync = args.is_on("audit-sync");
+        let audit = args.value("audit").map(|path| Log::open(path, sync)).transpose().map(|log| records.audit = log);
         (records, report.and(audit))
     }
 
@@ -71,8 +71,8 @@ impl<'a> Records<'a> {
 }
 
 /// The locations that the records would have. No record is opened.
-pub fn located(words: &Words<'_>, settings: &Settings) -> Result<Vec<Guarded>> {
-    let report = words.one("report").map(report_file::locate).transpose()?.flatten();
+pub fn located(args: &Args, settings: &Settings) -> Result<Vec<Guarded>> {
+    let report = args.value("report").map(report_file::locate).transpose()?.flatten();
     let policys = settings.audit.as_ref().map(|HostPath(path)| path.as_path().as_os_str());
     let refused = |error: Error, path: &OsStr| Error { object: Bytes::from(path).to_string(), ..error };
     let audit = policys.map(|path| locate(path).map_err(|error| refused(error, path))).transpose()?;

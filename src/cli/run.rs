@@ -1,14 +1,13 @@
 //! `stockade run`: words → plan → run → report.
 
-use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
 use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
-use super::words::Words;
-use super::{denials, error_text, final_write, grammar, notice, planning, warn};
+use super::{denials, error_text, final_write, notice, planning, warn};
+use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
 use crate::policy::value::{Deadline, Value as _};
@@ -17,22 +16,17 @@ use crate::run;
 use crate::run::Sampler;
 
 /// Runs the command and returns the exit code of its report. A report is written also if the command line is wrong.
-pub fn main(words: &[OsString]) -> Result<u8> {
+pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let started = SystemTime::now();
-    let Some(verb) = grammar::verb("run") else { return super::help(None) };
-    let (words, readable) = Words::read(verb, words);
-    if let Some(help) = words.help {
-        return super::say(&verb.help(help));
-    }
     // First, because a run that cannot be recorded does not start.
-    let (mut records, writable) = Records::open(&words);
-    let id = planning::id(&words);
-    let stats = stats(&words, records.report.as_mut());
+    let (mut records, writable) = Records::open(args);
+    let id = planning::id(args);
+    let stats = stats(args, records.report.as_mut());
     let known_id = id.clone().unwrap_or_default();
     let ready = writable.and(readable).and(id).and_then(|id| {
-        let loaded = planning::load(&words)?;
+        let loaded = planning::load(args)?;
         records.open_audit_of(&loaded.settings)?;
-        let mut resolved = planning::resolve(&words, id, loaded, records.guarded())?;
+        let mut resolved = planning::resolve(args, id, loaded, records.guarded())?;
         resolved.plan.stdio.relay = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
         // Before signals are blocked: if the reader stalls, a signal can still end this process.
         resolved.warnings.iter().for_each(|warning| warn(warning));
@@ -67,8 +61,8 @@ fn warn_all(warnings: &[String]) {
 }
 
 /// The period of `--stats`, and the report's descriptor as the stream for its lines.
-fn stats(words: &Words<'_>, file: Option<&mut ReportFile>) -> Result<Option<(Duration, Stream)>> {
-    let Some(period) = words.one("stats") else { return Ok(None) };
+fn stats(args: &Args, file: Option<&mut ReportFile>) -> Result<Option<(Duration, Stream)>> {
+    let Some(period) = args.value("stats") else { return Ok(None) };
     let wrong = |reason: String| Error::new(Step::Usage, "--stats", reason);
     let period = Deadline::parse(period.as_bytes()).map_err(wrong)?;
     let file = file.ok_or_else(|| wrong("needs --report fd:N, which receives its lines".to_owned()))?;

@@ -1,114 +1,41 @@
 //! `stockade seccomp check|compile|dump|explain`: inspects a profile before a workload depends on it.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use stockade_seccomp::builtin::{Builtin, Group, allow};
 use stockade_seccomp::check::{check, check_program};
 use stockade_seccomp::disasm::disassemble;
 use stockade_seccomp::explain::explain;
 use stockade_seccomp::{Arch, Context, Instruction, MAX_BYTES, Profile, Program, Warning, load};
 
+use crate::args::Args;
 use crate::confine::seccomp::{in_file, running_kernel};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, nearest};
 use crate::file;
 use crate::plan::{Bytes, Capability};
-use crate::policy;
 
-/// The grammar of the verb. clap parses it: a run does not use it, so its parsing time does not matter.
-pub fn command() -> Command {
-    let profile = || {
-        let help = "A profile: default, strict, docker, or a file of JSON (with a slash in it or .json)";
-        Arg::new("profile").value_name("NAME|FILE").required(true).value_hint(ValueHint::FilePath).help(help)
-    };
-    let with = |command: Command| {
-        command
-            .arg(many("allow", "GROUP", "Allow this group of calls too, as --seccomp-allow of run does"))
-            .arg(many("cap", "CAP", "Assume that the workload keeps this capability: rules can depend on it"))
-            .arg(one("filter", "NAME", "The filter of a seccompiler file that has several"))
-            .arg(flag("network", "Assume that the run has a network"))
-    };
-    Command::new("seccomp")
-        .about("Check, compile and explain seccomp profiles")
-        .subcommand_required(true)
-        .subcommand(with(
-            Command::new("check")
-                .about("Print the errors and dangerous rules of a profile")
-                .arg(profile())
-                .arg(flag("strict", "Exit with 1 if there is any warning")),
-        ))
-        .subcommand(with(
-            Command::new("compile")
-                .about("Compile a profile to BPF, for --seccomp-bpf")
-                .arg(profile())
-                .arg(one("output", "FILE", "Write the program to FILE").short('o').required(true)),
-        ))
-        .subcommand(with(
-            Command::new("dump")
-                .about("Print the BPF program of a profile, or a compiled program, as text")
-                .arg(profile()),
-        ))
-        .subcommand(with(
-            Command::new("explain")
-                .about("Print the rule that decides a system call")
-                .arg(profile())
-                .arg(Arg::new("syscall").value_name("SYSCALL").required(true).help("Its name or number"))
-                .arg(
-                    Arg::new("args")
-                        .value_name("ARG")
-                        .num_args(0..=6)
-                        .allow_negative_numbers(true)
-                        .help("Its arguments as numbers; without arguments, all rules for the call are shown"),
-                ),
-        ))
+/// Runs the tool that the words name, and prints its output.
+pub fn main(args: &Args) -> Result<u8> {
+    let mut text = Vec::new();
+    let code = run(args, &mut text)?;
+    super::say(&String::from_utf8_lossy(&text))?;
+    Ok(code)
 }
 
-fn one(long: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(long).long(long).value_name(value).help(help)
-}
-
-fn many(long: &'static str, value: &'static str, help: &'static str) -> Arg {
-    one(long, value, help).action(ArgAction::Append)
-}
-
-fn flag(long: &'static str, help: &'static str) -> Arg {
-    Arg::new(long).long(long).action(ArgAction::SetTrue).help(help)
-}
-
-/// Runs `stockade seccomp` with the words that follow it.
-pub fn main(words: &[OsString]) -> Result<u8> {
-    let name = [OsString::from("stockade seccomp")];
-    match command().bin_name("stockade seccomp").try_get_matches_from(name.iter().chain(words)) {
-        Ok(matches) => {
-            let mut text = Vec::new();
-            let code = run(&matches, &mut text)?;
-            super::say(&String::from_utf8_lossy(&text))?;
-            Ok(code)
-        }
-        Err(error) if !error.use_stderr() => super::say(&error.to_string()),
-        Err(error) => {
-            let text = error.to_string();
-            let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-            let (reason, usage) = text.split_once("\n\nUsage: ").unwrap_or((text, "stockade seccomp --help"));
-            let usage = usage.lines().next().unwrap_or_default();
-            Err(Error::new(Step::Usage, "", reason.replace('\n', " ")).hint(usage))
-        }
+fn run(args: &Args, out: &mut dyn Write) -> Result<u8> {
+    let output = args.value("output").map(Path::new);
+    if args.verb().name == "compile" && output.is_none() {
+        let error = Error::new(Step::Usage, "--output <FILE>", "is missing");
+        return Err(error.hint("see `stockade seccomp compile --help`"));
     }
-}
-
-/// Runs the parsed verb and writes its output.
-pub fn run(matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
-    let Some((verb, matches)) = matches.subcommand() else {
-        return Err(Error::new(Step::Usage, "seccomp", "name one of check, compile, dump and explain"));
-    };
-    let subject = Subject::read(matches)?;
-    match verb {
-        "check" => subject.check(matches.get_flag("strict"), out),
-        "compile" => subject.compile(Path::new(text(matches, "output").unwrap_or_default()), out),
-        "dump" => subject.dump(out),
-        _ => subject.explain(matches, out),
+    let subject = Subject::read(args)?;
+    match (args.verb().name, output) {
+        ("check", _) => subject.check(args.is_on("strict"), out),
+        ("compile", Some(output)) => subject.compile(output, out),
+        ("dump", _) => subject.dump(out),
+        _ => subject.explain(args, out),
     }
 }
 
@@ -120,25 +47,25 @@ enum Subject {
 
 impl Subject {
     /// Reads the named profile or program.
-    fn read(matches: &ArgMatches) -> Result<Self> {
-        let groups = values(matches, "allow", |name| name.parse::<Group>().ok(), || names(Group::ALL, Group::name))?;
+    fn read(args: &Args) -> Result<Self> {
+        let groups = values(args, "allow", |name| name.parse::<Group>().ok(), || names(Group::ALL, Group::name))?;
         let known = || Capability::all().iter().map(ToString::to_string).collect();
-        let capabilities = values(matches, "cap", |name| name.parse::<Capability>().ok(), known)?;
+        let capabilities = values(args, "cap", |name| name.parse::<Capability>().ok(), known)?;
         let capabilities: Vec<_> = capabilities.iter().map(ToString::to_string).collect();
         let capabilities: Vec<_> = capabilities.iter().map(String::as_str).collect();
         let context =
             Context { arch: Arch::NATIVE, kernel: running_kernel(), capabilities: &capabilities, strict: false };
-        let name = text(matches, "profile").unwrap_or_default().to_owned();
+        let name = word(&args.words[0])?.to_owned();
         if let Ok(builtin) = name.parse::<Builtin>() {
             let profile =
-                builtin.profile(matches.get_flag("network"), &groups, &context).map_err(in_file(Path::new(&name)))?;
+                builtin.profile(args.is_on("network"), &groups, &context).map_err(in_file(Path::new(&name)))?;
             return Ok(Self::Profile { name, profile: Box::new(profile), warnings: Vec::new() });
         }
         if !name.contains('/') && !name.contains('.') {
             let error =
                 Error::new(Step::SeccompProfile, &name, "is not a built-in profile; a file needs a slash in its path");
             let known = || Builtin::ALL.iter().map(|builtin| builtin.name());
-            return Err(match policy::nearest(&name, known()) {
+            return Err(match nearest(&name, known()) {
                 Some(near) => error.hint(format!("did you mean {near}?")),
                 None => error.hint(format!("known: {}", known().collect::<Vec<_>>().join(", "))),
             });
@@ -149,7 +76,7 @@ impl Subject {
             let program = Program::load_binary(&bytes).map_err(in_file(&path))?;
             return Ok(Self::Program { name, program });
         }
-        let (mut profile, warnings) = load(&bytes, text(matches, "filter"), &context).map_err(in_file(&path))?;
+        let (mut profile, warnings) = load(&bytes, args.text("filter")?, &context).map_err(in_file(&path))?;
         allow(&mut profile, &groups, &context).map_err(in_file(&path))?;
         Ok(Self::Profile { name, profile: Box::new(profile), warnings })
     }
@@ -203,20 +130,21 @@ impl Subject {
         Ok(0)
     }
 
-    fn explain(self, matches: &ArgMatches, out: &mut dyn Write) -> Result<u8> {
+    fn explain(self, args: &Args, out: &mut dyn Write) -> Result<u8> {
         let Self::Profile { profile, .. } = self else { return Err(no_profile()) };
-        let name = text(matches, "syscall").unwrap_or_default();
+        let name = word(&args.words[1])?;
         let number = name.parse().ok().or_else(|| profile.arch.number(name)).ok_or_else(|| {
             let error = Error::new(Step::Usage, name, "is not a system call of this architecture");
             let known = profile.arch.all().map(|one| one.0);
-            match policy::nearest(name, known) {
+            match nearest(name, known) {
                 Some(near) => error.hint(format!("did you mean {near}?")),
                 None => error,
             }
         })?;
-        let words = matches.get_many::<String>("args").into_iter().flatten();
-        let given: Vec<u64> = words
-            .map(|word| {
+        let given: Vec<u64> = args.words[2..]
+            .iter()
+            .map(|given| {
+                let word = word(given)?;
                 number_of(word).ok_or_else(|| Error::new(Step::Usage, word, "is not a number such as 16, 0x10 or -1"))
             })
             .collect::<Result<_>>()?;
@@ -232,8 +160,8 @@ fn no_profile() -> Error {
         .hint("name the JSON profile, or use `stockade seccomp dump`")
 }
 
-fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
-    matches.get_one::<String>(name).map(String::as_str)
+fn word(word: &OsStr) -> Result<&str> {
+    word.to_str().ok_or_else(|| Error::new(Step::Usage, Bytes::from(word).to_string(), "is not UTF-8"))
 }
 
 fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<String> {
@@ -242,20 +170,19 @@ fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> Vec<String> {
 
 /// Parses the values of an option. The error for an unknown one suggests the nearest known name.
 fn values<T>(
-    matches: &ArgMatches,
+    args: &Args,
     option: &str,
     parse: impl Fn(&str) -> Option<T>,
     known: impl Fn() -> Vec<String>,
 ) -> Result<Vec<T>> {
-    let words = matches.get_many::<String>(option).into_iter().flatten();
-    let wrong = |word: &String| {
+    let wrong = |word: &str| {
         let error = Error::new(Step::Usage, format!("--{option}"), format!("{word:?} is unknown"));
-        match policy::nearest(word, known().iter().map(String::as_str)) {
+        match nearest(word, known().iter().map(String::as_str)) {
             Some(near) => error.hint(format!("did you mean {near}?")),
             None => error.hint(format!("known: {}", known().join(", "))),
         }
     };
-    words.map(|word| parse(word).ok_or_else(|| wrong(word))).collect()
+    args.all(option).map(word).map(|word| word.and_then(|word| parse(word).ok_or_else(|| wrong(word)))).collect()
 }
 
 /// Parses a register value: decimal, hexadecimal, octal, or negative.

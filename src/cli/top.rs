@@ -7,11 +7,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::grammar;
-use super::words::Words;
+use super::grammar::STOCKADE;
+use crate::args::{Args, Dialect};
 use crate::cgroup::running::{Running, look};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Bytes;
@@ -23,8 +22,9 @@ use crate::sys::terminal;
 const SCHEMA: &str = "stockade/top/v1";
 
 /// One sample: a line of `--json`.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "Top")]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(title = "Top"))]
 pub struct Frame {
     /// Always [`SCHEMA`].
     schema: String,
@@ -37,7 +37,8 @@ pub struct Frame {
 }
 
 /// A sandbox. `null` means not known, or not limited.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     /// Its name.
     id: String,
@@ -64,16 +65,15 @@ struct Row {
 }
 
 /// Prints samples until it is killed or the reader closes the pipe.
-pub fn main(words: &[OsString]) -> Result<u8> {
-    let Some(words) = super::read("top", words)? else { return Ok(0) };
-    let period = match words.one("interval") {
+pub fn main(args: &Args) -> Result<u8> {
+    let period = match args.value("interval") {
         None => Duration::from_secs(1),
         Some(word) => {
             let period = Deadline::parse(word.as_bytes());
             Duration::from_micros(period.map_err(|reason| Error::new(Step::Usage, "--interval", reason))?.get())
         }
     };
-    let (once, json) = (words.on("once"), words.on("json"));
+    let (once, json) = (args.is_on("once"), args.is_on("json"));
     let in_place = !once && !json && std::io::stdout().is_terminal();
     let mut before = Before::default();
     for number in 0.. {
@@ -150,11 +150,9 @@ impl Before {
 /// The command among the words of `stockade run`; all words if they are not those of `stockade run`.
 fn command(words: Vec<Vec<u8>>) -> Vec<Bytes> {
     let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
-    let operands = match (words.get(1).is_some_and(|word| word == "run"), grammar::verb("run")) {
-        (true, Some(verb)) => Words::read(verb, &words[2..]).0.operands,
-        _ => &[],
-    };
-    let words = if operands.is_empty() { &words } else { operands };
+    let (args, _) = Args::read(&STOCKADE, Dialect::Stockade, words.get(1..).unwrap_or_default());
+    let is_run = args.name() == "run" && !args.words.is_empty();
+    let words = if is_run { &args.words } else { &words };
     words.iter().map(Bytes::from).collect()
 }
 

@@ -13,7 +13,6 @@ mod namespaces;
 mod trial;
 mod users;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::blockers::Blockers;
@@ -21,7 +20,7 @@ use self::trial::Failure;
 use crate::confine::user::{self, Users};
 
 /// The result of the doctor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Examination {
     /// `stockade/doctor/v1`.
     pub schema: String,
@@ -42,7 +41,7 @@ pub struct Examination {
 }
 
 /// The finding about one facility.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Stable name.
     pub name: String,
@@ -63,7 +62,7 @@ pub struct Finding {
 }
 
 /// Whether a facility works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It was tested and works.
@@ -77,7 +76,7 @@ pub enum State {
 }
 
 /// The groups of facilities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
     /// System calls.

@@ -1,22 +1,23 @@
-//! The command line in the forms that engines use: options before or after the id, as `--flag=value` or `--flag value`, and
-//! long options with a single dash.
+//! The command line of `stockade-oci`, as a table: runc's, with the options that engines use.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
-
+use crate::args::{self, Args, Flag, Operand, Verb, verb};
 use crate::error::{Error, Result, Step};
 
-/// An option: its name, its letter, and whether it takes a value.
-type Flag = (&'static str, &'static str, bool);
+/// The program, with its commands.
+pub static STOCKADE_OCI: Verb = verb("stockade-oci", "Create and run containers, as container engines ask for them")
+    .options(&[("Options", GLOBAL)])
+    .verbs(VERBS);
 
 const fn value(name: &'static str) -> Flag {
-    (name, "", true)
+    args::value(name, "VALUE", "")
 }
 
 const fn switch(name: &'static str) -> Flag {
-    (name, "", false)
+    args::switch(name, "")
 }
+
+const CONTAINER: Operand = Operand::Word("ID", "The container");
+const ID: &[Operand] = &[CONTAINER];
 
 /// Options that are also allowed before the command.
 const GLOBAL: &[Flag] = &[
@@ -30,25 +31,10 @@ const GLOBAL: &[Flag] = &[
     value("cgroup-manager"),
     value("criu"),
     switch("version"),
-    ("help", "h", false),
 ];
 
-/// A command.
-#[derive(Debug)]
-pub struct Verb {
-    /// Its name.
-    pub name: &'static str,
-    flags: &'static [Flag],
-    /// Whether it takes a container id.
-    id: bool,
-    /// Whether the words after the id are a program and its arguments.
-    program: bool,
-    /// Its description in one line.
-    pub about: &'static str,
-}
-
 const CREATE: &[Flag] = &[
-    ("bundle", "b", true),
+    value("bundle").short('b'),
     value("console-socket"),
     value("pidfd-socket"),
     value("pid-file"),
@@ -57,14 +43,14 @@ const CREATE: &[Flag] = &[
     value("preserve-fds"),
 ];
 const RUN: &[Flag] = &[
-    ("bundle", "b", true),
+    value("bundle").short('b'),
     value("console-socket"),
     value("pidfd-socket"),
     value("pid-file"),
     switch("no-pivot"),
     switch("no-new-keyring"),
     value("preserve-fds"),
-    ("detach", "d", false),
+    switch("detach").short('d'),
     switch("keep"),
     switch("no-subreaper"),
 ];
@@ -72,24 +58,24 @@ const EXEC: &[Flag] = &[
     value("console-socket"),
     value("pidfd-socket"),
     value("cwd"),
-    ("env", "e", true),
-    ("tty", "t", false),
-    ("user", "u", true),
-    ("additional-gids", "g", true),
-    ("process", "p", true),
-    ("detach", "d", false),
+    value("env").short('e'),
+    switch("tty").short('t'),
+    value("user").short('u'),
+    value("additional-gids").short('g'),
+    value("process").short('p'),
+    switch("detach").short('d'),
     value("pid-file"),
     value("process-label"),
     value("apparmor"),
     switch("no-new-privs"),
-    ("cap", "c", true),
+    value("cap").short('c'),
     value("preserve-fds"),
     value("cgroup"),
     switch("ignore-paused"),
     switch("no-subreaper"),
 ];
 const UPDATE: &[Flag] = &[
-    ("resources", "r", true),
+    value("resources").short('r'),
     value("blkio-weight"),
     value("cpu-period"),
     value("cpu-quota"),
@@ -128,216 +114,63 @@ const CHECKPOINT: &[Flag] = &[
     value("manage-cgroups-mode"),
     value("empty-ns"),
     switch("auto-dedup"),
-    ("bundle", "b", true),
+    value("bundle").short('b'),
     value("console-socket"),
     value("pid-file"),
     switch("no-pivot"),
     switch("no-subreaper"),
-    ("detach", "d", false),
+    switch("detach").short('d'),
     value("lsm-profile"),
     value("lsm-mount-context"),
 ];
 
-const fn verb(name: &'static str, flags: &'static [Flag], id: bool, about: &'static str) -> Verb {
-    Verb { name, flags, id, program: false, about }
-}
-
-/// Every command.
-pub const VERBS: &[Verb] = &[
-    verb("create", CREATE, true, "create a container without executing its program"),
-    verb("start", &[], true, "execute the program of a created container"),
-    verb("run", RUN, true, "create and start a container"),
-    verb("state", &[], true, "print the state of a container as JSON"),
-    verb("kill", &[("all", "a", false)], true, "send a signal to a container"),
-    verb("delete", &[("force", "f", false)], true, "delete a container"),
-    Verb { name: "exec", flags: EXEC, id: true, program: true, about: "run another program in a container" },
-    verb("ps", &[("format", "f", true)], true, "list the processes of a container"),
-    verb("list", &[("format", "f", true), ("quiet", "q", false)], false, "list containers"),
-    verb("pause", &[], true, "suspend all processes of a container"),
-    verb("resume", &[], true, "resume all processes of a container"),
-    verb("update", UPDATE, true, "change the limits of a container"),
-    verb("events", &[value("interval"), switch("stats")], true, "print resource usage and OOM events of a container"),
-    verb("features", &[], false, "print the features of this runtime as JSON"),
-    verb("spec", &[("bundle", "b", true), switch("rootless")], false, "write a new config.json"),
-    verb(
-        "check",
-        &[("format", "f", true), ("bundle", "b", true)],
-        false,
-        "print what a bundle configures, and what prevents it on this host",
-    ),
-    verb("checkpoint", CHECKPOINT, true, "save a container to files with criu"),
-    verb("restore", CHECKPOINT, true, "restore a saved container"),
+const VERBS: &[Verb] = &[
+    verb("create", "Create a container without executing its program").options(&[("Options", CREATE)]).operands(ID),
+    verb("start", "Execute the program of a created container").operands(ID),
+    verb("run", "Create and start a container").options(&[("Options", RUN)]).operands(ID),
+    verb("state", "Print the state of a container as JSON").operands(ID),
+    verb("kill", "Send a signal to a container")
+        .options(&[("Options", &[switch("all").short('a')])])
+        .operands(&[CONTAINER, Operand::Optional("SIGNAL", "Its name or number; SIGTERM by default")]),
+    verb("delete", "Delete a container").options(&[("Options", &[switch("force").short('f')])]).operands(ID),
+    verb("exec", "Run another program in a container")
+        .options(&[("Options", EXEC)])
+        .operands(&[CONTAINER, Operand::Command("PROGRAM")]),
+    verb("ps", "List the processes of a container").options(&[("Options", &[value("format").short('f')])]).operands(ID),
+    verb("list", "List containers").options(&[("Options", &[value("format").short('f'), switch("quiet").short('q')])]),
+    verb("pause", "Suspend all processes of a container").operands(ID),
+    verb("resume", "Resume all processes of a container").operands(ID),
+    verb("update", "Change the limits of a container").options(&[("Options", UPDATE)]).operands(ID),
+    verb("events", "Print resource usage and OOM events of a container")
+        .options(&[("Options", &[value("interval"), switch("stats")])])
+        .operands(ID),
+    verb("features", "Print the features of this runtime as JSON"),
+    verb("spec", "Write a new config.json").options(&[("Options", &[value("bundle").short('b'), switch("rootless")])]),
+    verb("check", "Print what a bundle configures, and what prevents it on this host")
+        .options(&[("Options", &[value("format").short('f'), value("bundle").short('b')])])
+        .operands(&[Operand::Optional("BUNDLE", "Its directory")]),
+    verb("checkpoint", "Save a container to files with criu").options(&[("Options", CHECKPOINT)]).operands(ID),
+    verb("restore", "Restore a saved container").options(&[("Options", CHECKPOINT)]).operands(ID),
 ];
 
-/// The parsed command line.
-#[derive(Debug, Default)]
-pub struct Args {
-    flags: Vec<(&'static str, OsString)>,
-    /// The command.
-    pub verb: Option<&'static Verb>,
-    /// Whether `--help` was given.
-    pub help: bool,
-    /// Whether `--version` was given.
-    pub version: bool,
-    /// The words that are not options: the id, then the command's arguments.
-    pub words: Vec<OsString>,
-}
-
 impl Args {
-    /// Parses the words after the program's name. On an error, the result has the options before it, such as `--log`.
-    pub fn read(words: &[OsString]) -> (Self, Result<()>) {
-        let mut args = Self::default();
-        let result = args.take(words);
-        (args, result)
-    }
-
-    fn take(&mut self, words: &[OsString]) -> Result<()> {
-        let mut words = words.iter();
-        let mut options = true;
-        while let Some(word) = words.next() {
-            let bytes = word.as_bytes();
-            let program = self.verb.is_some_and(|verb| verb.program && !self.words.is_empty());
-            if !options || program || bytes.len() < 2 || bytes[0] != b'-' {
-                match self.verb {
-                    None => self.verb = Some(find(word)?),
-                    Some(_) => self.words.push(word.clone()),
-                }
-            } else if bytes == b"--" {
-                options = false;
-            } else {
-                self.option(word, &mut words)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn option<'a>(&mut self, word: &OsString, rest: &mut impl Iterator<Item = &'a OsString>) -> Result<()> {
-        let shown = word.to_string_lossy();
-        let name = shown.trim_start_matches('-');
-        let (name, inline) = match name.split_once('=') {
-            Some((name, _)) => (name, word.as_bytes().splitn(2, |byte| *byte == b'=').nth(1)),
-            None => (name, None),
-        };
-        let own = self.verb.map_or(&[][..], |verb| verb.flags);
-        let known =
-            own.iter().chain(GLOBAL).find(|(long, short, _)| name == *long || (!short.is_empty() && name == *short));
-        let Some(&(long, _, takes_value)) = known else {
-            return Err(usage(format!("flag provided but not defined: -{name}")));
-        };
-        let value = match (takes_value, inline) {
-            (true, Some(value)) => OsStr::from_bytes(value).to_owned(),
-            (true, None) => rest.next().ok_or_else(|| usage(format!("flag needs an argument: -{name}")))?.clone(),
-            (false, Some(b"true" | b"1")) | (false, None) => "true".into(),
-            (false, Some(b"false" | b"0")) => return Ok(()),
-            (false, Some(_)) => return Err(usage(format!("invalid boolean value for -{name}"))),
-        };
-        match long {
-            "help" => self.help = true,
-            "version" => self.version = true,
-            _ => self.flags.push((long, value)),
-        }
-        Ok(())
-    }
-
-    /// Whether a switch is on.
-    pub fn is_on(&self, name: &str) -> bool {
-        self.flags.iter().any(|(known, _)| *known == name)
-    }
-
-    /// The last value of an option.
-    pub fn value(&self, name: &str) -> Option<&OsStr> {
-        self.flags.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| value.as_os_str())
-    }
-
-    /// As a path.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
-        self.value(name).filter(|value| !value.is_empty()).map(PathBuf::from)
-    }
-
-    /// As text.
-    pub fn text(&self, name: &str) -> Result<Option<&str>> {
-        let text = |value: &'_ OsStr| value.to_str().map(str::to_owned);
-        match self.value(name) {
-            Some(value) if text(value).is_none() => Err(usage(format!("-{name} is not UTF-8"))),
-            value => Ok(value.and_then(OsStr::to_str)),
-        }
-    }
-
-    /// As a number.
-    pub fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| usage(format!("invalid value {text:?} for flag -{name}: not a number")))
-    }
-
-    /// Every value of a repeatable option.
-    pub fn all(&self, name: &str) -> impl Iterator<Item = &OsStr> {
-        self.flags.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value.as_os_str())
-    }
-
     /// The container id.
     pub fn id(&self) -> Result<&str> {
-        let verb = self.verb.map_or("", |verb| verb.name);
-        if !self.verb.is_some_and(|verb| verb.id) {
-            return Err(usage(format!("{verb} takes no container id")));
-        }
-        let id = self.words.first().ok_or_else(|| usage(format!("{verb} requires a container id")))?;
-        id.to_str().ok_or_else(|| usage("the container id is not UTF-8".to_owned()))
-    }
-
-    /// Fails if there are more words after the command.
-    pub fn at_most(&self, words: usize) -> Result<()> {
-        match self.words.get(words) {
-            Some(word) => Err(usage(format!("unexpected argument {:?}", word.to_string_lossy()))),
-            None => Ok(()),
-        }
-    }
-}
-
-fn find(word: &OsString) -> Result<&'static Verb> {
-    let found = VERBS.iter().find(|verb| word == verb.name);
-    found.ok_or_else(|| usage(format!("unknown command {:?}", word.to_string_lossy())))
-}
-
-fn usage(reason: String) -> Error {
-    Error::new(Step::Usage, "", reason).hint("see stockade-oci --help")
-}
-
-/// The text of `--help`, for the program or for a command.
-pub fn help(verb: Option<&Verb>) -> String {
-    let options = |flags: &[Flag]| {
-        let line = |(long, short, value): &Flag| {
-            let short = if short.is_empty() { String::new() } else { format!("-{short}, ") };
-            format!("   {short}--{long}{}\n", if *value { " VALUE" } else { "" })
-        };
-        flags.iter().map(line).collect::<String>()
-    };
-    match verb {
-        Some(verb) => format!(
-            "stockade-oci {} - {}\n\nUSAGE:\n   stockade-oci [global options] {} [options]{}{}\n\nOPTIONS:\n{}",
-            verb.name,
-            verb.about,
-            verb.name,
-            if verb.id { " ID" } else { "" },
-            if verb.program { " PROGRAM [ARGUMENT…]" } else { "" },
-            options(verb.flags)
-        ),
-        None => {
-            let verbs = VERBS.iter().map(|verb| format!("   {:<12}{}\n", verb.name, verb.about)).collect::<String>();
-            format!(
-                "stockade-oci - an OCI runtime\n\nUSAGE:\n   stockade-oci [global options] COMMAND [options] [ID]\n\n\
-                 COMMANDS:\n{verbs}\nGLOBAL OPTIONS:\n{}",
-                options(GLOBAL)
-            )
-        }
+        let wrong = |reason: String| Error::new(Step::Usage, "", reason).hint("see stockade-oci --help");
+        let id = self.words.first().ok_or_else(|| wrong(format!("{} requires a container id", self.name())))?;
+        id.to_str().ok_or_else(|| wrong("the container id is not UTF-8".to_owned()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
+    use crate::args::Dialect;
 
     fn read(line: &str) -> (Args, Result<()>) {
-        Args::read(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+        Args::read(&STOCKADE_OCI, Dialect::Oci, &line.split(' ').map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]

@@ -31,10 +31,10 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use self::args::Args;
 use self::config::Flags;
 use self::log::Log;
 use self::store::Store;
+use crate::args::{Args, Dialect, help};
 use crate::container::foreground::Foreground;
 use crate::error::{Error, Result, Step};
 use crate::sys::process;
@@ -49,12 +49,12 @@ struct Runtime {
 
 /// The program `stockade-oci`: runs the command that its arguments name, and returns the exit code.
 pub fn main(words: &[OsString]) -> u8 {
-    let (args, read) = Args::read(words);
-    if read.is_ok() && args.version {
+    let (args, read) = Args::read(&args::STOCKADE_OCI, Dialect::Oci, words);
+    if read.is_ok() && args.is_on("version") {
         return say(&version());
     }
-    if read.is_ok() && (args.help || args.verb.is_none()) {
-        return say(&args::help(args.verb));
+    if read.is_ok() && (args.help || args.name().is_empty()) {
+        return say(&help(&args.full_name(), args.verb()));
     }
     let json = args.value("log-format").is_some_and(|format| format == "json");
     let runtime = Runtime { log: Log::new(args.path("log"), json), store: Store::new(args.path("root")), args };
@@ -63,8 +63,7 @@ pub fn main(words: &[OsString]) -> u8 {
         Err(error) => {
             runtime.log.error(&error);
             // Engines distinguish a failed exec from a program's exit code by 255.
-            let is_exec = runtime.args.verb.is_some_and(|verb| verb.name == "exec");
-            if is_exec { 255 } else { 1 }
+            if runtime.args.name() == "exec" { 255 } else { 1 }
         }
     }
 }
@@ -72,7 +71,7 @@ pub fn main(words: &[OsString]) -> u8 {
 impl Runtime {
     /// Calls the command's function.
     fn dispatch(&self) -> Result<u8> {
-        match self.args.verb.map_or("", |verb| verb.name) {
+        match self.args.verb().name {
             "create" => create::create(self),
             "start" => create::start(self),
             "run" => create::run(self),

@@ -1,12 +1,12 @@
 //! The limits of the whole process tree.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Bytes, Facility};
 
 /// The limits of the whole process tree, by the files of cgroup v2. A limit that is left out is unlimited.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Budget {
     /// `memory.max`, with `memory.oom.group` set: the tree dies as a whole.
     pub memory_bytes: Option<u64>,
@@ -38,7 +38,8 @@ pub struct Budget {
 }
 
 /// Limits on the traffic with one block device. A limit that is left out is unlimited.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IoMax {
     /// A whole block device: its host path, or `MAJOR:MINOR`.
     pub device: Bytes,
@@ -53,7 +54,8 @@ pub struct IoMax {
 }
 
 /// A limit on huge pages of one size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HugetlbMax {
     /// The size as in the kernel's file name: `2MB`, `1GB`.
     pub page_size: String,
@@ -62,7 +64,8 @@ pub struct HugetlbMax {
 }
 
 /// A file of a cgroup, and its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CgroupFile {
     /// Its name, which begins with the name of its controller.
     pub name: String,

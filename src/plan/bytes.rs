@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::is_deceptive;
@@ -60,7 +59,8 @@ impl std::fmt::Debug for Bytes {
     }
 }
 
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum BytesRepr {
     Text(String),
@@ -89,7 +89,8 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-impl JsonSchema for Bytes {
+#[cfg(test)]
+impl schemars::JsonSchema for Bytes {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Bytes".into()
     }

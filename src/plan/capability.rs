@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 
@@ -71,12 +70,14 @@ impl Serialize for Capability {
     }
 }
 
-impl JsonSchema for Capability {
+#[cfg(test)]
+impl schemars::JsonSchema for Capability {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Capability".into()
     }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "description": "The capabilities of `capabilities(7)`.", "type": "string", "enum": Self::all() })
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let description = "The capabilities of `capabilities(7)`.";
+        schemars::json_schema!({ "description": description, "type": "string", "enum": Self::all() })
     }
 }
 

@@ -11,7 +11,6 @@ pub mod container;
 mod names;
 mod run;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::budget::{Budget, CgroupFile, HugetlbMax, IoMax};
@@ -26,7 +25,8 @@ pub use self::run::{
 };
 
 /// The confinement of a sandbox or container.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Confinement {
     /// Name of the sandbox: `[A-Za-z0-9_.+-]{1,64}`, no leading `-`, not `.` or `..`; a container's may be longer.
     pub id: String,
@@ -47,7 +47,8 @@ pub struct Confinement {
 }
 
 /// The program to execute, and its environment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Command {
     /// At least one word. The first is looked up in the sandbox's PATH unless it contains a slash.
     pub argv: Vec<Bytes>,
@@ -64,7 +65,8 @@ pub struct Command {
 }
 
 /// The seccomp filter: a profile and additions to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Seccomp {
     /// The profile.
     pub profile: SeccompProfile,
@@ -78,7 +80,8 @@ pub struct Seccomp {
 }
 
 /// A seccomp profile, by its origin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SeccompProfile {
     /// A built-in profile, by name.
@@ -93,7 +96,8 @@ pub enum SeccompProfile {
 
 /// Landlock rules, `landlock(7)`. Everything that the kernel's ABI can deny is denied unless a rule here, or one derived from
 /// the plan's mounts, allows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Landlock {
     /// The run is refused if the kernel's ABI is older, unless `landlock` may be degraded.
     pub minimum_abi: u32,
@@ -110,7 +114,8 @@ pub struct Landlock {
 }
 
 /// A file, or a directory and everything below it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PathRule {
     /// Absolute path inside the sandbox.
     pub path: Bytes,
@@ -119,7 +124,8 @@ pub struct PathRule {
 }
 
 /// A resource limit, `setrlimit(2)`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rlimit {
     /// The resource.
     pub resource: RlimitResource,

@@ -3,7 +3,8 @@
 macro_rules! kernel_names {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $number:expr, $text:literal;)+ }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[allow(missing_docs)]
         pub enum $name { $(#[serde(rename = $text)] $variant,)+ }
         impl $name {

@@ -1,13 +1,13 @@
 //! The plan of `stockade run`.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{Budget, Bytes, Capability, Command, Confinement, hex};
 
 /// The complete plan of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunPlan {
     /// The confinement of the sandbox.
     #[serde(flatten)]
@@ -60,7 +60,8 @@ impl RunPlan {
 }
 
 /// The new namespaces. User, mount and pid namespaces are always new.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Namespaces {
     /// Its own System V IPC and POSIX message queues, `ipc_namespaces(7)`.
     pub ipc: bool,
@@ -77,7 +78,8 @@ pub struct Namespaces {
 }
 
 /// The workload's network access, `network_namespaces(7)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
     /// A new network namespace whose only interface is `lo`.
@@ -89,7 +91,8 @@ pub enum Network {
 }
 
 /// The workload's user.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
     /// User id inside the sandbox.
     pub uid: u32,
@@ -104,7 +107,8 @@ pub struct Identity {
 }
 
 /// How ids in the sandbox map to host ids, `user_namespaces(7)`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IdMapping {
     /// One id, chosen at launch: an unprivileged caller's own id; for root a host id that no user or other run has.
@@ -121,7 +125,8 @@ pub enum IdMapping {
 }
 
 /// The root of the sandbox.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Root {
     /// A small read-only tmpfs, filled by the plan's mounts: the synthetic view of the host.
@@ -131,7 +136,8 @@ pub enum Root {
 }
 
 /// A mount below `/`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Mount {
     /// Absolute path inside the sandbox, without `.`, `..` or empty components.
     pub destination: Bytes,
@@ -146,7 +152,8 @@ pub struct Mount {
 }
 
 /// The kinds of mount. Every mount is `nosuid`. Every mount except the device nodes of `dev` is `nodev`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MountKind {
     /// A host file or directory, with all mounts below it.
@@ -199,7 +206,8 @@ pub enum MountKind {
 }
 
 /// The limits of the scratch tmpfs that all [`MountKind::Scratch`] directories share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ScratchLimit {
     /// Upper bound of its contents.
     pub size_bytes: u64,
@@ -208,7 +216,8 @@ pub struct ScratchLimit {
 }
 
 /// The standard streams.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stdio {
     /// Whether the workload reads the caller's standard input; otherwise its input is empty.
     pub stdin: bool,
@@ -222,7 +231,8 @@ pub struct Stdio {
 }
 
 /// A limit on the output of each stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OutputLimit {
     /// The limit in bytes.
     pub bytes: u64,
@@ -231,7 +241,8 @@ pub struct OutputLimit {
 }
 
 /// Which part is kept of an output that exceeds its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
     /// The beginning. The rest is read and dropped.
@@ -243,7 +254,8 @@ pub enum Keep {
 }
 
 /// Time limits in microseconds, after which the supervisor ends the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Deadlines {
     /// Wall-clock time since the workload began.
     pub wall_us: Option<u64>,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::merge::joined;
@@ -13,7 +12,8 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Bytes, CgroupFile, Facility, HugetlbMax, IoMax};
 
 /// Limits of the whole process tree, enforced by a cgroup.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSettings {
     /// Limit on memory, including tmpfs contents.
@@ -40,11 +40,11 @@ pub struct BudgetSettings {
     pub io_weight: Option<Weight>,
     /// Limits on huge pages in bytes, by page size: `{ "2M" = "64M" }`. Adds.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Size>")]
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, Size>"))]
     pub hugetlb: BTreeMap<PageSize, Size>,
     /// Any other file of a cgroup v2 controller: `{ "memory.low" = "64M" }`. Adds.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, String>")]
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, String>"))]
     pub set: BTreeMap<FileName, FileValue>,
     /// Controllers whose limits in this file apply only if the host can enforce them; the report lists those that it could
     /// not. A limit that a policy on top, or a flag, sets again is required.
@@ -203,9 +203,10 @@ pub fn pair<K: Value, V: Value>(bytes: &[u8]) -> std::result::Result<(K, V), Str
 }
 
 /// Bounds on the traffic with one block device.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String")]
-#[schemars(with = "String")]
+#[cfg_attr(test, schemars(with = "String"))]
 pub struct IoBound(IoMax);
 
 impl Value for IoBound {
@@ -333,9 +334,7 @@ macro_rules! from_text {
     )+};
 }
 
-written! {
-    High: "^([0-9]+([kKmMgGtT]([iI][bB])?)?|[1-9][0-9]?%)$";
-}
+written! { High }
 
 from_text! { IoBound PageSize FileName FileValue }
 

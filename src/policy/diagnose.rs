@@ -1,20 +1,6 @@
 //! Errors of policy files, with position and suggestion.
 
-use crate::error::{Error, Step};
-
-/// The known name that is closest to `wrong`, if one is close enough to be a likely typo.
-pub fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // The comparison is quadratic in the lengths, and no known name is this long.
-    if wrong.len() > 64 {
-        return None;
-    }
-    let lower = wrong.to_lowercase();
-    known
-        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
-        .filter(|(distance, _)| *distance <= (lower.len() / 4).clamp(1, 3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
+use crate::error::{Error, Step, nearest};
 
 /// The error for an invalid policy file: `FILE:LINE:COLUMN: key: reason`.
 pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {

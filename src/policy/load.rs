@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::settings::Settings;
 use super::trust::Guarded;
 use super::{builtin, default, diagnose, file};
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result, Step, nearest};
 use crate::plan::Bytes;
 
 /// How many files may extend each other.
@@ -159,7 +159,7 @@ fn not_utf8(name: &str, bytes: &[u8], at: usize) -> Error {
 fn unknown_name(reference: &OsStr) -> Error {
     let name = Bytes::from(reference).to_string();
     let names = builtin::ALL.map(|(name, _)| name);
-    let near = diagnose::nearest(&name, names.into_iter()).map(|near| format!("did you mean `{near}`? "));
+    let near = nearest(&name, names.into_iter()).map(|near| format!("did you mean `{near}`? "));
     Error::new(Step::Policy, &name, "is not a built-in policy").hint(format!(
         "{}built-in policies: {}; a file needs a slash in its path: ./{name}",
         near.unwrap_or_default(),

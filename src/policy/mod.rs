@@ -19,6 +19,8 @@ pub mod mount;
 pub mod path;
 mod resolve;
 pub mod rules;
+#[cfg(test)]
+mod schema;
 mod settings;
 pub mod trust;
 pub mod ulimit;
@@ -27,7 +29,6 @@ pub mod value;
 mod view;
 
 pub use budget::BudgetSettings;
-pub use diagnose::nearest;
 pub use load::{Loaded, load, parse};
 pub use resolve::{Caller, Resolved, resolve};
 pub use settings::{

@@ -1,6 +1,5 @@
 //! Requested mounts: tables in a policy, `-v`, `--mount`, `--tmpfs`, `--ro` and `--rw`.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::path::{HostPath, SandboxPath};
@@ -15,9 +14,10 @@ const TMPFS_SIZE: Amount = Amount(64 << 20);
 const TMPFS_INODES: Count = Count(16_384);
 
 /// A requested mount, checked.
-#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "MountTable")]
-#[schemars(with = "MountTable", rename = "Mount")]
+#[cfg_attr(test, schemars(with = "MountTable", rename = "Mount"))]
 pub struct MountRequest {
     /// Path in the sandbox; `None` for a bind at its source's path, until that path is absolute.
     pub destination: Option<SandboxPath>,
@@ -48,7 +48,8 @@ pub enum RequestKind {
 }
 
 /// The kinds of mount, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum MountType {
     /// A host file or directory.
@@ -58,7 +59,8 @@ enum MountType {
 }
 
 /// A mount: a bind of a host path, or a new tmpfs.
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct MountTable {
     /// The type; `bind` by default.
@@ -306,7 +308,7 @@ fn truth(value: Option<&[u8]>) -> Result<bool, String> {
 fn unknown_field(key: &[u8]) -> String {
     let key = Bytes::from(key.to_vec()).to_string();
     let known = ["type", "source", "destination", "readonly", "noexec", "optional", "size", "mode", "nr_inodes"];
-    match super::diagnose::nearest(&key, known.into_iter()) {
+    match crate::error::nearest(&key, known.into_iter()) {
         Some(near) => format!("\"{key}\" is not an option of a mount: did you mean {near}?"),
         None => format!("\"{key}\" is not an option of a mount; known: {}", known.join(", ")),
     }

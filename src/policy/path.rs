@@ -2,8 +2,6 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use schemars::JsonSchema;
-
 use super::value::{Value, written};
 use crate::plan::Bytes;
 
@@ -13,11 +11,7 @@ const PATH_MAX: usize = 4095;
 /// Longest component of a path, `NAME_MAX`.
 const NAME_MAX: usize = 255;
 
-written! {
-    HostPath: "^.";
-    SandboxPath: "^/";
-    DevicePath: "^/dev/.";
-}
+written! { HostPath SandboxPath DevicePath }
 
 /// A path on the host. It may be relative until [`HostPath::anchor`] makes it absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]

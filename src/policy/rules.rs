@@ -3,14 +3,13 @@
 use std::fmt;
 use std::path::Path;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use stockade_seccomp::builtin::{Builtin, Group};
 
-use super::diagnose::nearest;
 use super::path::{HostPath, SandboxPath};
 use super::units;
 use super::value::{Value, text, written};
+use crate::error::nearest;
 use crate::plan::{Bytes, PathRule};
 
 /// The seccomp profile, if any.
@@ -86,7 +85,8 @@ impl Value for SeccompGroup {
 }
 
 /// What happens to a run if the kernel has no Landlock, or an ABI that is too old.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LandlockMode {
     /// The run is refused.
@@ -142,13 +142,7 @@ impl Value for BindPort {
     }
 }
 
-written! {
-    SeccompChoice: "^.";
-    SeccompGroup: "^[a-z-]+$";
-    LandlockAbi: "^[1-9][0-9]{0,2}$";
-    Port: "^[1-9][0-9]*$";
-    BindPort: "^[0-9]+$";
-}
+written! { SeccompChoice SeccompGroup LandlockAbi Port BindPort }
 
 /// A file or directory in the sandbox, for a Landlock rule: `PATH[:optional]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,9 +181,10 @@ impl Value for RulePath {
 }
 
 /// The table form in a policy file.
-#[derive(serde::Deserialize, JsonSchema)]
+#[derive(serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct RuleTable {
+pub(super) struct RuleTable {
     /// Absolute path in the sandbox.
     path: SandboxPath,
     /// Whether the rule is skipped if the path does not exist.
@@ -214,18 +209,6 @@ impl<'de> Deserialize<'de> for RulePath {
             }
         }
         deserializer.deserialize_any(RuleVisitor)
-    }
-}
-
-impl JsonSchema for RulePath {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "RulePath".into()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": Self::WHAT,
-            "anyOf": [{ "type": "string", "pattern": "^/" }, generator.subschema_for::<RuleTable>()]
-        })
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::budget::BudgetSettings;
@@ -20,12 +19,13 @@ use super::value::{
 use crate::plan::{Facility, Keep, Network, RlimitResource};
 
 /// A policy file, version 1.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "Stockade policy", rename = "Policy")]
+#[cfg_attr(test, schemars(title = "Stockade policy", rename = "Policy"))]
 pub struct Settings {
     /// Always 1.
-    #[schemars(with = "u8", range(min = 1, max = 1))]
+    #[cfg_attr(test, schemars(with = "u8", range(min = 1, max = 1)))]
     pub version: Version,
     /// The policy that this one extends: the name of a built-in one, or a path relative to this file (with a slash in it, or
     /// ending in `.toml`). Every policy extends `default`, even without this key.
@@ -117,7 +117,8 @@ pub struct Settings {
 }
 
 /// What `/proc` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProcView {
     /// Everything that is not masked.
@@ -127,12 +128,13 @@ pub enum ProcView {
 }
 
 /// The environment of the workload, which inherits no other variable.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EnvSettings {
     /// Variables with their values. Adds.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, EnvValue>")]
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, EnvValue>"))]
     pub set: BTreeMap<EnvName, EnvValue>,
     /// Variables passed from the caller, if it has them; `LC_*` matches all that begin with `LC_`. Adds.
     #[serde(default)]
@@ -142,7 +144,8 @@ pub struct EnvSettings {
 }
 
 /// The user of the workload.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UserSettings {
     /// Login name in the sandbox.
@@ -158,7 +161,8 @@ pub struct UserSettings {
 }
 
 /// Capabilities inside the sandbox's user namespace.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CapabilitySettings {
     /// Capabilities to keep. Adds to those that the policies below keep.
@@ -170,7 +174,8 @@ pub struct CapabilitySettings {
 }
 
 /// The system calls that the workload may make.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SeccompSettings {
     /// The profile: `default`, `strict`, `docker`, `unconfined`, or a path relative to this file (with a slash in it, or
@@ -185,7 +190,8 @@ pub struct SeccompSettings {
 
 /// The paths and ports that the workload may use, out of those that it can see. Without a list everything is allowed; an
 /// empty list allows nothing.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LandlockSettings {
     /// What happens to a run if the kernel's Landlock is too old or missing. `off` also drops the lists of the policies
@@ -206,7 +212,8 @@ pub struct LandlockSettings {
 }
 
 /// The tmpfs that all scratch directories share.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScratchSettings {
     /// Its size limit.
@@ -216,7 +223,8 @@ pub struct ScratchSettings {
 }
 
 /// Time limits, after which the run is ended.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeadlineSettings {
     /// Wall-clock time.
@@ -230,7 +238,8 @@ pub struct DeadlineSettings {
 }
 
 /// Standard input and output.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StdioSettings {
     /// Whether the workload reads the caller's standard input.

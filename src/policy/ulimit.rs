@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 
 use super::units;
@@ -64,9 +63,10 @@ fn bound(text: &str) -> Result<Option<u64>, String> {
 }
 
 /// The table form in a policy file.
-#[derive(serde::Deserialize, JsonSchema)]
+#[derive(serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct UlimitTable {
+pub(super) struct UlimitTable {
     /// The limit in force.
     soft: Bound,
     /// The value that the workload may raise it to; the soft limit by default.
@@ -77,7 +77,7 @@ struct UlimitTable {
 }
 
 #[derive(Clone, Copy)]
-struct Bound(Option<u64>);
+pub(super) struct Bound(Option<u64>);
 
 struct UlimitVisitor;
 
@@ -121,31 +121,6 @@ impl<'de> Deserialize<'de> for Bound {
             }
         }
         deserializer.deserialize_any(BoundVisitor)
-    }
-}
-
-impl JsonSchema for Bound {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "UlimitBound".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "integer", "minimum": -1 }, { "type": "string" }] })
-    }
-}
-
-impl JsonSchema for Ulimit {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Ulimit".into()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": Self::WHAT,
-            "anyOf": [
-                { "type": "integer", "minimum": -1 },
-                { "type": "string" },
-                generator.subschema_for::<UlimitTable>(),
-            ]
-        })
     }
 }
 

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::units;
@@ -74,18 +73,10 @@ impl<T: Value> Written<T> {
 }
 
 macro_rules! written {
-    ($($type:ident: $pattern:expr;)+) => {$(
+    ($($type:ident)+) => {$(
         impl<'de> ::serde::Deserialize<'de> for $type {
             fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> ::std::result::Result<Self, D::Error> {
                 deserializer.deserialize_any($crate::policy::value::Written::<Self>(std::marker::PhantomData))
-            }
-        }
-        impl JsonSchema for $type {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($type).into()
-            }
-            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                $crate::policy::value::schema::<Self>($pattern)
             }
         }
     )+};
@@ -93,43 +84,9 @@ macro_rules! written {
 
 pub(super) use written;
 
-pub(super) fn schema<T: Value>(pattern: &str) -> Schema {
-    let string = json_schema!({ "type": "string", "pattern": pattern });
-    let number = json_schema!({ "type": "number" });
-    let hex = json_schema!({
-        "type": "object", "required": ["hex"], "additionalProperties": false,
-        "properties": { "hex": { "type": "string", "pattern": "^([0-9a-fA-F]{2})*$" } }
-    });
-    let mut forms = vec![string];
-    forms.extend(T::NUMERIC.then_some(number));
-    forms.extend(T::BINARY.then_some(hex));
-    let mut schema = if forms.len() == 1 { forms.remove(0) } else { json_schema!({ "anyOf": forms }) };
-    schema.insert("description".into(), T::WHAT.into());
-    schema
-}
-
 written! {
-    Version: "^1$";
-    Size: "^[0-9]+([kKmMgGtT]([iI][bB])?)?$";
-    Duration: "^[0-9]+(ms|s|m|h)?$";
-    Amount: "^[0-9]+([kKmMgGtT]([iI][bB])?)?$";
-    Deadline: "^[0-9]+(ms|s|m|h)?$";
-    Cpus: r"^[0-9]+(\.[0-9]+)?$";
-    Count: "^[1-9][0-9]*$";
-    Pids: "^[1-9][0-9]*$";
-    Weight: "^[1-9][0-9]*$";
-    Id: "^[0-9]+$";
-    Umask: "^[0-7]{1,5}$";
-    Mode: "^[0-7]{1,5}$";
-    OomScoreAdj: "^-?[0-9]+$";
-    Hostname: "^[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$";
-    UserName: "^[a-z_][a-z0-9_-]{0,31}$";
-    UserMap: "^(single|subordinate|host:[0-9]+(:[0-9]+)?)$";
-    EnvName: "^[^=]+$";
-    EnvPattern: "^[^=]+$";
-    EnvValue: "";
-    CpuList: "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$";
-    CapabilityName: "^([cC][aA][pP]_)?[A-Za-z_]+$";
+    Version Size Duration Amount Deadline Cpus Count Pids Weight Id Umask Mode OomScoreAdj Hostname UserName UserMap EnvName
+    EnvPattern EnvValue CpuList CapabilityName
 }
 
 /// A limit, or `"unlimited"`.
@@ -156,15 +113,6 @@ impl<T: Value> Value for Limit<T> {
 impl<'de, T: Value> Deserialize<'de> for Limit<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Written::<Self>(PhantomData))
-    }
-}
-
-impl<T: Value + JsonSchema> JsonSchema for Limit<T> {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        format!("{}OrUnlimited", T::schema_name()).into()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [generator.subschema_for::<T>(), { "const": "unlimited" }] })
     }
 }
 
@@ -407,7 +355,7 @@ impl Value for CapabilityName {
             None => {
                 let known: Vec<_> = Capability::all().iter().map(ToString::to_string).collect();
                 let short = |name| str::trim_start_matches(name, "CAP_");
-                let near = super::diagnose::nearest(short(&upper), known.iter().map(|name| short(name)));
+                let near = crate::error::nearest(short(&upper), known.iter().map(|name| short(name)));
                 Err(format!(
                     "{name:?} is not a capability{}",
                     near.map(|name| format!(": did you mean {name}?")).unwrap_or_default()

@@ -1,10 +1,10 @@
 //! The confinement in force, as read back from the kernel.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The workload's confinement, as read back from the kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Enforced {
     /// Namespaces that differ from the supervisor's.
     pub namespaces: Vec<String>,
@@ -33,7 +33,8 @@ pub struct Enforced {
 }
 
 /// A seccomp filter in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Seccomp {
     /// Name or file of the profile; `unconfined` where only guards are in force.
     pub profile: String,
@@ -44,7 +45,8 @@ pub struct Seccomp {
 }
 
 /// A cgroup in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cgroup {
     /// Its directory; with cgroup v1 that of the memory controller.
     pub path: String,
@@ -53,7 +55,8 @@ pub struct Cgroup {
 }
 
 /// A requested protection that this host cannot enforce, and that was allowed to be missing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Degraded {
     /// Its name, as given to `--allow-degraded`.
     pub what: String,

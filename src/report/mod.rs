@@ -8,7 +8,6 @@ mod usage;
 
 use std::time::SystemTime;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -21,7 +20,8 @@ use crate::plan::{self, Bytes, ContainerPlan, RunPlan, hex};
 pub const SCHEMA: &str = "stockade/report/v1";
 
 /// The report of one run, written when all of its processes have ended, or when it could not start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// Always [`SCHEMA`].
     pub schema: String,
@@ -149,7 +149,8 @@ impl Runtime {
 }
 
 /// The executed command.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Command {
     /// Its words.
     pub argv: Vec<Bytes>,
@@ -162,7 +163,8 @@ pub struct Command {
 }
 
 /// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Exit code 0.
@@ -196,7 +198,8 @@ pub enum Status {
 }
 
 /// An [`Error`] as data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ErrorRecord {
     /// The step that failed.
     pub step: Step,
@@ -231,7 +234,8 @@ impl From<&ErrorRecord> for Error {
 }
 
 /// Duration of each phase, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timings {
     /// From the start of the run to the new namespaces.
     pub setup: Option<u64>,
@@ -244,7 +248,8 @@ pub struct Timings {
 }
 
 /// Output of the workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Output {
     pub stdout: Stream,
@@ -252,7 +257,8 @@ pub struct Output {
 }
 
 /// One output stream.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Stream {
     /// Bytes that the workload wrote.
     pub bytes: u64,
@@ -265,14 +271,16 @@ pub struct Stream {
 }
 
 /// Network access of the workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NetworkRecord {
     /// As planned and verified: `none`, `loopback` or `host`.
     pub mode: crate::plan::Network,
 }
 
 /// An operation that the workload was denied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Denial {
     /// The layer that denied it: `seccomp` or `landlock`.
     pub layer: String,
@@ -299,7 +307,8 @@ pub struct Denial {
 }
 
 /// A layer whose denials could not be recorded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Unheard {
     /// The layer.
     pub layer: String,
@@ -308,7 +317,8 @@ pub struct Unheard {
 }
 
 /// The program and kernel that ran it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Runtime {
     pub name: String,

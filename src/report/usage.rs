@@ -1,10 +1,10 @@
 //! Resource usage: of a finished run, and in samples of one in progress.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Resource usage of the whole process tree.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Wall-clock time of the workload in microseconds.
     pub wall_us: Option<u64>,
@@ -25,7 +25,8 @@ pub struct Usage {
 }
 
 /// CPU time, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// In user mode.
     pub user_us: Option<u64>,
@@ -42,7 +43,8 @@ pub struct Cpu {
 }
 
 /// Memory, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Memory {
     /// Usage at the time of the sample: at the end, or of `--stats`.
     pub current_bytes: Option<u64>,
@@ -63,7 +65,8 @@ pub struct Memory {
 }
 
 /// Processes and threads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pids {
     /// Number at the time of the sample: at the end, or of `--stats`.
     pub current: Option<u64>,
@@ -76,7 +79,8 @@ pub struct Pids {
 }
 
 /// Block input and output.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Io {
     pub read_bytes: Option<u64>,
@@ -86,7 +90,8 @@ pub struct Io {
 }
 
 /// Time in which some task waited for a resource (PSI), in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Psi {
     pub cpu_some_us: Option<u64>,
@@ -97,7 +102,8 @@ pub struct Psi {
 }
 
 /// Counters of `getrusage(2)`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Rusage {
     pub minor_faults: Option<u64>,
@@ -107,7 +113,8 @@ pub struct Rusage {
 }
 
 /// The scratch tmpfs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Disk {
     /// Bytes in use when the workload ended.
     pub scratch_used_bytes: Option<u64>,
@@ -121,7 +128,8 @@ pub struct Disk {
 pub const SAMPLE_SCHEMA: &str = "stockade/sample/v1";
 
 /// A sample of a run in progress: one line of `--stats`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sample {
     /// Always [`SAMPLE_SCHEMA`].
     pub schema: String,

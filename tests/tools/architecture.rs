@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const STOREYS: [&[&str]; 9] = [
     &["error", "sys"],
     &["failure", "file", "plan"],
-    &["report"],
+    &["args", "report"],
     &["rootfs", "confine", "cgroup", "egress", "audit"],
     &["launch"],
     &["run", "container"],

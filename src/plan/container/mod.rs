@@ -2,7 +2,6 @@
 
 mod cgroup;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -13,7 +12,8 @@ use super::{Bytes, Capability, Command, Confinement, hex};
 pub const OCI_VERSION: &str = "1.3.0";
 
 /// The complete plan of a container.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ContainerPlan {
     /// Its confinement.
     pub confinement: Confinement,
@@ -96,7 +96,8 @@ impl ContainerPlan {
 }
 
 /// A process of a container, as `config.json` and `exec --process` describe it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
     /// The program that it executes.
     pub command: Command,
@@ -154,7 +155,8 @@ impl NamespaceKind {
 }
 
 /// A namespace that is entered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Joined {
     /// Its kind.
     pub kind: NamespaceKind,
@@ -163,7 +165,8 @@ pub struct Joined {
 }
 
 /// A line of an id map, `user_namespaces(7)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IdRange {
     /// First id inside.
     pub inside: u32,
@@ -174,7 +177,8 @@ pub struct IdRange {
 }
 
 /// An offset of a clock, `time_namespaces(7)`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClockOffset {
     /// `monotonic` or `boottime`.
     pub clock: String,
@@ -185,7 +189,8 @@ pub struct ClockOffset {
 }
 
 /// A device node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Device {
     /// Absolute path inside.
     pub path: Bytes,
@@ -204,7 +209,8 @@ pub struct Device {
 }
 
 /// The five sets of `capabilities(7)`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct CapabilitySets {
     pub bounding: Vec<Capability>,
@@ -215,7 +221,8 @@ pub struct CapabilitySets {
 }
 
 /// A kernel parameter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sysctl {
     /// With slashes: `net/ipv4/ip_forward`.
     pub path: String,
@@ -224,7 +231,8 @@ pub struct Sysctl {
 }
 
 /// A scheduling policy, `sched_setattr(2)`, in the kernel's numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Scheduler {
     pub policy: u32,
@@ -237,7 +245,8 @@ pub struct Scheduler {
 }
 
 /// A network device that is moved into a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NetDevice {
     /// Its name on the host.
     pub host: String,
@@ -246,7 +255,8 @@ pub struct NetDevice {
 }
 
 /// A group of `resctrl`, `Documentation/filesystems/resctrl.rst`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IntelRdt {
     /// The group's name, `/` for the default group; `None` for a new group of the container.
     pub clos_id: Option<String>,
@@ -259,7 +269,8 @@ pub struct IntelRdt {
 }
 
 /// A mount exactly as the configuration describes it, without defaults.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ContainerMount {
     /// Absolute path inside, without `.`, `..` or empty components.
     pub destination: Bytes,
@@ -288,7 +299,8 @@ pub struct ContainerMount {
 }
 
 /// The source of a [`ContainerMount`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MountSource {
     /// A host file or directory.
@@ -318,7 +330,8 @@ pub enum MountSource {
 }
 
 /// Programs that run at the stages of a container's lifecycle.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub struct Hooks {
     pub prestart: Vec<Hook>,
@@ -330,7 +343,8 @@ pub struct Hooks {
 }
 
 /// A program that runs at a stage of a container's lifecycle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Hook {
     /// Absolute path.
     pub path: Bytes,

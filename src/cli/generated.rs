@@ -1,0 +1,211 @@
+//! Generates the manual pages and completions from the table of verbs, and the JSON Schemas from the types.
+//!
+//! The repository holds the files, and the program prints them. `STOCKADE_REGENERATE=1 cargo test --lib generated` writes them.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Arg, ArgAction, Command, ValueHint};
+use clap_complete::Shell;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use super::grammar::STOCKADE;
+use super::pages::PAGES;
+use super::top::Frame;
+use crate::args::{Args, Dialect, Flag, HELP, Operand, Verb};
+use crate::audit::Line;
+use crate::policy::Settings;
+use crate::report::Report;
+
+#[test]
+fn generated_files_are_current() {
+    let mut files = vec![
+        ("profiles/policy.schema.json".to_owned(), schema::<Settings>(without_null)),
+        ("profiles/report.schema.json".to_owned(), schema::<Report>(|_| ())),
+        ("profiles/audit.schema.json".to_owned(), schema::<Line>(|_| ())),
+        ("profiles/top.schema.json".to_owned(), schema::<Frame>(|_| ())),
+    ];
+    for (shell, name) in [(Shell::Bash, "stockade.bash"), (Shell::Zsh, "_stockade"), (Shell::Fish, "stockade.fish")] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command(&STOCKADE), "stockade", &mut text);
+        files.push((format!("docs/completions/{name}"), String::from_utf8(text).unwrap()));
+    }
+    let mut pages = Vec::new();
+    add_pages(&[&STOCKADE], &mut pages);
+    let mut names: Vec<_> = PAGES.iter().map(|(name, _)| *name).collect();
+    assert!(pages.iter().all(|(name, _)| names.contains(&name.as_str())), "{names:?} lacks a verb's page");
+    names.retain(|name| !pages.iter().any(|(page, _)| page == name));
+    assert!(names.is_empty(), "these pages have no verb: {names:?}");
+    files.extend(pages.into_iter().map(|(name, text)| (format!("docs/man/{name}"), text)));
+    for (name, text) in files {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
+        if std::env::var_os("STOCKADE_REGENERATE").is_some() {
+            std::fs::write(&path, text).unwrap();
+        } else {
+            let current = std::fs::read_to_string(&path).unwrap_or_default() == text;
+            assert!(current, "{name} is out of date: `STOCKADE_REGENERATE=1 cargo test --lib generated` writes it");
+        }
+    }
+}
+
+/// Adds the page of the last verb and those of the verbs below it.
+fn add_pages(verbs: &[&'static Verb], pages: &mut Vec<(String, String)>) {
+    let names: Vec<_> = verbs.iter().map(|verb| verb.name).collect();
+    let verb = verbs[verbs.len() - 1];
+    // A manual page has the whole name: stockade-run(1).
+    let name = names.join("-");
+    pages.push((format!("{name}.1"), page(command(verb).name(name), &verb.usage(&names.join(" ")))));
+    for below in verb.verbs {
+        add_pages(&[verbs, &[below]].concat(), pages);
+    }
+}
+
+/// One manual page. It has no date, so that it changes only with the table. The synopsis is ours, because clap's lists
+/// every option.
+fn page(command: Command, synopsis: &str) -> String {
+    use std::io::Write as _;
+    let has_verbs = command.has_subcommands();
+    let man = clap_mangen::Man::new(command).manual("Stockade").source(concat!("stockade ", env!("CARGO_PKG_VERSION")));
+    let mut out = Vec::new();
+    man.render_title(&mut out).unwrap();
+    man.render_name_section(&mut out).unwrap();
+    writeln!(out, ".SH SYNOPSIS\n{}", synopsis.replace('-', "\\-")).unwrap();
+    man.render_description_section(&mut out).unwrap();
+    match has_verbs {
+        true => man.render_subcommands_section(&mut out).unwrap(),
+        false => man.render_options_section(&mut out).unwrap(),
+    }
+    String::from_utf8(out).unwrap()
+}
+
+/// The verb, for clap.
+fn command(verb: &'static Verb) -> Command {
+    let mut command = Command::new(verb.name)
+        .about(verb.about)
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .subcommands(verb.verbs.iter().map(self::command))
+        .args(verb.operands.iter().map(operand));
+    if !verb.more.is_empty() {
+        command = command.long_about(format!("{}.\n\n{}", verb.about, verb.more));
+    }
+    for (heading, flags) in verb.options {
+        command = command.args(flags.iter().map(|flag| option(flag).help_heading(*heading)));
+    }
+    command.arg(option(&HELP).action(ArgAction::Help).help_heading("Options"))
+}
+
+fn operand(operand: &'static Operand) -> Arg {
+    match *operand {
+        Operand::Word(name, help) => Arg::new(name).help(help).required(true).value_hint(ValueHint::FilePath),
+        Operand::Optional(name, help) => Arg::new(name).help(help),
+        Operand::Choice(name, help, known) => Arg::new(name).help(help).value_parser(known.to_vec()).required(true),
+        Operand::Numbers(name, help, most) => Arg::new(name).help(help).num_args(0..=most).allow_negative_numbers(true),
+        Operand::Command(name) => {
+            let command = Arg::new("command").value_name(name).hide(true).help("The command and its arguments");
+            command.num_args(0..).trailing_var_arg(true).value_hint(ValueHint::CommandWithArguments)
+        }
+    }
+}
+
+fn option(flag: &'static Flag) -> Arg {
+    let arg = Arg::new(flag.long).long(flag.long).help(flag.help);
+    let arg = flag.short.into_iter().fold(arg, Arg::short);
+    let hint = match flag.value {
+        Some("DIR") => ValueHint::DirPath,
+        Some("PATH" | "PATH[:optional]") => ValueHint::AnyPath,
+        Some(value) if value.starts_with("FILE") || value.contains("|FILE") || value.contains("SRC") => {
+            ValueHint::AnyPath
+        }
+        _ => ValueHint::Unknown,
+    };
+    let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };
+    match (flag.value, flag.many) {
+        (Some(value), true) => arg.value_name(value).action(ArgAction::Append),
+        (Some(value), false) => arg.value_name(value),
+        (None, _) => arg.action(ArgAction::SetTrue),
+    }
+}
+
+fn schema<T: JsonSchema>(change: fn(&mut Value)) -> String {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    change(&mut schema);
+    serde_json::to_string_pretty(&schema).unwrap() + "\n"
+}
+
+/// Removes `null` from the types: TOML has no null, an optional key is left out instead.
+fn without_null(schema: &mut Value) {
+    let null = json!({ "type": "null" });
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Object(keys) => {
+            keys.values_mut().for_each(without_null);
+            if let Some(Value::Array(types)) = keys.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    keys.insert("type".into(), only);
+                }
+            }
+            if let Some(Value::Array(forms)) = keys.get_mut("anyOf") {
+                forms.retain(|form| *form != null);
+                // A single form needs no `anyOf`.
+                if let [Value::Object(only)] = forms.as_slice() {
+                    let only = only.clone();
+                    keys.remove("anyOf");
+                    keys.extend(only);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The completions come from clap, so both readers must read a command line alike.
+#[test]
+fn clap_reads_the_same() {
+    for line in [
+        "run -it -m1G true",
+        "run --memory=1G -e A=b -eC=d -v /a:/b -- -x y",
+        "run --cpus 2 --cpus 3 a b -c",
+        "run -itm=5 x",
+        "seccomp explain default --cap a ioctl --cap=b 1 -1 --network",
+        "seccomp compile -oout default",
+        "audit verify log --head 1",
+        "man",
+    ] {
+        let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let (ours, result) = Args::read(&STOCKADE, Dialect::Stockade, &line);
+        result.unwrap();
+        let command = command(&STOCKADE).no_binary_name(true).args_override_self(true);
+        let matches = command.try_get_matches_from(&line).unwrap();
+        let mut clap = &matches;
+        while let Some((_, below)) = clap.subcommand() {
+            clap = below;
+        }
+        let words = |name: &str| clap.get_many::<String>(name).into_iter().flatten().map(OsString::from).collect();
+        for flag in ours.verb().flags() {
+            if flag.value.is_none() {
+                assert_eq!(ours.is_on(flag.long), clap.get_flag(flag.long), "{}", flag.long);
+                continue;
+            }
+            let theirs: Vec<OsString> = words(flag.long);
+            let mut given: Vec<OsString> = ours.all(flag.long).map(Into::into).collect();
+            if !flag.many {
+                given.drain(..given.len().saturating_sub(1));
+            }
+            assert_eq!(given, theirs, "{}", flag.long);
+        }
+        let theirs: Vec<OsString> =
+            ours.verb().operands.iter().flat_map(|one| -> Vec<_> { words(operand(one).get_id().as_str()) }).collect();
+        assert_eq!(ours.words, theirs);
+    }
+}
+
+/// Names and letters are unique, and no option hides another.
+#[test]
+fn clap_finds_nothing_wrong_with_the_table() {
+    command(&STOCKADE).debug_assert();
+}
