@@ -13,7 +13,7 @@ use crate::policy::rules::{LandlockMode, SeccompChoice};
 use crate::policy::trust::Guarded;
 use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{Id, Limit, UserMap, UserName, Value};
-use crate::policy::{Settings, budget, env_file, units};
+use crate::policy::{Settings, budget_values, env_file, units};
 
 /// The parsed flags.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ fn many<T: Value>(args: &Args, flag: &str) -> Result<Vec<T>> {
 }
 
 fn pairs<K: Value + Ord, V: Value>(args: &Args, flag: &str) -> Result<std::collections::BTreeMap<K, V>> {
-    let parse = |word: &OsStr| budget::pair(word.as_bytes()).map_err(|reason| wrong(flag, reason));
+    let parse = |word: &OsStr| budget_values::pair(word.as_bytes()).map_err(|reason| wrong(flag, reason));
     args.all(flag).map(parse).collect()
 }
 

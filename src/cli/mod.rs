@@ -9,6 +9,7 @@ mod gc;
 #[cfg(test)]
 mod generated;
 mod grammar;
+mod id;
 mod pages;
 mod plan;
 mod plan_text;

@@ -1,6 +1,6 @@
 //! `stockade plan`: prints what a run would do, as text or JSON.
 
-use super::{plan_text, planning, say, warn};
+use super::{id, plan_text, planning, say, warn};
 use crate::args::Args;
 use crate::error::{Error, Result, Step, printable_json};
 use crate::plan::RunPlan;
@@ -17,7 +17,7 @@ struct Shown<'a> {
 
 /// Prints the plan. Runs nothing and writes no report.
 pub fn main(args: &Args) -> Result<u8> {
-    let resolved = planning::plan(args, planning::id(args)?)?;
+    let resolved = planning::plan(args, id::of(args)?)?;
     for warning in &resolved.warnings {
         warn(warning);
     }

@@ -1,12 +1,11 @@
 //! Turns the words of `run` and `plan` into a plan.
 
 use std::ffi::OsStr;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::mem::ManuallyDrop;
 
 use super::flags;
 use crate::args::Args;
-use crate::error::{Error, Result, Step};
+use crate::error::Result;
 use crate::policy::trust::{self, Guarded};
 use crate::policy::{self, Caller, Loaded, Resolved};
 
@@ -39,20 +38,4 @@ pub fn resolve(args: &Args, id: String, loaded: Loaded, records: Vec<Guarded>) -
     let resolved = policy::resolve(loaded.settings, &args.words, &caller)?;
     trust::check(&resolved.plan, loaded.files.into_iter().chain(records))?;
     Ok(resolved)
-}
-
-/// The name that `--name` gives, or a random one.
-pub fn id(args: &Args) -> Result<String> {
-    match args.value("name") {
-        Some(name) => {
-            let name = name.to_str().ok_or_else(|| Error::new(Step::Usage, "--name", "is not UTF-8"))?;
-            Ok(name.to_owned())
-        }
-        None => Ok(fresh_id()),
-    }
-}
-
-/// 64 random bits in hexadecimal. The standard library seeds `RandomState` from getrandom(2).
-pub fn fresh_id() -> String {
-    format!("{:016x}", std::hash::RandomState::new().build_hasher().finish())
 }

@@ -270,7 +270,7 @@ fn is_file_or_absent(directory: &OwnedFd, name: &OsStr) -> bool {
 }
 
 fn temporary_name() -> OsString {
-    format!(".stockade-report.{}", super::planning::fresh_id()).into()
+    format!(".stockade-report.{}", super::id::fresh()).into()
 }
 
 fn temporary(directory: &OwnedFd) -> nix::Result<(OsString, OwnedFd)> {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
-use super::{denials, error_text, final_write, notice, planning, warn};
+use super::{denials, error_text, final_write, id, notice, planning, warn};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
@@ -20,7 +20,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let started = SystemTime::now();
     // First, because a run that cannot be recorded does not start.
     let (mut records, writable) = Records::open(args);
-    let id = planning::id(args);
+    let id = id::of(args);
     let stats = stats(args, records.report.as_mut());
     let known_id = id.clone().unwrap_or_default();
     let ready = writable.and(readable).and(id).and_then(|id| {

@@ -7,8 +7,7 @@ use nix::errno::Errno;
 use super::config::{self, Config};
 use super::console::activation;
 use super::notify::Listener;
-use super::record::{Record, Status};
-use super::report::End;
+use super::record::{End, Record, Status};
 use super::store::Held;
 use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
@@ -18,7 +17,6 @@ use crate::container::{Launched, Request, filters_of, hooks, launch, set_policy,
 use crate::error::{Error, Result, Step};
 use crate::launch::executed;
 use crate::plan::ContainerPlan;
-use crate::plan::container::OCI_VERSION;
 use crate::report::Enforced;
 use crate::sys::process::{self, borrow_standard};
 
@@ -133,7 +131,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     };
     let plan = held.plan()?;
     if !plan.hooks.poststart.is_empty() {
-        hooks::run("poststart", &plan.hooks.poststart, &state_text(&record, record.pid, "running"))?;
+        hooks::run("poststart", &plan.hooks.poststart, &record.state_text(record.pid, "running"))?;
     }
     Ok(listener)
 }
@@ -223,7 +221,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     held.write_plan(plan)?;
     let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
-    let state = |pid: i32, status: &str| state_text(&record, pid, status);
+    let state = |pid: i32, status: &str| record.state_text(pid, status);
     let directory = held.directory.clone();
     let mut built = |pid: nix::unistd::Pid| {
         let text = state(pid.as_raw(), "creating");
@@ -289,24 +287,4 @@ fn make_groups(runtime: &Runtime, places: &Places, plan: &ContainerPlan) -> Resu
         groups.allow_devices(resources)?; // without root, no device node can be created and the host's have owners
     }
     Ok(Some(groups))
-}
-
-/// The state in the specification's format, for hooks.
-pub fn state_text(record: &Record, pid: i32, status: &str) -> String {
-    state_of(record, pid, status).to_string()
-}
-
-/// The same for `state`, which says more.
-pub fn state_of(record: &Record, pid: i32, status: &str) -> serde_json::Value {
-    let annotations = Some(&record.annotations).filter(|annotations| !annotations.is_empty());
-    let mut state = oci_spec::runtime::State::default();
-    state
-        .set_version(OCI_VERSION.to_owned())
-        .set_id(record.id.clone())
-        .set_pid(Some(pid))
-        .set_bundle(record.bundle.clone())
-        .set_annotations(annotations.map(|annotations| annotations.clone().into_iter().collect()));
-    let mut state = serde_json::json!(state);
-    state["status"] = status.into(); // the crate's type has no "paused"
-    state
 }

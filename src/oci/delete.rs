@@ -4,7 +4,6 @@ use std::os::fd::AsFd as _;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::create::state_text;
 use super::record::{Status, is_damaged};
 use super::store::{Held, is_missing};
 use super::{Runtime, log, report};
@@ -64,7 +63,7 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     rdt::remove(&held.directory)?;
     let plan = if held.record.later_hooks { held.plan().ok() } else { None };
     let hooks = plan.map(|plan| plan.hooks.poststop);
-    let state = state_text(&held.record, 0, Status::Stopped.name());
+    let state = held.record.state_text(0, Status::Stopped.name());
     held.remove()?;
     if let Err(error) = reported {
         runtime.log.warn(&log::sentence(&error)); // only a warning: the container is already removed

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd as _;
 
 use super::config;
-use super::create::state_text;
 use super::record::Status;
 use super::store::Held;
 use super::{Runtime, image};
@@ -54,7 +53,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     let record = held.record.clone();
     drop(held); // exec may take long, and other commands must work meanwhile
     let foreground = runtime.foreground()?;
-    let state = |pid: i32, status: &str| state_text(&record, pid, status);
+    let state = |pid: i32, status: &str| record.state_text(pid, status);
     let request = Request {
         groups: groups.as_ref(),
         entered: Some((first.as_fd(), namespaces)),

@@ -19,7 +19,7 @@ pub fn state(runtime: &Runtime) -> Result<u8> {
 /// What the specification wants, and what engines read beside it.
 fn describe(record: &Record, status: Status) -> Value {
     let pid = if status == Status::Stopped { 0 } else { record.pid };
-    let mut state = super::create::state_of(record, pid, status.name());
+    let mut state = record.state(pid, status.name());
     state["rootfs"] = json!(record.rootfs);
     state["created"] = json!(record.created);
     state["owner"] = json!("");

@@ -11,6 +11,7 @@ use crate::cgroup;
 use crate::cgroup::container::{Groups, Places};
 use crate::container::gate;
 use crate::error::{Error, Result, Step};
+use crate::plan::container::OCI_VERSION;
 use crate::report::Enforced;
 use crate::sys::process;
 
@@ -196,4 +197,38 @@ pub fn is_damaged(error: &Error) -> bool {
 
 fn boot_id() -> std::io::Result<String> {
     std::fs::read_to_string(BOOT_ID).map(|text| text.trim().to_owned())
+}
+
+impl Record {
+    /// The state in the specification's format, for hooks.
+    pub fn state_text(&self, pid: i32, status: &str) -> String {
+        self.state(pid, status).to_string()
+    }
+
+    /// The same for `state`, which says more.
+    pub fn state(&self, pid: i32, status: &str) -> serde_json::Value {
+        let annotations = Some(&self.annotations).filter(|annotations| !annotations.is_empty());
+        let mut state = oci_spec::runtime::State::default();
+        state
+            .set_version(OCI_VERSION.to_owned())
+            .set_id(self.id.clone())
+            .set_pid(Some(pid))
+            .set_bundle(self.bundle.clone())
+            .set_annotations(annotations.map(|annotations| annotations.clone().into_iter().collect()));
+        let mut state = serde_json::json!(state);
+        state["status"] = status.into(); // the type does not have "paused"
+        state
+    }
+}
+
+/// How a container ended, as far as it is known.
+#[derive(Clone, Debug, Default)]
+pub enum End {
+    /// Unknown: another process waited for it.
+    #[default]
+    Unknown,
+    /// With this exit code, or 128 and the signal.
+    Code(u8),
+    /// It could not be created.
+    Failed(Error),
 }

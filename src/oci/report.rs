@@ -11,7 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::record::Record;
+use super::record::{End, Record};
 use super::store::Held;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::ContainerPlan;
@@ -21,18 +21,6 @@ use crate::sys::walk::{self, Place, Trail};
 
 /// The annotation.
 const ANNOTATION: &str = "org.stockade.report";
-
-/// How a container ended, as far as it is known.
-#[derive(Clone, Debug, Default)]
-pub enum End {
-    /// Unknown: another process waited for it.
-    #[default]
-    Unknown,
-    /// With this exit code, or 128 and the signal.
-    Code(u8),
-    /// It could not be created.
-    Failed(Error),
-}
 
 /// The location of a container's report, if one is configured. Fails before anything is created if the report cannot be
 /// written there, or if the container of this plan could write there.

@@ -133,7 +133,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
     let mut born = None;
     let mut stage = |stage: Stage<'_>| match stage.name {
         "setup-namespaces" => {
-            let text = create::state_text(&held.record, stage.pid, "creating");
+            let text = held.record.state_text(stage.pid, "creating");
             hooks::run("prestart", &plan.hooks.prestart, &text)?;
             hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
         }

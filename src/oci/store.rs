@@ -15,8 +15,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 
-use super::record::{DAMAGED, Record, Status, parse};
-use super::report::End;
+use super::record::{DAMAGED, End, Record, Status, parse};
 use crate::cgroup::container::find;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::ContainerPlan;

@@ -2,7 +2,7 @@
 
 use stockade_seccomp::builtin::{Builtin, Group, Guard};
 
-use super::resolve::is_within;
+use super::path::is_within;
 use super::rules::{LandlockMode, RulePath, SeccompChoice};
 use super::settings::{LandlockSettings, SeccompSettings};
 use super::ulimit;

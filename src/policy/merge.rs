@@ -4,6 +4,7 @@
 //! same destination replaces), environment, devices, masked and read-only paths, capabilities, limits by name, seccomp
 //! groups, Landlock lists, and `allow_degraded`. An upper policy cannot remove a mask.
 
+use super::budget::BudgetSettings;
 use super::rules::LandlockMode;
 use super::settings::{
     CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ScratchSettings, SeccompSettings, Settings,
@@ -87,6 +88,51 @@ impl Settings {
             audit: over.audit.or(audit),
             audit_sync: over.audit_sync.or(audit_sync),
             allow_degraded: joined(allow_degraded, over.allow_degraded),
+        }
+    }
+}
+
+impl BudgetSettings {
+    /// These settings with those of `over` on top.
+    #[must_use]
+    pub(super) fn overlaid_with(self, over: Self) -> Self {
+        let required = over.controllers();
+        // Destructured, so that a new setting does not compile until its merging is decided here.
+        let Self {
+            memory,
+            memory_high,
+            swap,
+            cpus,
+            cpu_weight,
+            cpuset_cpus,
+            cpuset_mems,
+            pids,
+            mut io_max,
+            io_weight,
+            mut hugetlb,
+            mut set,
+            mut if_possible,
+        } = self;
+        io_max.retain(|bound| over.io_max.iter().all(|above| above.0.device != bound.0.device));
+        io_max.extend(over.io_max);
+        hugetlb.extend(over.hugetlb);
+        set.extend(over.set);
+        if_possible.retain(|controller| !required.contains(controller));
+        Self {
+            // An absolute `memory_high` was chosen for the old memory limit, so a new limit drops it.
+            memory_high: over.memory_high.or(memory_high.filter(|high| over.memory.is_none() || high.is_share())),
+            memory: over.memory.or(memory),
+            swap: over.swap.or(swap),
+            cpus: over.cpus.or(cpus),
+            cpu_weight: over.cpu_weight.or(cpu_weight),
+            cpuset_cpus: over.cpuset_cpus.or(cpuset_cpus),
+            cpuset_mems: over.cpuset_mems.or(cpuset_mems),
+            pids: over.pids.or(pids),
+            io_max,
+            io_weight: over.io_weight.or(io_weight),
+            hugetlb,
+            set,
+            if_possible: joined(if_possible, over.if_possible),
         }
     }
 }
@@ -196,7 +242,7 @@ fn lists<T: PartialEq>(below: Option<Vec<T>>, above: Option<Vec<T>>) -> Option<V
 }
 
 /// Joins both lists without duplicates, in order of first appearance.
-pub(super) fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
+fn joined<T: PartialEq>(mut below: Vec<T>, above: Vec<T>) -> Vec<T> {
     for item in above {
         if !below.contains(&item) {
             below.push(item);

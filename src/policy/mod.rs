@@ -6,6 +6,7 @@
 //! files that were read. Every value is parsed once, into a type that cannot hold a bad value, and is not checked again.
 
 pub mod budget;
+pub mod budget_values;
 pub mod builtin;
 mod confinement;
 mod default;

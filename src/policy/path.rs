@@ -115,3 +115,9 @@ fn path(bytes: &[u8]) -> Result<Bytes, String> {
         Ok(path)
     }
 }
+
+/// Whether `path` is `directory` or below it. Both are normalised, and neither is `/`.
+pub(super) fn is_within(path: &Bytes, directory: &Bytes) -> bool {
+    let rest = path.as_bytes().strip_prefix(directory.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::confinement;
 use super::environment::{self, MAX_STRING};
 use super::mount::{self, MountRequest, RequestKind, WORKSPACE};
-use super::path::{HostPath, SandboxPath};
+use super::path::{HostPath, SandboxPath, is_within};
 use super::settings::{ProcView, Settings};
 use super::value::{Hostname, Limit};
 use super::view::{self, Surroundings};
@@ -277,12 +277,6 @@ fn home_is_free(home: &Bytes, view: &[Mount]) -> Result<()> {
         Some(part) => Err(fail(format!("\"{home}\" would cover {}", part.destination))),
         None => Ok(()),
     }
-}
-
-/// Whether `path` is `directory` or below it. Both are normalised, and neither is `/`.
-pub(super) fn is_within(path: &Bytes, directory: &Bytes) -> bool {
-    let rest = path.as_bytes().strip_prefix(directory.as_bytes());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// Keeps the given order, but puts each mount after those that it lies below.

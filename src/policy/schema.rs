@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::budget::High;
+use super::budget_values::High;
 use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, Port, RulePath, RuleTable, SeccompChoice, SeccompGroup};
 use super::ulimit::{Bound, Ulimit, UlimitTable};

@@ -1,8 +1,10 @@
-//! The structure of the crate: imports point downward only, layers do not import each other, `unsafe` stays at the bottom.
+//! The structure of the source: imports point downward and form no circle, layers do not import each other, and `unsafe`
+//! occurs only in `sys`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Modules from the bottom up. A module imports only from lower storeys and from itself.
+/// The rooms (top-level modules), lowest storey first. A room imports from itself and from lower storeys only.
 const STOREYS: [&[&str]; 9] = [
     &["error", "sys"],
     &["failure", "file", "plan"],
@@ -15,7 +17,7 @@ const STOREYS: [&[&str]; 9] = [
     &["fuzzing"],
 ];
 
-/// The module with the layers, which do not import each other.
+/// The room that holds the layers.
 const LAYERS: &str = "confine";
 
 fn storey(room: &str) -> Option<usize> {
@@ -27,45 +29,53 @@ fn imports_point_downward_only() {
     let files = sources();
     let rooms: Vec<_> = files.iter().map(|file| file.room().to_owned()).collect();
     for room in rooms.iter().filter(|room| *room != "lib") {
-        assert!(storey(room).is_some(), "src/{room} has no storey in tests/tools/architecture.rs yet");
+        assert!(storey(room).is_some(), "add src/{room} to STOREYS in tests/tools/architecture.rs");
     }
     let wrong: Vec<_> = files.iter().flat_map(upward_edges).collect();
     assert!(wrong.is_empty(), "these imports point upward or across:\n{}", wrong.join("\n"));
+}
+
+/// A file imports another if it names a path in it. A module and the modules below it may import each other: a parent
+/// module re-exports, and its children use what it defines.
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let circles = circles(&sources());
+    assert!(circles.is_empty(), "these files import each other in a circle: {circles:#?}");
 }
 
 #[test]
 fn layers_do_not_import_each_other() {
     let files = sources();
     let names: Vec<_> = files.iter().filter_map(Source::layer).collect();
-    assert!(names.contains(&"caps"), "no layers were found: {names:?}");
+    assert!(names.contains(&"caps"), "the layers were not found: {names:?}");
     let wrong: Vec<_> = files.iter().flat_map(|file| cross_edges(file, &names)).collect();
     assert!(wrong.is_empty(), "these layers import each other:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn unsafe_is_found_on_the_floor_only() {
+fn only_sys_has_unsafe_code() {
     let files = sources();
     let has_unsafe = |file: &&Source| words(&file.code).any(|word| word == "unsafe" || word == "unsafe_code");
     let (floor, above): (Vec<_>, Vec<_>) = files.iter().filter(has_unsafe).partition(|file| file.room() == "sys");
-    assert!(!floor.is_empty(), "the search finds no unsafe at all");
+    assert!(!floor.is_empty(), "the search finds nothing");
     let above: Vec<_> = above.iter().map(|file| file.path.display().to_string()).collect();
-    assert!(above.is_empty(), "unsafe above the floor: {above:?}");
+    assert!(above.is_empty(), "unsafe code outside of sys: {above:?}");
 }
 
-/// The other crates turn text into data and programs; everything that uses the host is in this crate.
+/// The other crates of the workspace only turn text into data and programs.
 #[test]
-fn the_crates_beside_this_one_make_no_system_calls() {
+fn the_other_crates_make_no_system_calls() {
     for name in ["json", "seccomp"] {
         let files = sources_below(&format!("{name}/src"));
         let lib = files.iter().find(|file| file.room() == "lib").unwrap();
         assert!(lib.code.contains("#![forbid(unsafe_code)]"), "{name}");
         let wrong: Vec<_> = files.iter().flat_map(host_edges).collect();
-        assert!(wrong.is_empty(), "{name} uses the host:\n{}", wrong.join("\n"));
+        assert!(wrong.is_empty(), "{name} makes system calls:\n{}", wrong.join("\n"));
     }
 }
 
 #[test]
-fn these_checks_see_what_they_look_for() {
+fn the_checks_find_violations() {
     let file = |path: &str, code: &str| Source { path: path.into(), code: without_comments(code) };
     let edges = |path: &str, code: &str| upward_edges(&file(path, code)).len();
     assert_eq!(edges("plan.rs", "use crate::run::run;"), 1);
@@ -82,6 +92,13 @@ fn these_checks_see_what_they_look_for() {
     assert_eq!(across("confine/seccomp/listen.rs", "use crate::confine::{seccomp, user::Users};"), 1);
     assert_eq!(across("confine/seccomp/listen.rs", "use super::super::caps;"), 1);
     assert_eq!(across("confine/seccomp/listen.rs", "use super::rules; use crate::confine::seccomp::install;"), 0);
+    let of = |files: &[(&str, &str)]| circles(&files.iter().map(|(path, code)| file(path, code)).collect::<Vec<_>>());
+    let apart = [("a.rs", "use crate::b::c::X;"), ("b/c.rs", "use super::d::Y;"), ("b/d.rs", "use super::e;")];
+    assert_eq!(of(&apart), [[""; 0]; 0]);
+    let closed = [&apart[..], &[("b/e/mod.rs", "fn f() { crate::a::g() }"), ("f.rs", "use crate::a;")]].concat();
+    assert_eq!(of(&closed), [["a", "b::c", "b::d", "b::e"]]);
+    let family = [("a/mod.rs", "use self::b::X; use crate::a::b;"), ("a/b.rs", "use super::Y; use crate::a::Z;")];
+    assert_eq!(of(&family), [[""; 0]; 0]);
     let host = |code: &str| host_edges(&file("lib.rs", code)).len();
     assert_eq!(host("use std::fs::File; fn f() { std::process::exit(libc::EPERM) }"), 3);
     assert_eq!(host("use std::fmt::Write; // std::fs"), 0);
@@ -95,9 +112,9 @@ fn these_checks_see_what_they_look_for() {
 }
 
 struct Source {
-    /// The path below `src`.
+    /// Below `src`.
     path: PathBuf,
-    /// The code without comments and literals.
+    /// Without comments and literals.
     code: String,
 }
 
@@ -120,7 +137,7 @@ impl Source {
     }
 }
 
-/// Leaks memory, which a test may.
+/// Gives a text the lifetime of the test program.
 fn leak(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
 }
@@ -143,11 +160,11 @@ fn sources_below(directory: &str) -> Vec<Source> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut found = Vec::new();
     walk(&top, &top, &mut found);
-    assert!(found.len() > 10 || directory != "src", "sources are missing");
+    assert!(found.len() > 10 || directory != "src", "the sources were not found");
     found
 }
 
-/// The system interfaces of the standard library and of other crates that a file names.
+/// Modules of the standard library that make system calls, and crates for system calls, that a file names.
 fn host_edges(file: &Source) -> Vec<String> {
     const HOST: [&str; 7] = ["env", "fs", "io", "net", "os", "process", "thread"];
     let tokens = tokens(&file.code);
@@ -160,7 +177,7 @@ fn host_edges(file: &Source) -> Vec<String> {
 fn upward_edges(file: &Source) -> Vec<String> {
     let own = file.room();
     if own == "lib" {
-        return Vec::new(); // it names every module
+        return Vec::new(); // it names every room
     }
     let level = storey(own);
     let wrong = |target: &str| target != own && storey(target).is_some() && storey(target) >= level;
@@ -175,7 +192,34 @@ fn cross_edges(file: &Source, layers: &[&str]) -> Vec<String> {
     others.map(|path| format!("{} imports the layer {}", file.path.display(), path[1])).collect()
 }
 
-/// All paths that begin with `crate` or `super`, resolved from the crate's root, with groups expanded.
+/// Groups of files of which each imports every other, directly or through files of the group. By module, sorted.
+fn circles(files: &[Source]) -> Vec<Vec<String>> {
+    let names: Vec<Vec<&str>> = files.iter().map(Source::module).collect();
+    let target =
+        |path: &[&str]| (1..=path.len()).rev().find_map(|end| names.iter().position(|name| *name == path[..end]));
+    let imports = |from: usize| {
+        let found = references(&files[from]).into_iter().filter_map(|path| target(&path)).collect::<BTreeSet<_>>();
+        let family = |to: usize| names[from].starts_with(&names[to]) || names[to].starts_with(&names[from]);
+        found.into_iter().filter(|to| !family(*to)).collect::<Vec<_>>()
+    };
+    let imports: Vec<_> = (0..files.len()).map(imports).collect();
+    let reached = |from: usize| {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(file) = open.pop() {
+            open.extend(imports[file].iter().copied().filter(|to| reached.insert(*to)));
+        }
+        reached
+    };
+    let reached: Vec<_> = (0..files.len()).map(reached).collect();
+    let with = |from: usize| {
+        let both = |to: &usize| reached[from].contains(to) && reached[*to].contains(&from);
+        (0..files.len()).filter(both).map(|file| names[file].join("::")).collect::<BTreeSet<_>>()
+    };
+    let groups: BTreeSet<_> = (0..files.len()).map(with).filter(|group| group.len() > 1).collect();
+    groups.into_iter().map(|group| group.into_iter().collect()).collect()
+}
+
+/// Every path that begins with `crate` or `super`, resolved to a path from the crate's root, groups taken apart.
 fn references(file: &Source) -> Vec<Vec<&str>> {
     let module = file.module();
     let tokens: Vec<&str> = tokens(&file.code);
@@ -192,7 +236,7 @@ fn references(file: &Source) -> Vec<Vec<&str>> {
     found
 }
 
-/// Follows `::name::{a, b::c}` from the front of the tokens, and returns the number of tokens used.
+/// Follows `::name::{a, b::c}` from the front of the tokens; returns how many it took.
 fn expand<'a>(tokens: &[&'a str], mut path: Vec<&'a str>, found: &mut Vec<Vec<&'a str>>) -> usize {
     let mut at = 0;
     while tokens.get(at) == Some(&"::") {
@@ -277,7 +321,7 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a character literal; for a lifetime, of its quote alone.
+/// Of a character literal; a lifetime's is its quote alone.
 fn char_length(text: &str) -> usize {
     let mut chars = text.char_indices().skip(1);
     match chars.next() {

@@ -8,7 +8,6 @@ use std::fmt::{self, Display};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
 
-use super::fit::spelt;
 use stockade_json::{At, parse};
 
 pub use stockade_json::{Error as ProfileError, Json};
@@ -235,5 +234,16 @@ impl de::Error for Mistake {
     }
     fn missing_field(field: &'static str) -> Self {
         Self(wrong(field, "is missing"))
+    }
+}
+
+/// Swaps the names of the two flags of schedulers that the types spell otherwise than the specification and the kernel do.
+pub fn spelt(name: &str) -> &str {
+    match name {
+        "SCHED_FLAG_RESET_ON_FORK" => "SCHED_RESET_ON_FORK",
+        "SCHED_RESET_ON_FORK" => "SCHED_FLAG_RESET_ON_FORK",
+        "SCHED_FLAG_DL_OVERRUN" => "SCHED_FLAG_D_L_OVERRUN",
+        "SCHED_FLAG_D_L_OVERRUN" => "SCHED_FLAG_DL_OVERRUN",
+        other => other,
     }
 }

@@ -1,6 +1,6 @@
 //! What has to change in a document before the types of `oci-spec` take it as the specification means it.
 
-use super::document::{Json, Read, Within as _, wrong};
+use super::document::{Json, Read, Within as _, spelt, wrong};
 use crate::plan::Capability;
 
 /// What is taken out of a configuration.
@@ -84,17 +84,6 @@ pub fn resources(resources: &mut Json) -> Read<()> {
         }
     }
     Ok(())
-}
-
-/// Swaps the names of the two flags of schedulers that the types spell otherwise than the specification and the kernel do.
-pub fn spelt(name: &str) -> &str {
-    match name {
-        "SCHED_FLAG_RESET_ON_FORK" => "SCHED_RESET_ON_FORK",
-        "SCHED_RESET_ON_FORK" => "SCHED_FLAG_RESET_ON_FORK",
-        "SCHED_FLAG_DL_OVERRUN" => "SCHED_FLAG_D_L_OVERRUN",
-        "SCHED_FLAG_D_L_OVERRUN" => "SCHED_FLAG_DL_OVERRUN",
-        other => other,
-    }
 }
 
 /// The value under a key, unless it is absent or null.
