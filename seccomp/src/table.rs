@@ -395,26 +395,3 @@ pub(super) const SYSCALLS: &[Row] = &[
     ("write", 1, 64, "i"),
     ("writev", 20, 66, ""),
 ];
-
-/// Names that only other architectures have. Sorted.
-#[rustfmt::skip]
-pub(super) const ELSEWHERE: &[&str] = &[
-    "_llseek", "_newselect", "arm_fadvise64_64", "arm_sync_file_range", "bdflush", "break", "breakpoint", "cachectl",
-    "cacheflush", "chown32", "clock_adjtime64", "clock_getres_time64", "clock_gettime64", "clock_nanosleep_time64",
-    "clock_settime64", "execv", "fadvise64_64", "fchown32", "fcntl64", "fstat64", "fstatat", "fstatat64", "fstatfs64",
-    "ftime", "ftruncate64", "futex_time64", "get_tls", "getdomainname", "getegid32", "geteuid32", "getgid32",
-    "getgroups32", "getpagesize", "getresgid32", "getresuid32", "getuid32", "gtty", "idle", "io_pgetevents_time64",
-    "ipc", "kern_features", "lchown32", "llseek", "lock", "lstat64", "memory_ordering", "mmap2", "mpx",
-    "mq_timedreceive_time64", "mq_timedsend_time64", "multiplexer", "nice", "oldfstat", "oldlstat", "oldolduname",
-    "oldstat", "olduname", "pciconfig_iobase", "pciconfig_read", "pciconfig_write", "perfctr", "ppoll_time64", "prof",
-    "profil", "pselect6_time64", "readdir", "recv", "recvmmsg_time64", "riscv_flush_icache", "riscv_hwprobe",
-    "rt_sigtimedwait_time64", "rtas", "s390_guarded_storage", "s390_pci_mmio_read", "s390_pci_mmio_write",
-    "s390_runtime_instr", "s390_sthyi", "sched_get_affinity", "sched_rr_get_interval_time64", "sched_set_affinity",
-    "semtimedop_time64", "send", "sendfile64", "set_tls", "setfsgid32", "setfsuid32", "setgid32", "setgroups32",
-    "setregid32", "setresgid32", "setresuid32", "setreuid32", "setuid32", "sgetmask", "sigaction", "signal",
-    "sigpending", "sigprocmask", "sigreturn", "sigsuspend", "socketcall", "spu_create", "spu_run", "ssetmask", "stat64",
-    "statfs64", "stime", "stty", "subpage_prot", "swapcontext", "switch_endian", "sync_file_range2",
-    "sys_debug_setcontext", "syscall", "sysmips", "timer_gettime64", "timer_settime64", "timerfd", "timerfd_gettime64",
-    "timerfd_settime64", "truncate64", "ugetrlimit", "ulimit", "umount", "usr26", "usr32", "utimensat_time64",
-    "utrap_install", "vm86", "vm86old", "waitpid",
-];

@@ -15,9 +15,8 @@ const TMPFS_INODES: Count = Count(16_384);
 
 /// A requested mount, checked.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "MountTable", rename = "Mount"))]
 #[serde(try_from = "MountTable")]
-#[cfg_attr(test, schemars(with = "MountTable", rename = "Mount"))]
 pub struct MountRequest {
     /// Path in the sandbox; `None` for a bind at its source's path, until that path is absolute.
     pub destination: Option<SandboxPath>,
@@ -308,10 +307,8 @@ fn truth(value: Option<&[u8]>) -> Result<bool, String> {
 fn unknown_field(key: &[u8]) -> String {
     let key = Bytes::from(key.to_vec()).to_string();
     let known = ["type", "source", "destination", "readonly", "noexec", "optional", "size", "mode", "nr_inodes"];
-    match crate::error::nearest(&key, known.into_iter()) {
-        Some(near) => format!("\"{key}\" is not an option of a mount: did you mean {near}?"),
-        None => format!("\"{key}\" is not an option of a mount; known: {}", known.join(", ")),
-    }
+    let near = crate::error::nearest(&key, known.into_iter()).map(|near| format!(": did you mean {near}?"));
+    format!("\"{key}\" is not an option of a mount{}", near.unwrap_or_else(|| format!("; known: {}", known.join(", "))))
 }
 
 #[cfg(test)]
