@@ -20,8 +20,8 @@ use crate::confine::schedule;
 use crate::error::Step;
 use crate::failure::{Applied, During};
 use crate::launch::channels::{self, ChildEnds, failure_with_message};
-use crate::plan::ContainerPlan;
 use crate::plan::container::Hook;
+use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs;
 use crate::sys::mount::FsContext;
 use crate::sys::{credentials, entry, mount, namespace, net, process};
@@ -119,7 +119,7 @@ fn take_root(
     if prepared.waits_for_hooks && !ends.built() {
         process::exit(125);
     }
-    run_hooks(&plan.hooks.create_container, 0, state, "creating", hook_message)?;
+    run_hooks(&plan.hooks.create_container, 0, &prepared.hook_environment, state, "creating", hook_message)?;
     set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
         close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
@@ -185,7 +185,8 @@ fn wait_and_execute(
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
         let first = plan.hooks.create_container.len();
-        run_hooks(&plan.hooks.start_container, first, state, "created", hook_message)?;
+        let own = &plan.process.command.env;
+        run_hooks(&plan.hooks.start_container, first, own, state, "created", hook_message)?;
     }
     // Only now, because hooks inside the container must not be restricted.
     if let Some(rules) = rules {
@@ -374,6 +375,7 @@ impl PathRules {
 fn run_hooks(
     all: &[Hook],
     first: usize,
+    inherited: &[Bytes],
     state: &dyn Fn(i32, &str) -> String,
     status: &str,
     hook_message: &mut String,
@@ -383,7 +385,7 @@ fn run_hooks(
     }
     let state = state(std::process::id() as i32, status);
     for (index, hook) in all.iter().enumerate() {
-        hooks::run_one(hook, &state)
+        hooks::run_one(hook, &state, inherited)
             .map_err(|message| {
                 *hook_message = message;
                 Errno::ECANCELED

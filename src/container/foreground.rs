@@ -44,7 +44,7 @@ impl Foreground {
 
     fn follow(&self, pid: Pid, pidfd: &OwnedFd, terminal: Option<OwnedFd>) -> Result<u8> {
         let mut pumps = Pumps::bridge(terminal)?;
-        let raw = pumps.terminal.then(RawMode::enter).flatten();
+        let raw = pumps.terminal.then(RawMode::enter_for_input).flatten();
         if let Some(master) = pumps.output.as_ref().and_then(Pump::source_fd) {
             follow_size(master);
         }

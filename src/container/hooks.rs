@@ -1,7 +1,7 @@
 //! Hooks: the administrator's programs at the stages of a container's life. They read the container's state from standard
 //! input.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,6 +16,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step, errno_of};
+use crate::plan::Bytes;
 use crate::plan::container::{Hook, Hooks};
 use crate::sys::{image, process};
 
@@ -27,24 +28,34 @@ const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs hooks one after the other and stops at the first failure.
 pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
+    let inherited = inherited_by(hooks);
     for (index, hook) in hooks.iter().enumerate() {
-        run_one(hook, state)
+        run_one(hook, state, &inherited)
             .map_err(|reason| Error::new(Step::Hook, format!("{stage}[{index}] {}", hook.path), reason))?;
     }
     Ok(())
 }
 
-/// Runs one hook. The error is a message.
-pub fn run_one(hook: &Hook, state: &str) -> std::result::Result<(), String> {
+/// This process's environment, if one of these hooks has none of its own, as with runc and crun.
+pub fn inherited_by(hooks: &[Hook]) -> Vec<Bytes> {
+    if hooks.iter().all(|hook| hook.env.is_some()) {
+        return Vec::new();
+    }
+    let variable = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat().into();
+    std::env::vars_os().filter(|(name, _)| name != image::PROTECTED).map(variable).collect()
+}
+
+/// Runs one hook. The error is a message. `inherited` is its environment if it has none of its own.
+pub fn run_one(hook: &Hook, state: &str, inherited: &[Bytes]) -> std::result::Result<(), String> {
     let failed = |errno: nix::errno::Errno| errno.to_string();
     let (reads, says) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
-    let bytes = |text: &crate::plan::Bytes| OsStr::from_bytes(text.as_bytes()).to_owned();
+    let bytes = |text: &Bytes| OsStr::from_bytes(text.as_bytes()).to_owned();
     let mut command = Command::new(hook.path.as_path());
     if let Some((name, rest)) = hook.args.split_first() {
         command.arg0(bytes(name)).args(rest.iter().map(bytes));
     }
     command.env_clear();
-    for variable in &hook.env {
+    for variable in hook.env.as_deref().unwrap_or(inherited) {
         let mut parts = variable.as_bytes().splitn(2, |byte| *byte == b'=');
         let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         if !name.is_empty() {

@@ -86,6 +86,7 @@ use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step};
 use crate::launch::channels::{self, FailureEvent, Message, ParentEnds};
+use crate::launch::terminal::pass_newlines;
 use crate::launch::{executed, verify};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{IdRange, OCI_VERSION};
@@ -103,6 +104,8 @@ pub struct Request<'a> {
     pub streams: [BorrowedFd<'a>; 3],
     /// How many descriptors from 3 on the process inherits.
     pub preserved: u32,
+    /// Whether this process relays the terminal to its own.
+    pub relays_terminal: bool,
     /// Where the process waits for `start`; `None` if it does not wait.
     pub gate: Option<Gate>,
     /// The state that hooks read, for a process id and a status.
@@ -145,7 +148,7 @@ impl Launched {
 
 /// Starts a container up to the point where it waits for `start`. On failure, nothing of it is left.
 pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
-    let Request { groups, entered, streams, preserved, gate, state, notes, cloned, built } = request;
+    let Request { groups, entered, streams, preserved, relays_terminal, gate, state, notes, cloned, built } = request;
     let mut prepared = prepare::prepare(plan, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let (ends, child_ends) = channels::channels()?;
@@ -176,6 +179,7 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
         prepared: &prepared,
         ends,
         pid,
+        relays_terminal,
         terminal: None,
         seen: false,
         executed: None,
@@ -230,6 +234,7 @@ struct Launch<'a> {
     prepared: &'a Prepared<'a>,
     ends: ParentEnds,
     pid: Pid,
+    relays_terminal: bool,
     terminal: Option<OwnedFd>,
     /// Whether the runtime has verified a filter that is installed last.
     seen: bool,
@@ -306,6 +311,9 @@ impl Launch<'_> {
                 self.ends.go()
             }
             Message::Terminal(master) => {
+                if self.relays_terminal {
+                    pass_newlines(&master); // before the program can write to it
+                }
                 self.terminal = Some(master);
                 Ok(())
             }

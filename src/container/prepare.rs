@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use super::filter_handshake::FilterHandshake;
 use super::gate::Gate;
+use super::hooks;
 use super::parts::{Join, Parts};
 use crate::cgroup::container::Groups;
 use crate::confine::caps::Sets;
@@ -16,8 +17,8 @@ use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
 use crate::error::{Error, Result, Step};
 use crate::launch::streams::refuse_directory;
-use crate::plan::ContainerPlan;
 use crate::plan::container::{CgroupView, NamespaceKind};
+use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs::container_root::PreparedContainerRoot;
 use crate::sys::clone::SIBLING_FLAGS;
 use crate::sys::terminal::Size;
@@ -69,6 +70,8 @@ pub struct Prepared<'a> {
     pub scheduled_last: bool,
     /// Whether the runtime runs hooks when the root is built.
     pub waits_for_hooks: bool,
+    /// The environment of `createContainer` hooks that have none of their own.
+    pub hook_environment: Vec<Bytes>,
     /// Whether its user namespace differs from the runtime's.
     pub in_user_namespace: bool,
     /// Whether the filter is installed while the process still has privileges and the runtime can receive a listener.
@@ -147,6 +150,7 @@ pub fn prepare<'a>(
         gate,
         handshake,
         waits_for_hooks: !plan.hooks.prestart.is_empty() || !plan.hooks.create_runtime.is_empty(),
+        hook_environment: hooks::inherited_by(&plan.hooks.create_container),
         in_user_namespace: new_user,
         filters_early,
         confines_first,

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::termios::{OutputFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::sys::process::borrow_standard;
 use crate::sys::terminal;
@@ -14,10 +14,23 @@ pub struct RawMode(Termios);
 impl RawMode {
     /// Switches standard input to raw mode. `None` if it is not a terminal.
     pub fn enter() -> Option<Self> {
+        Self::set(|raw| cfmakeraw(raw))
+    }
+
+    /// The same, but the terminal still processes output: for [`pass_newlines`].
+    pub fn enter_for_input() -> Option<Self> {
+        Self::set(|raw| {
+            let output = raw.output_flags;
+            cfmakeraw(raw);
+            raw.output_flags = output;
+        })
+    }
+
+    fn set(change: impl FnOnce(&mut Termios)) -> Option<Self> {
         let stdin = borrow_standard(0);
         let before = tcgetattr(stdin).ok()?;
         let mut raw = before.clone();
-        cfmakeraw(&mut raw);
+        change(&mut raw);
         tcsetattr(stdin, SetArg::TCSADRAIN, &raw).ok()?;
         Some(Self(before))
     }
@@ -26,6 +39,14 @@ impl RawMode {
 impl Drop for RawMode {
     fn drop(&mut self) {
         let _ = tcsetattr(borrow_standard(0), SetArg::TCSADRAIN, &self.0);
+    }
+}
+
+/// Stops the sandbox's terminal from turning `\n` into `\r\n`. The caller's terminal does that, and a file needs none.
+pub fn pass_newlines(master: impl AsFd) {
+    if let Ok(mut settings) = tcgetattr(&master) {
+        settings.output_flags.remove(OutputFlags::ONLCR);
+        let _ = tcsetattr(&master, SetArg::TCSANOW, &settings);
     }
 }
 

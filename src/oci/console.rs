@@ -22,6 +22,11 @@ impl Runtime {
         }
     }
 
+    /// Whether this process stays and relays the terminal itself.
+    pub(super) fn relays_terminal(&self) -> bool {
+        self.args.path("console-socket").is_none()
+    }
+
     /// Sends the pidfd and the terminal to the sockets that the caller named.
     pub(super) fn hand_over(&self, launched: &mut Launched) -> Result<()> {
         if let Some(path) = self.args.path("pidfd-socket") {

@@ -244,6 +244,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         entered: None,
         streams: [0, 1, 2].map(borrow_standard),
         preserved,
+        relays_terminal: runtime.relays_terminal(),
         gate: Some(gate),
         state: &state,
         notes: Some(&directory),

@@ -59,6 +59,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         entered: Some((first.as_fd(), namespaces)),
         streams: [0, 1, 2].map(borrow_standard),
         preserved,
+        relays_terminal: runtime.relays_terminal(),
         gate: None,
         state: &state,
         notes: None,

@@ -20,9 +20,6 @@ use crate::sys::image;
 use crate::sys::mount::{self, Attributes, RDONLY};
 use crate::sys::process;
 
-/// Marks the second execution: if the program is still writable then, executing it again would not help.
-const MARK: &str = "_STOCKADE_OCI_PROTECTED";
-
 /// Makes sure that this process runs from an executable that cannot be changed, and has no open descriptors except the
 /// standard streams and the `preserved` ones after them. Executes the program again if necessary.
 ///
@@ -31,7 +28,8 @@ const MARK: &str = "_STOCKADE_OCI_PROTECTED";
 pub fn protect(preserved: u32, environment: Option<&[&str]>) -> Result<()> {
     let failed = |errno| Error::errno(Step::Host, "/proc/self/exe", errno);
     let own = File::open("/proc/self/exe").map_err(|error| failed(errno_of(&error)))?;
-    let (protected, marked) = (is_protected(&own), std::env::var_os(MARK).is_some());
+    // If the program is still writable in its second execution, executing it again would not help.
+    let (protected, marked) = (is_protected(&own), std::env::var_os(image::PROTECTED).is_some());
     if protected && marked {
         // A forged mark gains nothing, because the protection itself was checked.
         return Ok(());
@@ -49,7 +47,7 @@ pub fn protect(preserved: u32, environment: Option<&[&str]>) -> Result<()> {
         .filter(|(name, _)| is_kept(name))
         .map(|(name, value)| c_string([name.into_vec(), value.into_vec()].join(&b'=')))
         .collect::<Result<Vec<_>>>()?;
-    env.push(c_string(format!("{MARK}=1").into_bytes())?);
+    env.push(c_string(format!("{}=1", image::PROTECTED).into_bytes())?);
     Err(failed(image::execute(safe.as_fd(), &argv.into(), &env.into())))
 }
 

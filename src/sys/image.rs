@@ -8,6 +8,9 @@ use nix::errno::Errno;
 use super::process::CStringArray;
 use super::{Result, check, check_fd};
 
+/// The variable that marks the second execution of `stockade-oci`, from a file that cannot be changed.
+pub const PROTECTED: &str = "_STOCKADE_OCI_PROTECTED";
+
 /// A file in memory, which can be sealed.
 pub fn memory_file(name: &CStr) -> Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;

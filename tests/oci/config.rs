@@ -369,6 +369,41 @@ fn hooks_run_at_their_stages_with_the_state() {
 }
 
 #[test]
+fn a_hook_without_an_environment_inherits_one() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        std::fs::create_dir(bundle.rootfs().join("log")).unwrap();
+        let log = bundle.dir.dir("log");
+        let source = common::text(&log).to_owned();
+        bundle.mount("/log", "bind", &source, &["bind"]);
+        bundle.config["process"]["env"] = json!(["PATH=/bin", "OF=process"]);
+        let hook = |stage: &str, log: &str| {
+            let script = format!("cat >/dev/null; env > {log}/{stage}");
+            json!([{ "path": "/bin/sh", "args": ["sh", "-c", script] }])
+        };
+        bundle.config["hooks"] = json!({ "createRuntime": hook("createRuntime", &source),
+            "createContainer": hook("createContainer", &source), "startContainer": hook("startContainer", "/log"),
+            "poststop": hook("poststop", &source) });
+        let run = ["run", "--bundle", common::text(bundle.dir.path()), &bundle.id];
+        let output = bundle.command(run).env("OF", "runtime").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let of = |stage: &str| {
+            let text = std::fs::read_to_string(log.join(stage)).unwrap();
+            text.lines().find_map(|line| line.strip_prefix("OF=").map(str::to_owned))
+        };
+        let (runtime_s, process_s) = (Some("runtime".to_owned()), Some("process".to_owned()));
+        assert_eq!(of("createRuntime"), runtime_s);
+        assert_eq!(of("poststop"), runtime_s);
+        assert_eq!(of("startContainer"), process_s);
+        if runtime == Runtime::Ours {
+            assert_eq!(of("createContainer"), runtime_s);
+            let text = std::fs::read_to_string(log.join("createContainer")).unwrap();
+            assert!(!text.contains("STOCKADE"), "{text}");
+        }
+    });
+}
+
+#[test]
 fn a_hook_that_fails_or_hangs_ends_the_container() {
     for_each_runtime(|runtime| {
         // crun does not report a hook's output.

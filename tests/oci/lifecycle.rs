@@ -415,6 +415,22 @@ fn a_foreground_container_gets_signals_and_a_terminal() {
         assert_eq!(bundle.printed(), "up\nbye\n");
         let Some(mut bundle) = Bundle::new(Runtime::Ours, "tty; exit 3") else { return };
         bundle.config["process"]["terminal"] = json!(true);
-        assert_eq!(bundle.run().expect(3).out(), "/dev/pts/0\r\n");
+        assert_eq!(
+            bundle.run().expect(3).out(),
+            "/dev/pts/0\n",
+            "as with runc: the caller's terminal adds the carriage return"
+        );
+        // On the caller's terminal a line ends as usual, and a program may be executed with one of its own.
+        let run = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
+        let words: Vec<_> =
+            std::iter::once(run.get_program()).chain(run.get_args()).map(|word| word.to_str().unwrap()).collect();
+        let mut script = std::process::Command::new("script");
+        let script = script.args(["-q", "-e", "-c", &words.join(" "), "/dev/null"]).output().unwrap();
+        assert!(String::from_utf8_lossy(&script.stdout).contains("/dev/pts/0\r\n"), "{script:?}");
+        bundle.config["process"]["terminal"] = json!(false);
+        bundle.config["process"]["args"] = json!(["sleep", "60"]);
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        assert_eq!(bundle.call(["exec", "-t", &bundle.id, "echo", "x"]).expect(0).out(), "x\n");
     });
 }

@@ -172,7 +172,7 @@ fn hooks(hooks: &runtime::Hooks) -> Read<Hooks> {
         Ok(Hook {
             path: absolute("path", hook.path())?,
             args: strings("args", hook.args())?,
-            env: strings("env", hook.env())?,
+            env: hook.env().as_ref().map(|_| strings("env", hook.env())).transpose()?,
             timeout_s: hook.timeout().map(|seconds| ranged("timeout", seconds, 1..=u32::MAX.into())).transpose()?,
         })
     };

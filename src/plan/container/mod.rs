@@ -350,8 +350,8 @@ pub struct Hook {
     pub path: Bytes,
     /// Its arguments, beginning with its name; if empty, the path is the only argument.
     pub args: Vec<Bytes>,
-    /// Its whole environment.
-    pub env: Vec<Bytes>,
+    /// Its whole environment; `null` for that of the runtime or, at `startContainer`, of the container's process.
+    pub env: Option<Vec<Bytes>>,
     /// Seconds after which it is killed.
     pub timeout_s: Option<u64>,
 }
