@@ -5,10 +5,10 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
-use nix::unistd::symlinkat;
+use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
 use super::dev::Dev;
 use super::mount_point::{MountPointPlan, Shape, make_directory};
@@ -147,6 +147,7 @@ impl Content {
 
 impl Mount {
     fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+        let existed = self.covers_a_directory(root);
         let target = self.target(root).during(Step::MountPoint, self.index)?;
         match &self.what {
             What::Tree { source, changes } => {
@@ -154,7 +155,7 @@ impl Mount {
                 self.attach(tree.as_fd(), &target, results)
             }
             What::FileSystem { kind, options, copy_up, .. } => {
-                let tree = self.file_system(kind, options, &target).during(Step::Mount, self.index)?;
+                let tree = self.file_system(kind, options, &target, existed).during(Step::Mount, self.index)?;
                 if *copy_up {
                     let (from, to) = (within::directory(&target), within::directory(&tree));
                     from.and_then(|from| copy_up::copy(from.as_fd(), to?.as_fd(), 0))
@@ -279,16 +280,37 @@ impl Mount {
         kind: &CStr,
         options: &[(CString, Option<CString>)],
         target: &OwnedFd,
+        existed: bool,
     ) -> Result<OwnedFd, Errno> {
         let context = FsContext::open(kind)?;
         set_options(&context, options)?;
-        let filled = kind == c"tmpfs"; // files are added after it is mounted
-        if filled && !options.iter().any(|(name, _)| name.as_c_str() == c"mode") {
-            // The tmpfs gets the mode of the directory that it covers.
-            let mode = format!("{:o}", fstat(target)?.st_mode & 0o7777);
+        if kind != c"tmpfs" {
+            return context.mount(self.set);
+        }
+        let has = |wanted: &CStr| options.iter().any(|(name, _)| name.as_c_str() == wanted);
+        let covered = existed.then(|| fstat(target)).transpose()?;
+        if let Some(covered) = covered.filter(|_| !has(c"mode")) {
+            let mode = format!("{:o}", covered.st_mode & 0o7777);
             context.set(c"mode", &CString::new(mode).unwrap_or_default())?;
         }
-        context.mount(if filled { self.set & !RDONLY } else { self.set })
+        let tree = context.mount(self.set & !RDONLY)?; // files are added after it is mounted
+        if let Some(covered) = covered.filter(|_| !has(c"uid") && !has(c"gid")) {
+            // An owner outside the user namespace stays the mounter: the kernel takes no other.
+            let (uid, gid) = (Uid::from_raw(covered.st_uid), Gid::from_raw(covered.st_gid));
+            let _ = fchownat(&tree, c"", Some(uid), Some(gid), AtFlags::AT_EMPTY_PATH);
+        }
+        Ok(tree)
+    }
+
+    /// Whether this is a tmpfs on a directory that exists, which then gives the tmpfs its mode and owner. On a new one it has the
+    /// kernel's default, 1777.
+    fn covers_a_directory(&self, root: BorrowedFd<'_>) -> bool {
+        match (&self.what, &self.point) {
+            (What::FileSystem { kind, .. }, MountPoint::InRoot(path)) if kind.as_c_str() == c"tmpfs" => {
+                mount::open_beneath(root, path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS).is_ok()
+            }
+            _ => false,
+        }
     }
 
     fn change(&self, target: &OwnedFd, clear: u64, options: &[(CString, Option<CString>)]) -> Result<(), Errno> {

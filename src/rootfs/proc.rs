@@ -39,8 +39,9 @@ const EMPTY_FILE: &CStr = c"empty-file";
 const EMPTY_DIRECTORY: &CStr = c"empty-directory";
 
 fn make_covers(scratch: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-    mknodat(scratch, EMPTY_FILE, SFlag::S_IFREG, Mode::empty(), 0)?;
-    make_directory(scratch, EMPTY_DIRECTORY, Mode::empty())
+    // Readable: programs read an empty file, and fail at one that they may not read.
+    mknodat(scratch, EMPTY_FILE, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)?;
+    make_directory(scratch, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555))
 }
 
 fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {

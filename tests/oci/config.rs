@@ -172,6 +172,56 @@ fn masked_and_read_only_paths_are_both() {
 }
 
 #[test]
+fn masked_paths_are_empty_for_a_user_without_capabilities() {
+    for_each_runtime(|runtime| {
+        let script = "cat /secret && ls /hidden && stat -c %s /secret; echo x > /hidden/x; grep -c ' /hidden ' /proc/self/mountinfo";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        let root = bundle.rootfs();
+        std::fs::write(root.join("secret"), "secret\n").unwrap();
+        std::fs::create_dir_all(root.join("hidden/inner")).unwrap();
+        bundle.config["root"]["readonly"] = json!(false);
+        bundle.config["process"]["capabilities"] = json!({});
+        bundle.config["linux"]["maskedPaths"] = json!(["/secret", "hidden", "/hidden"]);
+        for uid in [0, 1000] {
+            bundle.config["process"]["user"] = json!({ "uid": uid, "gid": uid });
+            let called = bundle.run();
+            assert!(called.out().starts_with("0\n"), "{called:?}");
+            assert!(called.err().contains("Read-only file system"), "{called:?}");
+            assert!(runtime != Runtime::Ours || called.out() == "0\n1\n", "masked once: {called:?}");
+        }
+    });
+}
+
+#[test]
+fn a_tmpfs_has_the_mode_of_the_directory_that_it_covers() {
+    for_each_runtime(|runtime| {
+        let script = "stat -c '%a %u:%g' /new /old /set; ls /copied; stat -c '%a %u:%g' /copied";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        for name in ["old", "set", "copied"] {
+            let path = bundle.rootfs().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), "x").unwrap();
+            std::os::unix::fs::chown(&path, Some(1000), Some(1001)).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        bundle.mount("/new", "tmpfs", "tmpfs", &[]).mount("/old", "tmpfs", "tmpfs", &[]);
+        bundle.mount("/set", "tmpfs", "tmpfs", &["mode=700", "uid=5"]).mount(
+            "/copied",
+            "tmpfs",
+            "tmpfs",
+            &["tmpcopyup"],
+        );
+        let (mode, owner) = match runtime {
+            Runtime::Ours => ("755", "1000:1001"),
+            Runtime::Runc => ("750", "0:0"),  // leaves it to root
+            Runtime::Crun => ("1777", "0:0"), // ignores the directory
+        };
+        let expected = format!("1777 0:0\n{mode} {owner}\n700 5:0\nfile\n{mode} {owner}\n");
+        assert_eq!(bundle.run().out(), expected);
+    });
+}
+
+#[test]
 fn namespaces_are_new_or_those_that_are_named() {
     for_each_runtime(|runtime| {
         let links = "for n in mnt pid net ipc uts; do readlink /proc/self/ns/$n; done";

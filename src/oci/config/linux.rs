@@ -37,9 +37,25 @@ pub fn read(linux: &Linux, plan: &mut ContainerPlan, has_hostname: bool) -> Read
         let reason = "is not one of private, slave, shared and unbindable";
         plan.root_propagation = mounts::propagation(name).ok_or_else(|| wrong("rootfsPropagation", reason))?;
     }
-    plan.confinement.masked_paths = each("maskedPaths", linux.masked_paths(), |path| absolute("", path))?;
-    plan.confinement.readonly_paths = each("readonlyPaths", linux.readonly_paths(), |path| absolute("", path))?;
+    plan.confinement.masked_paths = paths("maskedPaths", linux.masked_paths())?;
+    plan.confinement.readonly_paths = paths("readonlyPaths", linux.readonly_paths())?;
     Ok(())
+}
+
+/// Paths in the container, each once. A relative one begins at its root, as with runc and crun.
+fn paths(field: &str, list: &Option<Vec<String>>) -> Read<Vec<Bytes>> {
+    let mut paths = Vec::new();
+    each(field, list, |path| {
+        let path = if path.starts_with('/') { absolute("", path)? } else { absolute("", &format!("/{path}"))? };
+        if path.as_bytes() == b"/" {
+            return Err(wrong("", "must name a path below the root"));
+        }
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+        Ok(())
+    })?;
+    Ok(paths)
 }
 
 /// A profile, in its JSON text.
