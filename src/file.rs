@@ -1,6 +1,7 @@
 //! Reads files that the caller names.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -15,6 +16,23 @@ pub fn read(step: Step, path: &Path, most: usize) -> Result<Vec<u8>> {
     if !file.metadata().map_err(wrong)?.is_file() {
         return refuse("is not a regular file".to_owned());
     }
+    read_open(step, path, file, most)
+}
+
+/// The same for a file that may also be a pipe or a FIFO, whose writer is waited for.
+pub fn read_stream(step: Step, path: &Path, most: usize) -> Result<Vec<u8>> {
+    let file = File::open(path).map_err(|error| Error::io(step, path.to_string_lossy(), &error))?;
+    read_open(step, path, file, most)
+}
+
+/// The same for standard input.
+pub fn read_stdin(step: Step, most: usize) -> Result<Vec<u8>> {
+    read_open(step, Path::new("standard input"), std::io::stdin(), most)
+}
+
+fn read_open(step: Step, path: &Path, file: impl Read, most: usize) -> Result<Vec<u8>> {
+    let wrong = |error: std::io::Error| Error::io(step, path.to_string_lossy(), &error);
+    let refuse = |reason: String| Err(Error::new(step, path.to_string_lossy(), reason));
     let mut bytes = Vec::new();
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;
     if bytes.len() > most { refuse(format!("has more than {most} bytes")) } else { Ok(bytes) }

@@ -23,7 +23,7 @@ use crate::sys::process::{self, borrow_standard};
 /// Creates a container, without executing its program.
 pub fn create(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved, None)?;
+    image::protect(preserved, None, None)?;
     let made = make(runtime, preserved, false)?;
     drop(made);
     Ok(0)
@@ -32,7 +32,7 @@ pub fn create(runtime: &Runtime) -> Result<u8> {
 /// Creates and starts a container. Without `--detach` waits for its end and deletes it.
 pub fn run(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved, None)?;
+    image::protect(preserved, None, None)?;
     let detach = runtime.args.is_on("detach");
     let foreground = runtime.foreground()?;
     let (held, launched) = make(runtime, preserved, !detach)?;

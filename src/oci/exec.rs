@@ -1,6 +1,6 @@
 //! `exec`: runs another process in a running container, with the confinement of its first process.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, RawFd};
 
 use super::config;
 use super::record::Status;
@@ -27,7 +27,7 @@ const ENVIRONMENT: &[&str] = &[
 /// Runs another program in a container.
 pub fn exec(runtime: &Runtime) -> Result<u8> {
     let preserved = runtime.preserved()?;
-    image::protect(preserved, Some(ENVIRONMENT))?;
+    image::protect(preserved, process_descriptor(runtime, preserved), Some(ENVIRONMENT))?;
     let id = runtime.args.id()?;
     let held = runtime.store.hold(id)?;
     match held.status() {
@@ -40,6 +40,9 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     }
     let detach = runtime.args.is_on("detach");
     let plan = plan(runtime, &held)?;
+    if let Some(number) = process_descriptor(runtime, preserved) {
+        let _ = nix::unistd::close(number);
+    }
     runtime.check_console(&plan, !detach)?;
     let first =
         held.record.process().ok_or_else(|| Error::new(Step::State, id, "cannot exec in a stopped container"))?;
@@ -79,6 +82,15 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
 /// `CLONE_NEW*` of the namespaces that the container does not share with the runtime.
 fn namespaces(plan: &ContainerPlan) -> i32 {
     plan.namespaces().fold(0, |flags, kind| flags | kind.number() as i32)
+}
+
+/// The descriptor that `--process` names as `/dev/fd/N`, as a shell does for `<(command)`. `None` for one that
+/// stays open in any case.
+fn process_descriptor(runtime: &Runtime, preserved: u32) -> Option<RawFd> {
+    let path = runtime.args.path("process")?;
+    let number = path.strip_prefix("/dev/fd").or_else(|_| path.strip_prefix("/proc/self/fd")).ok()?;
+    let number: u32 = number.to_str()?.parse().ok()?;
+    RawFd::try_from(number).ok().filter(|_| number >= preserved.saturating_add(3))
 }
 
 /// The container's plan with another process, and without its mounts, namespaces and other created objects.

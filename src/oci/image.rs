@@ -7,7 +7,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use nix::errno::Errno;
@@ -15,17 +15,15 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use crate::error::{Error, Result, Step, errno_of};
 use crate::sys::ablate::{Layer, without};
-use crate::sys::entry;
-use crate::sys::image;
 use crate::sys::mount::{self, Attributes, RDONLY};
-use crate::sys::process;
+use crate::sys::{entry, image, inherited, process};
 
 /// Makes sure that this process runs from an executable that cannot be changed, and has no open descriptors except the
 /// standard streams and the `preserved` ones after them. Executes the program again if necessary.
 ///
 /// With `environment`, only variables of these names are kept: a process that joins a container is a copy of this one, and a
-/// tracer inside could read the caller's other variables from it.
-pub fn protect(preserved: u32, environment: Option<&[&str]>) -> Result<()> {
+/// tracer inside could read the caller's other variables from it. `kept` is a file that will be read by its number.
+pub fn protect(preserved: u32, kept: Option<RawFd>, environment: Option<&[&str]>) -> Result<()> {
     let failed = |errno| Error::errno(Step::Host, "/proc/self/exe", errno);
     let own = File::open("/proc/self/exe").map_err(|error| failed(errno_of(&error)))?;
     // If the program is still writable in its second execution, executing it again would not help.
@@ -40,6 +38,9 @@ pub fn protect(preserved: u32, environment: Option<&[&str]>) -> Result<()> {
     let safe = if protected { own.into() } else { detached(&own).or_else(|_| sealed(&own)).map_err(failed)? };
     // A container that may trace this process could use descriptors that the caller left open by mistake.
     process::cloexec_from(3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3)).map_err(failed)?;
+    if let Some(number) = kept {
+        let _ = inherited::keep(number); // if it is not open, reading the file fails
+    }
     let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| failed(Errno::EINVAL));
     let argv = entry::words().iter().map(|word| c_string(word.as_bytes().to_vec())).collect::<Result<Vec<_>>>()?;
     let is_kept = |name: &OsString| environment.is_none_or(|kept| kept.iter().any(|known| name == known));

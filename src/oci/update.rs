@@ -1,14 +1,9 @@
 //! `update`: changes the limits of a container.
 
-use std::io::Read as _;
-
 use super::{Runtime, config};
 use crate::cgroup::container::unit;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::Resources;
-
-/// The size limit of the input.
-const MAX_BYTES: u64 = 16 << 20;
 
 /// Applies the limits of the flags or of a resources file, and keeps the others.
 pub fn update(runtime: &Runtime) -> Result<u8> {
@@ -28,18 +23,8 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
     }
     let groups = held.record.groups();
     let groups = groups.ok_or_else(|| Error::new(Step::Cgroup, "update", "the container has no cgroup"))?;
-    let resources = match runtime.args.value("resources") {
-        Some(file) if file == "-" => {
-            let mut bytes = Vec::new();
-            let read = std::io::stdin().take(MAX_BYTES).read_to_end(&mut bytes);
-            read.map_err(|error| Error::new(Step::Config, "standard input", error.to_string()))?;
-            config::read_resources("standard input", &bytes)?
-        }
-        Some(file) => {
-            let bytes = std::fs::read(file)
-                .map_err(|error| Error::new(Step::Config, file.to_string_lossy(), error.to_string()))?;
-            config::read_resources(&file.to_string_lossy(), &bytes)?
-        }
+    let resources = match runtime.args.path("resources") {
+        Some(path) => config::load_resources(&path)?,
         None => from_flags(runtime)?,
     };
     let mut plan = held.plan()?;

@@ -400,6 +400,47 @@ fn engines_read_the_other_commands_too() {
 }
 
 #[test]
+fn a_process_and_resources_come_from_pipes_too() {
+    for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // it is called through another shell
+        }
+        let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let process = json!({ "args": ["sh", "-c", "id; ls /proc/self/fd | wc -l"], "cwd": "/", "env": ["PATH=/bin"],
+            "user": { "uid": 1234, "gid": 1235, "additionalGids": [7, 8] } });
+        let file = bundle.dir.file("process.json", process.to_string());
+        let resources = bundle.dir.file("resources.json", json!({ "pids": { "limit": 77 } }).to_string());
+        let shell = |verb: &str, option: &str, source: &std::path::Path| {
+            let command = bundle.command([verb, option, "SOURCE", &bundle.id]);
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
+            let fifo = format!("{}/fifo", common::text(bundle.dir.path()));
+            for line in [
+                words.join(" ").replace("SOURCE", &format!("<(cat {})", common::text(source))),
+                format!(
+                    "rm -f {fifo}; mkfifo {fifo}; cat {} > {fifo} & {}",
+                    common::text(source),
+                    words.join(" ").replace("SOURCE", &fifo)
+                ),
+            ] {
+                let output = std::process::Command::new("bash").args(["-c", &line]).output().unwrap();
+                assert!(output.status.success(), "{line}: {output:?}");
+                let out = String::from_utf8_lossy(&output.stdout).into_owned();
+                if verb == "exec" {
+                    assert_eq!(out, "uid=1234 gid=1235 groups=7,8\n4\n", "{line}");
+                }
+            }
+        };
+        shell("exec", "--process", &file);
+        if !bundle.cgroups().is_empty() {
+            shell("update", "--resources", &resources);
+        }
+    });
+}
+
+#[test]
 fn a_foreground_container_gets_signals_and_a_terminal() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")

@@ -90,12 +90,20 @@ pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
 
 /// Reads a process for `exec --process`.
 pub fn load_process(path: &Path) -> Result<(container::Process, Vec<String>)> {
-    let bytes = text_of(path)?;
+    let bytes = file::read_stream(Step::Config, path, MAX_BYTES)?;
     let process = document::read(&bytes, fit::process, |process, warnings| Ok((process::read(&process)?, warnings)));
     process.map_err(|error| named(&path.display().to_string(), error))
 }
 
-/// Reads resources for `update --resources`.
+/// Resources of `update --resources`. `-` is standard input.
+pub fn load_resources(path: &Path) -> Result<Resources> {
+    if path == Path::new("-") {
+        return read_resources("standard input", &file::read_stdin(Step::Config, MAX_BYTES)?);
+    }
+    read_resources(&path.display().to_string(), &file::read_stream(Step::Config, path, MAX_BYTES)?)
+}
+
+/// Reads resources. `name` is that of their file.
 pub fn read_resources(name: &str, bytes: &[u8]) -> Result<Resources> {
     let resources = document::read(bytes, fit::resources, |resources, ()| cgroup::resources(&resources));
     resources.map_err(|error| named(name, error))
