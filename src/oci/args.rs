@@ -30,7 +30,7 @@ const GLOBAL: &[Flag] = &[
     value("rootless"),
     value("cgroup-manager"),
     value("criu"),
-    switch("version"),
+    switch("version").short('v'),
 ];
 
 const CREATE: &[Flag] = &[
@@ -136,7 +136,9 @@ const VERBS: &[Verb] = &[
     verb("exec", "Run another program in a container")
         .options(&[("Options", EXEC)])
         .operands(&[CONTAINER, Operand::Command("PROGRAM")]),
-    verb("ps", "List the processes of a container").options(&[("Options", &[value("format").short('f')])]).operands(ID),
+    verb("ps", "List the processes of a container")
+        .options(&[("Options", &[value("format").short('f')])])
+        .operands(&[CONTAINER, Operand::Command("PS-OPTIONS")]),
     verb("list", "List containers").options(&[("Options", &[value("format").short('f'), switch("quiet").short('q')])]),
     verb("pause", "Suspend all processes of a container").operands(ID),
     verb("resume", "Resume all processes of a container").operands(ID),

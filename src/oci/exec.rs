@@ -133,8 +133,6 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
         no_new_privs: first.no_new_privs || args.is_on("no-new-privs"),
         apparmor_profile: args.text("apparmor")?.map(str::to_owned).or(first.apparmor_profile),
         selinux_label: args.text("process-label")?.map(str::to_owned).or(first.selinux_label),
-        scheduler: None,
-        io_priority: None,
         console_size: None,
         ..first
     };
@@ -160,16 +158,25 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     for group in args.all("additional-gids") {
         process.groups.push(id(&group.to_string_lossy())?);
     }
+    let mut unknown = Vec::new();
     for name in args.all("cap") {
         let name = name.to_string_lossy();
-        let capability = Capability::from_word(&name)
-            .ok_or_else(|| Error::new(Step::Usage, name.into_owned(), "is not a known capability"))?;
+        let Some(capability) = Capability::from_word(&name) else {
+            unknown.push(name);
+            continue;
+        };
+        // A capability becomes ambient only if it is inheritable, and the container decides whether any is.
         let sets = &mut process.capabilities;
-        for set in [&mut sets.bounding, &mut sets.effective, &mut sets.permitted] {
+        let inherits = !sets.inheritable.is_empty();
+        let inherited = [&mut sets.inheritable, &mut sets.ambient].into_iter().filter(|_| inherits);
+        for set in [&mut sets.bounding, &mut sets.effective, &mut sets.permitted].into_iter().chain(inherited) {
             if !set.contains(&capability) {
                 set.push(capability);
             }
         }
+    }
+    if !unknown.is_empty() {
+        runtime.log.warn(&format!("ignoring unknown capabilities: {}", unknown.join(", ")));
     }
     config::add_home(&mut process);
     Ok(process)

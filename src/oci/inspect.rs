@@ -65,38 +65,71 @@ pub fn list(runtime: &Runtime) -> Result<u8> {
     }
 }
 
-/// Lists the processes of a container: their pids as JSON, or the output of `ps(1)` as a table.
+/// Lists the processes of a container: their pids as JSON, or the lines of `ps(1)` about them. The words after the id are options
+/// of ps.
 pub fn ps(runtime: &Runtime) -> Result<u8> {
     let id = runtime.args.id()?;
     let (record, status) = runtime.store.status(id)?;
-    if status == Status::Stopped {
-        return Err(Error::new(Step::State, id, "container not running"));
-    }
-    let groups = record
-        .groups()
-        .ok_or_else(|| Error::new(Step::Cgroup, id, "the container has no cgroup, so its processes are unknown"))?;
-    let pids = groups.pids();
+    let pids = match record.groups() {
+        _ if status == Status::Stopped => Vec::new(),
+        Some(groups) => groups.pids(),
+        None => {
+            return Err(Error::new(Step::Cgroup, id, "the container has no cgroup, so its processes are unknown"));
+        }
+    };
     match runtime.args.text("format")? {
         Some("json") => print(&format!("{}\n", json!(pids))).map(|()| 0),
         None | Some("table") => {
-            let list = pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-            let options = runtime.args.words.get(1..).filter(|words| !words.is_empty());
             let ps = helper::find("ps").ok_or_else(|| Error::errno(Step::State, "ps", nix::errno::Errno::ENOENT))?;
             let mut command = std::process::Command::new(ps);
-            match options {
+            match runtime.args.words.get(1..).filter(|words| !words.is_empty()) {
                 Some(words) => command.args(words),
-                None => command.arg("-f"),
+                None => command.arg("-ef"),
             };
-            let output = helper::output(command.arg("-p").arg(list));
+            let output = helper::output(&mut command);
             let output = output.map_err(|error| Error::new(Step::State, "ps", error.to_string()))?;
-            let said = String::from_utf8_lossy(&output.stderr);
-            // ps fails without a message if none of the processes exist any more.
-            let no_process = output.status.code().is_some() && said.trim().is_empty();
-            if !output.status.success() && !no_process {
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
                 return Err(Error::new(Step::State, "ps", format!("{}: {}", output.status, said.trim())));
             }
-            print(&String::from_utf8_lossy(&output.stdout)).map(|()| 0)
+            print(&lines_of(&String::from_utf8_lossy(&output.stdout), &pids)?).map(|()| 0)
         }
         Some(_) => Err(Error::new(Step::Usage, "--format", "must be table or json")),
+    }
+}
+
+/// The heading of ps and its lines about these processes. A line with `-` for the pid is about a thread of the process before it.
+fn lines_of(text: &str, pids: &[i32]) -> Result<String> {
+    let mut lines = text.lines();
+    let heading = lines.next().unwrap_or_default();
+    let column = heading.split_ascii_whitespace().position(|name| name == "PID");
+    let column = column.ok_or_else(|| Error::new(Step::State, "ps", "prints no column PID with these options"))?;
+    let mut shown = format!("{heading}\n");
+    let mut is_shown = false;
+    for line in lines {
+        let word = line.split_ascii_whitespace().nth(column).unwrap_or_default();
+        if word != "-" {
+            is_shown = word.parse().is_ok_and(|pid: i32| pids.contains(&pid));
+        }
+        if is_shown {
+            shown.push_str(line);
+            shown.push('\n');
+        }
+    }
+    Ok(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_containers_processes_are_shown() {
+        let text =
+            "USER  PID COMMAND\nroot    1 init\nroot   12 sh -c 1\nroot    - thread\nroot    2 other\nroot    - its\n";
+        let shown = lines_of(text, &[12]).unwrap();
+        assert_eq!(shown, "USER  PID COMMAND\nroot   12 sh -c 1\nroot    - thread\n");
+        assert_eq!(lines_of(text, &[]).unwrap(), "USER  PID COMMAND\n");
+        assert!(lines_of("COMMAND\nsh\n", &[12]).is_err());
     }
 }

@@ -82,7 +82,7 @@ pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
 fn number(text: &str) -> Result<i32> {
     let wrong = || Error::new(Step::Usage, text.to_owned(), "is not a signal");
     if let Ok(number) = text.parse::<i32>() {
-        return if (1..=64).contains(&number) { Ok(number) } else { Err(wrong()) };
+        return if (0..=64).contains(&number) { Ok(number) } else { Err(wrong()) };
     }
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);

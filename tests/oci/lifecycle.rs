@@ -441,6 +441,69 @@ fn a_process_and_resources_come_from_pipes_too() {
 }
 
 #[test]
+fn ps_kill_and_exec_take_what_runc_takes() {
+    for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // its ps takes no options
+        }
+        let Some(mut bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.config["process"]["capabilities"]["inheritable"] = json!(["CAP_KILL"]);
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let id = bundle.id.clone();
+        bundle.call(["kill", &id, "0"]).expect(0);
+        let works = std::process::Command::new("ps").arg("-ef").output().is_ok_and(|ps| ps.status.success());
+        if works && !bundle.cgroups().is_empty() {
+            for options in [&["-o", "pid,args"][..], &["aux"], &["-eo", "user,pid,args"], &[]] {
+                let called = bundle.call(["ps", &id].iter().chain(options)).expect(0);
+                let lines: Vec<_> = called.out().lines().map(str::to_owned).collect();
+                assert!(lines[0].contains("PID"), "{lines:?}");
+                assert!(
+                    lines.len() <= 3 && lines[1..].iter().any(|line| line.contains("sh -c")),
+                    "{options:?}: {lines:?}"
+                );
+            }
+            bundle.call(["ps", &id, "-o", "args"]).expect(1);
+        }
+        let called = bundle.call([
+            "exec",
+            "--cap",
+            "CAP_NONSENSE",
+            "--cap",
+            "CAP_NET_ADMIN",
+            &id,
+            "grep",
+            "Cap",
+            "/proc/self/status",
+        ]);
+        assert!(called.err().contains("CAP_NONSENSE") && called.err().contains("warning"), "{called:?}");
+        // NET_ADMIN is number 12. Where the container has inheritable capabilities, it is ambient.
+        let set = |name: &str| {
+            let line = called.out().lines().find_map(|line| line.strip_prefix(name).map(str::to_owned)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap() & 1 << 12 != 0
+        };
+        assert!(set("CapEff:") && set("CapPrm:") && set("CapBnd:"), "{called:?}");
+        // The control here is older than this rule.
+        assert!(runtime != Runtime::Ours || (set("CapInh:") && set("CapAmb:")), "{called:?}");
+        bundle.call(["kill", &id, "KILL"]).expect(0);
+        bundle.wait_for("stopped");
+        if works {
+            assert_eq!(bundle.call(["ps", &id]).expect(0).out().lines().count(), 1);
+        }
+        bundle.call(["kill", &id, "0"]).expect(1);
+    });
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, LOOP) else { return };
+        bundle.config["process"]["scheduler"] = json!({ "policy": "SCHED_BATCH", "nice": 3 });
+        bundle.config["process"]["ioPriority"] = json!({ "class": "IOPRIO_CLASS_BE", "priority": 5 });
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let called = bundle.exec("cut -d' ' -f19,41 /proc/self/stat; ionice").expect(0);
+        assert_eq!(called.out(), "3 3\nbest-effort: prio 5\n", "a program that is executed has them too");
+    });
+}
+
+#[test]
 fn a_foreground_container_gets_signals_and_a_terminal() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")
