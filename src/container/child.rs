@@ -4,6 +4,7 @@
 //! they are the administrator's programs, and this process starts them because they run inside the container.
 
 use std::convert::Infallible;
+use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -11,9 +12,9 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::gate::Gate;
-use super::hooks;
 use super::prepare::Prepared;
 use super::streams::{devpts, open_terminal, take_streams};
+use super::{home, hooks};
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::program::Executable;
 use crate::confine::schedule;
@@ -24,6 +25,7 @@ use crate::plan::container::Hook;
 use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs;
 use crate::sys::mount::FsContext;
+use crate::sys::process::CStringArray;
 use crate::sys::{credentials, entry, mount, namespace, net, process};
 
 /// The state that an intermediate process passes to the container's process, if it confines itself before it joins.
@@ -38,6 +40,8 @@ pub struct Confined<'a> {
 struct Ready<'a> {
     rules: Option<PathRules>,
     executable: Executable<'a>,
+    /// The environment with the user's home, if the configuration has none.
+    env: Option<CStringArray>,
 }
 
 /// Becomes the container's program. Never returns to the code that cloned it.
@@ -173,7 +177,7 @@ fn wait_and_execute(
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
     hook_message: &mut String,
-    Ready { rules, executable }: Ready<'_>,
+    Ready { rules, executable, env }: Ready<'_>,
 ) -> Applied<Infallible> {
     process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
     ends.send_ready(executable.executed).during(Step::Fork, 0)?;
@@ -192,7 +196,7 @@ fn wait_and_execute(
     if let Some(rules) = rules {
         rules.apply(prepared)?;
     }
-    execute(prepared, ends, &executable)
+    execute(prepared, ends, &executable, env.as_ref())
 }
 
 /// Closes every descriptor that is not the container's own and not passed to it. This happens before the first path in its root
@@ -216,14 +220,19 @@ pub fn leave_the_host(prepared: &Prepared<'_>, ends: &ChildEnds, also: &[RawFd])
 }
 
 /// Installs the filter, if it is not installed yet, and executes the program.
-fn execute(prepared: &Prepared<'_>, ends: &ChildEnds, executable: &Executable<'_>) -> Applied<Infallible> {
+fn execute(
+    prepared: &Prepared<'_>,
+    ends: &ChildEnds,
+    executable: &Executable<'_>,
+    env: Option<&CStringArray>,
+) -> Applied<Infallible> {
     if let (Some(seccomp), Some(handshake)) = (&prepared.seccomp, &prepared.handshake) {
         let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
         channels::announce_filter(pipe).during(Step::Wait, 1)?;
         seccomp.apply()?;
         handshake.wait(prepared.scheduled_last); // makes no system call, and neither does the code between here and execve
     }
-    prepared.process.exec(executable)
+    prepared.process.exec(executable, env)
 }
 
 fn path_rules(prepared: &Prepared<'_>) -> Applied<Option<PathRules>> {
@@ -287,6 +296,10 @@ fn confine<'a>(
     let cwd = prepared.process.open_cwd();
     let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
     let looked_up = prepared.process.find();
+    let env = prepared.needs_home.then(|| {
+        let home = [&b"HOME="[..], &home::of(prepared.users.inside().0)].concat();
+        prepared.process.env_with(CString::new(home).unwrap_or_default())
+    });
     process::ignore_broken_pipes(); // the program's signal dispositions are already set; until execve a write to a broken pipe must not kill
     if plan.process.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
@@ -340,7 +353,7 @@ fn confine<'a>(
         _ => prepared.process.find()?,
     };
     found.retain_executable()?;
-    Ok(Ready { rules, executable: found.close() })
+    Ok(Ready { rules, executable: found.close(), env })
 }
 
 /// Makes it the working directory, if it lies within our root.

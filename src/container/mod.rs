@@ -62,6 +62,7 @@ mod failed_step;
 mod filter_handshake;
 pub mod foreground;
 pub mod gate;
+mod home;
 pub mod hooks;
 mod net_devices;
 mod parts;

@@ -70,6 +70,8 @@ pub struct Prepared<'a> {
     pub scheduled_last: bool,
     /// Whether the runtime runs hooks when the root is built.
     pub waits_for_hooks: bool,
+    /// Whether its environment needs the home directory of its user.
+    pub needs_home: bool,
     /// The environment of `createContainer` hooks that have none of their own.
     pub hook_environment: Vec<Bytes>,
     /// Whether its user namespace differs from the runtime's.
@@ -150,6 +152,7 @@ pub fn prepare<'a>(
         gate,
         handshake,
         waits_for_hooks: !plan.hooks.prestart.is_empty() || !plan.hooks.create_runtime.is_empty(),
+        needs_home: !plan.process.command.env.iter().any(|variable| variable.as_bytes().starts_with(b"HOME=")),
         hook_environment: hooks::inherited_by(&plan.hooks.create_container),
         in_user_namespace: new_user,
         filters_early,

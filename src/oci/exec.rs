@@ -139,12 +139,7 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     // These variables were meant for the first process only.
     let own = [&b"NOTIFY_SOCKET="[..], b"LISTEN_FDS=", b"LISTEN_PID=", b"LISTEN_FDNAMES="];
     process.command.env.retain(|variable| !own.iter().any(|name| variable.as_bytes().starts_with(name)));
-    for variable in args.all("env") {
-        let variable = Bytes::from(variable);
-        let name = |text: &Bytes| text.as_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
-        process.command.env.retain(|other| name(other) != name(&variable));
-        process.command.env.push(variable);
-    }
+    process.command.env.extend(args.all("env").map(Bytes::from));
     let id = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|id| digits && *id != u32::MAX);
@@ -178,6 +173,6 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     if !unknown.is_empty() {
         runtime.log.warn(&format!("ignoring unknown capabilities: {}", unknown.join(", ")));
     }
-    config::add_home(&mut process);
+    config::settle_environment(&mut process.command.env);
     Ok(process)
 }

@@ -165,7 +165,7 @@ fn become_workload(
     if let Some(seccomp) = &prepared.seccomp {
         left.listener = seccomp.apply()?;
     }
-    prepared.process.exec(&executable)
+    prepared.process.exec(&executable, None)
 }
 
 /// From now on this process dies with the supervisor.

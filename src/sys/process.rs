@@ -82,18 +82,23 @@ pub fn exit(code: libc::c_int) -> ! {
 /// A NULL-terminated array of C strings, as `execve(2)` takes it.
 #[derive(Debug)]
 pub struct CStringArray {
-    _strings: Vec<CString>,
+    strings: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
 
 impl From<Vec<CString>> for CStringArray {
     fn from(strings: Vec<CString>) -> Self {
         let pointers = strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
-        Self { _strings: strings, pointers }
+        Self { strings, pointers }
     }
 }
 
 impl CStringArray {
+    /// A copy with one more string.
+    pub fn with(&self, last: CString) -> Self {
+        self.strings.iter().cloned().chain([last]).collect::<Vec<_>>().into()
+    }
+
     /// The pointer for system calls.
     pub(super) fn as_ptr(&self) -> *const *const libc::c_char {
         self.pointers.as_ptr()

@@ -504,6 +504,52 @@ fn ps_kill_and_exec_take_what_runc_takes() {
 }
 
 #[test]
+fn home_is_that_of_the_images_user() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "echo $HOME") else { return };
+        let accounts = "root:x:0:0::/roots-home:/bin/sh\nuser:x:1000:1000::/users-home:/bin/sh\n";
+        let passwd = bundle.rootfs().join("etc/passwd");
+        std::fs::write(&passwd, accounts).unwrap();
+        for (uid, env, home) in [
+            (0, json!(["PATH=/bin"]), "/roots-home"),
+            (1000, json!(["PATH=/bin"]), "/users-home"),
+            (1000, json!(["PATH=/bin", "HOME="]), "/users-home"),
+            (1000, json!(["HOME=/mine", "PATH=/bin"]), "/mine"),
+            (2000, json!(["PATH=/bin"]), "/"),
+        ] {
+            bundle.config["process"]["user"] = json!({ "uid": uid, "gid": uid });
+            bundle.config["process"]["env"] = env.clone();
+            // crun leaves HOME unset for a user that the image does not know, and an empty one empty.
+            if runtime != Runtime::Crun || (uid != 2000 && env != json!(["PATH=/bin", "HOME="])) {
+                assert_eq!(bundle.run().expect(0).out(), format!("{home}\n"), "{uid} {env}");
+            }
+        }
+        bundle.config["process"]["env"] = json!(["PATH=/bin"]);
+        bundle.config["process"]["user"] = json!({ "uid": 0, "gid": 0 });
+        bundle.config["process"]["args"] = json!(["sh", "-c", LOOP]);
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        let exec = |words: &[&str]| {
+            let words =
+                ["exec"].into_iter().chain(words.iter().copied()).chain([bundle.id.as_str(), "sh", "-c", "echo $HOME"]);
+            bundle.call(words).expect(0).out()
+        };
+        assert_eq!(exec(&[]), "/roots-home\n");
+        assert_eq!(exec(&["-u", "1000"]), "/users-home\n");
+        if runtime != Runtime::Crun {
+            assert_eq!(exec(&["-u", "1000", "-e", "HOME=/given"]), "/given\n"); // this crun then has no other variable
+        }
+        if runtime == Runtime::Ours {
+            // The file is the image's: it may be anything.
+            std::fs::remove_file(&passwd).unwrap();
+            assert_eq!(exec(&[]), "/root\n");
+            nix::unistd::mkfifo(&passwd, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap();
+            assert_eq!(exec(&["-u", "1000"]), "/\n");
+        }
+    });
+}
+
+#[test]
 fn a_foreground_container_gets_signals_and_a_terminal() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")

@@ -273,11 +273,17 @@ impl PreparedProcess {
         open_beneath(AT_FDCWD, &self.cwd, libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)
     }
 
-    /// Child half: executes the first candidate that can be executed. Returns only a failure.
-    pub fn exec(&self, found: &Executable<'_>) -> Applied<std::convert::Infallible> {
+    /// The environment with one more variable.
+    pub fn env_with(&self, variable: CString) -> CStringArray {
+        self.env.with(variable)
+    }
+
+    /// Child half: executes the first candidate that can be executed, with this environment or its own. Returns only a failure.
+    pub fn exec(&self, found: &Executable<'_>, env: Option<&CStringArray>) -> Applied<std::convert::Infallible> {
+        let env = env.unwrap_or(&self.env);
         let mut failed = (Step::Interpreter, Errno::ENOENT); // the file exists, so ENOENT is about the interpreter in its first line
         for path in &found.paths {
-            match process::execve(path, &self.argv, &self.env) {
+            match process::execve(path, &self.argv, env) {
                 Errno::ENOENT | Errno::ENOTDIR => {}
                 errno @ Errno::EACCES => failed = (Step::Exec, errno), // as execvp(3): another directory may have it
                 errno => return Err(errno).during(Step::Exec, 0),

@@ -30,7 +30,7 @@ use crate::plan::container::{self, Hook, Hooks, NamespaceKind, Resources};
 use crate::plan::{Bytes, Confinement, ContainerPlan};
 
 pub use self::mounts::options as mount_options;
-pub use self::process::add_home;
+pub use self::process::settle_environment;
 pub use self::schedule::{MODE_FLAGS, MODES};
 
 /// A configuration.

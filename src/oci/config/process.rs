@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::document::{Read, Within as _, each, wrong};
 use super::{absolute, filled, id, ranged, schedule, strings};
 use crate::plan::container::{CapabilitySets, Process};
-use crate::plan::{Capability, Command, Rlimit, RlimitResource};
+use crate::plan::{Bytes, Capability, Command, Rlimit, RlimitResource};
 
 /// The limit on the number of arguments.
 const MAX_ARGS: usize = 1 << 20;
@@ -83,7 +83,7 @@ pub fn read(document: &Document) -> Read<Process> {
         terminal: document.terminal,
         console_size: Some(size).filter(|size| *size != (0, 0)),
     };
-    add_home(&mut process);
+    settle_environment(&mut process.command.env);
     Ok(process)
 }
 
@@ -122,10 +122,25 @@ fn rlimits(list: &Option<Vec<runtime::PosixRlimit>>) -> Read<Vec<Rlimit>> {
     })
 }
 
-/// Sets `HOME` if it is missing. Engines leave that to the runtime.
-pub fn add_home(process: &mut Process) {
-    let env = &mut process.command.env;
-    if !env.iter().any(|variable| variable.as_bytes().starts_with(b"HOME=")) {
-        env.push(if process.uid == 0 { "HOME=/root" } else { "HOME=/" }.into());
+/// The last variable of each name counts, as with runc, and an empty `HOME` is none.
+pub fn settle_environment(env: &mut Vec<Bytes>) {
+    fn name(variable: &Bytes) -> &[u8] {
+        variable.as_bytes().split(|byte| *byte == b'=').next().unwrap_or_default()
+    }
+    let mut known = HashSet::new();
+    let kept: Vec<bool> = env.iter().rev().map(|one| known.insert(name(one)) && one.as_bytes() != b"HOME=").collect();
+    let mut kept = kept.into_iter().rev();
+    env.retain(|_| kept.next() == Some(true));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_variable_of_a_name_counts() {
+        let mut env: Vec<Bytes> = ["A=1", "B=1", "A=2", "HOME=/x", "C", "HOME=", "A=3=4"].map(Bytes::from).into();
+        settle_environment(&mut env);
+        assert_eq!(env, ["B=1", "C", "A=3=4"].map(Bytes::from));
     }
 }
