@@ -14,7 +14,7 @@ pub struct RawMode(Termios);
 impl RawMode {
     /// Switches standard input to raw mode. `None` if it is not a terminal.
     pub fn enter() -> Option<Self> {
-        Self::set(|raw| cfmakeraw(raw))
+        Self::set(cfmakeraw)
     }
 
     /// The same, but the terminal still processes output: for [`pass_newlines`].

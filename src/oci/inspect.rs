@@ -29,6 +29,10 @@ fn describe(record: &Record, status: Status) -> Value {
 /// Lists containers.
 pub fn list(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(0)?;
+    // The default directory is missing until there is a first container. One that was named is a mistake.
+    if let Some(root) = runtime.args.path("root") {
+        std::fs::metadata(&root).map_err(|error| Error::io(Step::State, root.display().to_string(), &error))?;
+    }
     let ids = runtime.store.ids();
     if runtime.args.is_on("quiet") {
         return print(&ids.iter().map(|id| format!("{id}\n")).collect::<String>()).map(|()| 0);

@@ -493,6 +493,8 @@ fn ps_kill_and_exec_take_what_runc_takes() {
         bundle.call(["kill", &id, "0"]).expect(1);
     });
     ours(|runtime| {
+        let called = runtime.command().args(["--root", "/nonexistent/root", "list"]).output().unwrap();
+        assert_eq!(called.status.code(), Some(1), "{called:?}");
         let Some(mut bundle) = Bundle::new(runtime, LOOP) else { return };
         bundle.config["process"]["scheduler"] = json!({ "policy": "SCHED_BATCH", "nice": 3 });
         bundle.config["process"]["ioPriority"] = json!({ "class": "IOPRIO_CLASS_BE", "priority": 5 });
