@@ -31,7 +31,8 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
     };
     let Some(process) = record.process().filter(|_| record.runs()) else {
         // Without a pid namespace of its own, other processes may survive the first.
-        let left = groups.filter(|_| runtime.args.is_on("all") && !own_pids());
+        let to_all = runtime.args.is_on("all") || signal == libc::SIGKILL;
+        let left = groups.filter(|_| to_all && !own_pids());
         return match left.filter(|groups| !groups.pids().is_empty()) {
             Some(groups) => groups.signal_all(signal).map(|()| 0),
             None => Err(not_running()),

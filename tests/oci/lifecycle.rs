@@ -552,6 +552,33 @@ fn home_is_that_of_the_images_user() {
 }
 
 #[test]
+fn kill_reaches_what_the_first_process_left() {
+    for_each_runtime(|runtime| {
+        // Its child outlives it, because it shares the host's pid namespace.
+        let Some(mut bundle) = Bundle::new(runtime, "sleep 60 & sleep 0.3") else { return };
+        bundle.config["linux"]["namespaces"].as_array_mut().unwrap().retain(|one| one["type"] != "pid");
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for("stopped");
+        let left = || {
+            bundle
+                .cgroups()
+                .iter()
+                .any(|dir| std::fs::read_to_string(dir.join("cgroup.procs")).is_ok_and(|text| !text.is_empty()))
+        };
+        if !left() {
+            return common::skip_part("kill", "the container has no cgroup");
+        }
+        let called = bundle.call(["kill", &bundle.id, "KILL"]);
+        if runtime == Runtime::Ours {
+            called.expect(0);
+            let gone = common::clock::eventually(|| !left());
+            assert!(gone, "they are dead");
+        }
+    });
+}
+
+#[test]
 fn a_foreground_container_gets_signals_and_a_terminal() {
     ours(|runtime| {
         let Some(bundle) = Bundle::new(runtime, "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")
