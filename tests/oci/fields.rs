@@ -647,11 +647,11 @@ fn network_devices_are_moved_with_their_addresses() {
             bundle.run().expect_error("has a device of that name");
             run(&["ip", "link", "show", "one"]); // the device was not moved
             for (name, value, reason) in [
-                ("one", json!({ "name": "a/b" }), "no name of a network device"),
-                ("one", json!({ "name": "sixteen-letters-" }), "no name of a network device"),
-                ("one", json!({ "name": "a%s" }), "no name of a network device"),
-                ("o%d", json!({}), "no name of a network device"),
-                ("", json!({}), "no name of a network device"),
+                ("one", json!({ "name": "a/b" }), "not a network device name"),
+                ("one", json!({ "name": "sixteen-letters-" }), "not a network device name"),
+                ("one", json!({ "name": "a%s" }), "not a network device name"),
+                ("o%d", json!({}), "not a network device name"),
+                ("", json!({}), "not a network device name"),
                 ("one", json!("x"), "must be an object"),
             ] {
                 bundle.config["linux"]["netDevices"] = json!({ name: value });
