@@ -21,8 +21,7 @@ use crate::confine::schedule;
 use crate::error::Step;
 use crate::failure::{Applied, During};
 use crate::launch::channels::{self, ChildEnds, failure_with_message};
-use crate::plan::container::Hook;
-use crate::plan::{Bytes, ContainerPlan};
+use crate::plan::ContainerPlan;
 use crate::rootfs;
 use crate::sys::mount::FsContext;
 use crate::sys::process::CStringArray;
@@ -123,7 +122,7 @@ fn take_root(
     if prepared.waits_for_hooks && !ends.built() {
         process::exit(125);
     }
-    run_hooks(&plan.hooks.create_container, 0, &prepared.hook_environment, state, "creating", hook_message)?;
+    hooks::run_inside(&plan.hooks.create_container, 0, &prepared.hook_environment, state, "creating", hook_message)?;
     set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
         close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
@@ -190,7 +189,7 @@ fn wait_and_execute(
         gate.wait().during(Step::Wait, 0)?;
         let first = plan.hooks.create_container.len();
         let own = &plan.process.command.env;
-        run_hooks(&plan.hooks.start_container, first, own, state, "created", hook_message)?;
+        hooks::run_inside(&plan.hooks.start_container, first, own, state, "created", hook_message)?;
     }
     // Only now, because hooks inside the container must not be restricted.
     if let Some(rules) = rules {
@@ -383,27 +382,4 @@ impl PathRules {
     fn apply(self, prepared: &Prepared<'_>) -> Applied {
         prepared.landlock.as_ref().map_or(Ok(()), |landlock| landlock.restrict(self.outside.as_fd()))
     }
-}
-
-fn run_hooks(
-    all: &[Hook],
-    first: usize,
-    inherited: &[Bytes],
-    state: &dyn Fn(i32, &str) -> String,
-    status: &str,
-    hook_message: &mut String,
-) -> Applied {
-    if all.is_empty() {
-        return Ok(());
-    }
-    let state = state(std::process::id() as i32, status);
-    for (index, hook) in all.iter().enumerate() {
-        hooks::run_one(hook, &state, inherited)
-            .map_err(|message| {
-                *hook_message = message;
-                Errno::ECANCELED
-            })
-            .during(Step::Hook, first + index)?;
-    }
-    Ok(())
 }

@@ -16,6 +16,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step, errno_of};
+use crate::failure::{Applied, During};
 use crate::plan::Bytes;
 use crate::plan::container::{Hook, Hooks};
 use crate::sys::{image, process};
@@ -32,6 +33,30 @@ pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
     for (index, hook) in hooks.iter().enumerate() {
         run_one(hook, state, &inherited)
             .map_err(|reason| Error::new(Step::Hook, format!("{stage}[{index}] {}", hook.path), reason))?;
+    }
+    Ok(())
+}
+
+/// Runs the hooks of a stage from the container's own process. `first` is the index of the first among all that it runs.
+pub fn run_inside(
+    all: &[Hook],
+    first: usize,
+    inherited: &[Bytes],
+    state: &dyn Fn(i32, &str) -> String,
+    status: &str,
+    hook_message: &mut String,
+) -> Applied {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let state = state(std::process::id() as i32, status);
+    for (index, hook) in all.iter().enumerate() {
+        run_one(hook, &state, inherited)
+            .map_err(|message| {
+                *hook_message = message;
+                nix::errno::Errno::ECANCELED
+            })
+            .during(Step::Hook, first + index)?;
     }
     Ok(())
 }

@@ -90,6 +90,11 @@ pub fn create_directory(root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
     if identity(&made)? == identity(&again)? { Ok(again) } else { Err(Errno::ESTALE) }
 }
 
+/// Whether a path leads to something within the root.
+pub fn exists(root: BorrowedFd<'_>, path: &CStr) -> bool {
+    open(root, path).is_ok()
+}
+
 /// The parent directory of a path, created if necessary, and the last component.
 pub fn parent_of(root: BorrowedFd<'_>, path: &CStr) -> Result<(OwnedFd, CString)> {
     let bytes = path.to_bytes();
