@@ -9,7 +9,6 @@ mod checkpoint;
 pub(crate) mod config;
 mod console;
 mod create;
-mod criu;
 mod delete;
 mod events;
 mod exec;
@@ -21,7 +20,6 @@ mod log;
 mod notify;
 pub(crate) mod record;
 mod report;
-mod restore;
 mod signal;
 mod spec;
 mod store;
@@ -89,7 +87,7 @@ impl Runtime {
             "features" => features::features(self),
             "spec" => spec::spec(self),
             "checkpoint" => checkpoint::checkpoint(self),
-            "restore" => restore::restore(self),
+            "restore" => checkpoint::restore(self),
             verb => Err(Error::new(Step::Usage, verb, "unknown command")),
         }
     }

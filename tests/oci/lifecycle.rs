@@ -357,6 +357,7 @@ fn engines_read_the_other_commands_too() {
         let Some(bundle) = Bundle::new(runtime, LOOP) else { return };
         let version = bundle.call(["--version"]).expect(0).out();
         assert!(version.lines().any(|line| line.contains(" version ")) && version.contains("commit: "), "{version}");
+        std::fs::create_dir_all(bundle.dir.join("state")).unwrap();
         let none = bundle.call(["list", "--format", "json"]).expect(0).out().replace('\n', "");
         assert_eq!(none, runtime.says("null", "[]"));
         bundle.create().expect(0);

@@ -14,16 +14,18 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 
-use super::checkpoint::{Images, joined, refuse, savable};
-use super::config::{self, Config};
-use super::criu::{Criu, Message, PRE_RESUME, Request, Stage, fd_number};
-use super::record::Record;
-use super::store::Held;
-use super::{Runtime, create, delete};
+use super::criu::{self, Criu, PRE_RESUME, Request, Stage, fd_number};
+use super::images::Images;
+use super::messages::{CgroupRoot, InheritFd};
+use super::{joined, refuse, savable};
 use crate::cgroup::container::Groups;
 use crate::confine::caps::Sets;
 use crate::container::{Launched, hooks};
 use crate::error::{Error, Result, Step};
+use crate::oci::config::{self, Config};
+use crate::oci::record::Record;
+use crate::oci::store::{self, Held};
+use crate::oci::{Runtime, create, delete};
 use crate::plan::container::MountSource;
 use crate::plan::{Bytes, ContainerPlan};
 use crate::sys::clone::{Cloned, clone3};
@@ -39,9 +41,9 @@ const COVERS: &str = "criu.covers";
 pub fn restore(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     refuse(runtime)?;
-    super::criu::find()?;
+    criu::find()?;
     let id = runtime.args.id()?;
-    super::store::valid_id(id)?;
+    store::valid_id(id)?;
     let images = Images::find(runtime)?;
     let bundle = runtime.bundle()?;
     let config = config::load(&bundle, id, runtime.flags())?;
@@ -68,7 +70,7 @@ pub fn restore(runtime: &Runtime) -> Result<u8> {
     let code = foreground.wait(launched)?;
     match runtime.store.hold(id) {
         Ok(held) => delete::destroy(runtime, held)?,
-        Err(error) if super::store::is_missing(&error) => {}
+        Err(error) if store::is_missing(&error) => {}
         Err(error) => return Err(error),
     }
     Ok(code)
@@ -84,20 +86,14 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         std::fs::create_dir(path).map_err(|error| io(path, &error))?;
     }
     let mut options = images.options(runtime, "restore.log")?;
-    options.flag(26, true).bytes(13, root.as_os_str().as_bytes());
-    for (field, name) in [(53, "lsm-profile"), (63, "lsm-mount-context")] {
-        if let Some(text) = runtime.args.text(name)? {
-            options.bytes(field, text.as_bytes());
-        }
-    }
+    options.rst_sibling = true;
+    options.root = root.as_os_str().as_bytes().into();
+    options.lsm_profile = runtime.args.text("lsm-profile")?.unwrap_or_default().into();
+    options.lsm_mount_context = runtime.args.text("lsm-mount-context")?.unwrap_or_default().into();
     for (destination, source) in outside(plan, &covers) {
-        options.bytes(37, [format!("mnt[{destination}]:").as_bytes(), &source].concat().as_slice());
+        options.external.push([format!("mnt[{destination}]:").as_bytes(), &source].concat());
     }
-    let mut inherit = |key: &str, fd: u64| {
-        let mut one = Message::default();
-        one.bytes(1, key.as_bytes()).number(2, fd);
-        options.message(27, &one);
-    };
+    let mut inherit = |key: &str, fd: u64| options.inherit_fd.push(InheritFd { key: key.into(), fd: Some(fd) });
     for (number, name) in images.descriptors().iter().take(3).enumerate().filter(|(_, name)| name.contains("pipe:")) {
         inherit(name, number as u64);
     }
@@ -122,12 +118,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         groups.add_cloned(criu.pid())?;
     }
     for (controllers, path) in own_cgroups(&criu, groups.as_ref()) {
-        let mut place = Message::default();
-        if !controllers.is_empty() {
-            place.bytes(1, controllers.as_bytes());
-        }
-        place.bytes(2, path.as_bytes());
-        options.message(25, &place);
+        options.cg_root.push(CgroupRoot { ctrl: controllers.into(), path: path.into() });
     }
     let mut terminal = None;
     let mut born = None;
@@ -170,7 +161,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         }),
         _ => Ok(()),
     };
-    criu.ask(Request::Restore, &options, &images.log("restore.log"), &mut stage)?;
+    criu.ask(Request::Restore, options, &images.log("restore.log"), &mut stage)?;
     drop((criu, placeholder));
     for path in [&root, &covers] {
         let _ = std::fs::remove_dir(path);
