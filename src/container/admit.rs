@@ -2,7 +2,6 @@
 //! move into the container.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
@@ -33,24 +32,12 @@ impl Launch<'_> {
         }
         self.set_oom_score(&proc_pid)?;
         if let Some(notes) = self.notes {
-            self.provide(&proc_pid, notes)?;
+            // Host resources that move into the container.
+            net_devices::attach(&self.plan.net_devices, &proc_pid)?;
+            rdt::enter(self.plan.intel_rdt.as_ref(), &self.plan.confinement.id, self.pid, notes)?;
         }
         self.ends.go()?;
         Ok(proc_pid)
-    }
-
-    /// Moves host resources into a new container: network devices and a resctrl group.
-    fn provide(&self, proc_pid: &OwnedFd, notes: &Path) -> Result<()> {
-        if !self.plan.net_devices.is_empty() {
-            let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
-            let network = nix::fcntl::openat(proc_pid, "ns/net", flags, Mode::empty())
-                .map_err(|errno| Error::errno(Step::NetDevice, "network namespace", errno))?;
-            net_devices::attach(&self.plan.net_devices, network)?;
-        }
-        self.plan
-            .intel_rdt
-            .as_ref()
-            .map_or(Ok(()), |wanted| rdt::enter(wanted, &self.plan.confinement.id, self.pid, notes))
     }
 
     fn set_oom_score(&self, proc_pid: &OwnedFd) -> Result<()> {

@@ -12,7 +12,9 @@ use netlink_packet_route::RouteNetlinkMessage as Route;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket, socketpair};
+use nix::sys::stat::Mode;
 
 use crate::error::{Error, Result, Step};
 use crate::plan::container::NetDevice;
@@ -28,11 +30,14 @@ const LONGEST: usize = 64 << 10;
 const SET_BY_KERNEL: AddressFlags =
     AddressFlags::Tentative.union(AddressFlags::Dadfailed).union(AddressFlags::Deprecated);
 
-/// Moves the devices from our network namespace into this one. If one cannot be moved, those already moved stay there.
-pub fn attach(devices: &[NetDevice], namespace: OwnedFd) -> Result<()> {
+/// Moves the devices from our network namespace into that of the process with this `/proc` directory. If one cannot be moved, those already moved stay there.
+pub fn attach(devices: &[NetDevice], proc_pid: &OwnedFd) -> Result<()> {
     if devices.is_empty() {
         return Ok(());
     }
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let namespace = openat(proc_pid, "ns/net", flags, Mode::empty())
+        .map_err(|errno| Error::errno(Step::NetDevice, "network namespace", errno))?;
     let failed = |errno| Error::errno(Step::NetDevice, "netlink", errno);
     let mut outside = Links(open_socket().map_err(failed)?, 0);
     let mut inside = Links(socket_in(&namespace).map_err(failed)?, 0);

@@ -19,9 +19,10 @@ const MAGIC: FsType = FsType(0x0765_5821);
 /// A file in the state directory: the groups that were created, one per line, the innermost first.
 const NOTES: &str = "resctrl";
 
-/// Moves the process into its groups, after creating and configuring them. `id` is the container's, `notes` its state
+/// Moves the process into its groups, if it gets any, after creating and configuring them. `id` is the container's, `notes` its state
 /// directory.
-pub fn enter(wanted: &IntelRdt, id: &str, pid: Pid, notes: &Path) -> Result<()> {
+pub fn enter(wanted: Option<&IntelRdt>, id: &str, pid: Pid, notes: &Path) -> Result<()> {
+    let Some(wanted) = wanted else { return Ok(()) };
     let root = find()?;
     let group = match wanted.clos_id.as_deref() {
         Some("/") => root,

@@ -113,9 +113,16 @@ mod tests {
 
     #[test]
     fn signals_have_names_and_numbers() {
-        for (text, expected) in
-            [("9", 9), ("KILL", 9), ("sigterm", 15), ("SIGRTMIN+3", 37), ("RTMAX-1", 63), ("CLD", 17), ("64", 64), ("0", 0)]
-        {
+        for (text, expected) in [
+            ("9", 9),
+            ("KILL", 9),
+            ("sigterm", 15),
+            ("SIGRTMIN+3", 37),
+            ("RTMAX-1", 63),
+            ("CLD", 17),
+            ("64", 64),
+            ("0", 0),
+        ] {
             assert_eq!(number(text).unwrap(), expected, "{text}");
         }
         for text in ["", "65", "-9", "SIGNAL", "RTMIN+40", "KILL9"] {
