@@ -101,6 +101,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-strict
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s i -l interactive -d 'Pass standard input to the command'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'Give the command a terminal of its own'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit-sync -d 'Sync that line to the disk before exiting'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
@@ -169,6 +170,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-stric
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s i -l interactive -d 'Pass standard input to the command'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d 'Give the command a terminal of its own'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit-sync -d 'Sync that line to the disk before exiting'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help'

@@ -247,6 +247,7 @@ const PLAN: &[(&str, &[Flag])] = &[
                 "Append a line about the run to this log, also if the run is refused; no bind mount may contain FILE",
             ),
             switch("audit-sync", "Sync that line to the disk before exiting"),
+            switch("debug", "Print each step of the start to standard error as it happens"),
             switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
             value(
                 "stats",

@@ -1,5 +1,6 @@
 //! `stockade run`: words → plan → run → report.
 
+use std::io::Write as _;
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
@@ -10,6 +11,7 @@ use super::{denials, error_text, final_write, id, notice, planning, warn};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
+use crate::launch::steps::{self, step};
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::{Report, Sample, Status};
 use crate::run;
@@ -18,6 +20,9 @@ use crate::run::Sampler;
 /// Runs the command and returns the exit code of its report. A report is written also if the command line is wrong.
 pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let started = SystemTime::now();
+    if args.is_on("debug") {
+        steps::show(|line| drop(std::io::stderr().write_all(format!("{line}\n").as_bytes())));
+    }
     // First, because a run that cannot be recorded does not start.
     let (mut records, writable) = Records::open(args);
     let id = id::of(args);
@@ -30,6 +35,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         resolved.plan.stdio.relay = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
         // Before signals are blocked: if the reader stalls, a signal can still end this process.
         resolved.warnings.iter().for_each(|warning| warn(warning));
+        step("plan", || format!("sandbox {known_id}"));
         Ok((resolved.plan, stats?, Blocked::block()?))
     });
     match ready {

@@ -11,6 +11,7 @@ use crate::cgroup::container::Groups;
 use crate::confine::user;
 use crate::error::{Cause, Error, Result, Step};
 use crate::launch::namespaces::Inhabited;
+use crate::launch::steps::step;
 use crate::sys::process;
 
 impl Launch<'_> {
@@ -26,9 +27,11 @@ impl Launch<'_> {
             Err(error) if matches!(error.cause, Cause::Errno(Errno::EACCES)) && !process::is_hosts_root() => {}
             inhabited => drop(inhabited?.differing(|name| self.prepared.new_namespaces.contains(&name))?),
         }
+        step("namespaces", || format!("new: {}", self.prepared.new_namespaces.join(",")));
         self.prepared.process.raise_limits(self.pid)?;
         if self.prepared.users.has_maps() {
             self.prepared.users.write_maps(&proc_pid, self.pid)?;
+            step("id map", || format!("of pid {} written", self.pid));
         }
         self.set_oom_score(&proc_pid)?;
         if let Some(notes) = self.notes {
@@ -37,6 +40,7 @@ impl Launch<'_> {
             rdt::enter(self.plan.intel_rdt.as_ref(), &self.plan.confinement.id, self.pid, notes)?;
         }
         self.ends.go()?;
+        step("released", || format!("pid {} builds its root", self.pid));
         Ok(proc_pid)
     }
 

@@ -25,6 +25,7 @@ use crate::failure::{Applied, During};
 use crate::launch::channels::{
     ChildEnds, FAILURE_LENGTH, MAX_FAILURE_MESSAGE, Message, ParentEnds, failure_with_message, parse_failure,
 };
+use crate::launch::steps::step;
 use crate::plan::ContainerPlan;
 use crate::plan::container::NamespaceKind;
 use crate::rootfs;
@@ -117,6 +118,7 @@ fn follow<'a>(
         groups.put(intermediate)?;
     }
     let failed = |errno| Error::errno(Step::Clone, "intermediate process", errno);
+    step("intermediate", || format!("pid {intermediate} enters the namespaces"));
     socket::send(ours, b"g", None).map_err(failed)?;
     let mut messages = Vec::new();
     while !is_readable(ours, parent).map_err(failed)? {

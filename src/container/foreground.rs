@@ -12,6 +12,7 @@ use super::Launched;
 use crate::error::{Error, Result, Step};
 use crate::launch::pump::Pump;
 use crate::launch::signals::TAKEN;
+use crate::launch::steps::step;
 use crate::launch::streams::Pumps;
 use crate::launch::terminal::{RawMode, follow_size};
 use crate::sys::process;
@@ -50,6 +51,7 @@ impl Foreground {
         }
         while !self.turn(pidfd, &mut pumps)? {}
         let status = self.reap(pid)?;
+        step("ended", || format!("exit code {status}"));
         while pumps.outputs().any(|pump| !pump.is_done()) {
             pump(&mut pumps);
             if poll_pumps(&pumps, &[]).is_err() {

@@ -87,6 +87,7 @@ use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step};
 use crate::launch::channels::{self, FailureEvent, Message, ParentEnds};
+use crate::launch::steps::{self, step};
 use crate::launch::terminal::pass_newlines;
 use crate::launch::{executed, verify};
 use crate::plan::ContainerPlan;
@@ -173,6 +174,7 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
         }
     };
     drop(child_ends);
+    step("clone", || format!("pid {pid} with {}", steps::namespaces(prepared.flags)));
     let gated = prepared.gate.is_some();
     let enforced = enforced(plan, &prepared, groups);
     let mut launch = Launch {
@@ -266,6 +268,7 @@ impl Launch<'_> {
                             set_policy(self.plan, self.pid)?;
                         }
                         confined::verify(proc_pid, self.plan, self.prepared)?;
+                        step("verified", || format!("the confinement of pid {}", self.pid));
                         if gated {
                             return Ok(());
                         }

@@ -16,6 +16,7 @@ use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
 use crate::error::{Error, Result, Step};
+use crate::launch::steps::step;
 use crate::launch::streams::refuse_directory;
 use crate::plan::container::{CgroupView, NamespaceKind};
 use crate::plan::{Bytes, ContainerPlan};
@@ -104,7 +105,10 @@ pub fn prepare<'a>(
     let joined = parts.joined.into_iter().collect::<Result<Vec<_>>>()?;
     let label = parts.label?;
     let root = parts.root.map_err(|mut problems| problems.swap_remove(0).error)?;
+    step("mounts", || format!("{} prepared", plan.mounts.len()));
     let (process, landlock, seccomp) = (parts.process?, parts.landlock?, parts.seccomp?);
+    step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
+    step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
     warnings.extend(parts.degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
     if parts.lost_capabilities != 0 {

@@ -1,5 +1,5 @@
 //! What a run and a container share between the plan and the running process: the channels to the new process, its standard
-//! streams and terminal, and verification from outside.
+//! streams and terminal, verification from outside, and the steps that `--debug` prints.
 
 #[cfg(feature = "ablate")]
 pub mod ablate;
@@ -9,6 +9,7 @@ pub mod namespaces;
 pub mod pump;
 pub mod signals;
 pub mod standard;
+pub mod steps;
 pub mod streams;
 pub mod terminal;
 pub mod verify;

@@ -16,6 +16,7 @@ use crate::container::gate::{Gate, Started, open_gate};
 use crate::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
 use crate::error::{Error, Result, Step};
 use crate::launch::executed;
+use crate::launch::steps::step;
 use crate::plan::ContainerPlan;
 use crate::report::Enforced;
 use crate::sys::process::{self, borrow_standard};
@@ -105,6 +106,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
         }
         opened => opened.map_err(|errno| Error::errno(Step::State, "exec fifo", errno))?,
     };
+    step("gate", || format!("opened for pid {}", held.record.pid));
     let process = held.record.process();
     let (record, directory) = (held.record.clone(), held.directory.clone());
     drop(held);
@@ -115,7 +117,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
         }
     });
     match started? {
-        Started::Executed => verify_executed(&record)?,
+        Started::Executed => verify_executed(&record).inspect(|()| step("executed", || "its program"))?,
         Started::Failed(failure, words) => {
             return Err(start_error(&super::store::read_plan(&directory)?, failure, words));
         }
@@ -131,6 +133,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     };
     let plan = held.plan()?;
     if !plan.hooks.poststart.is_empty() {
+        step("hooks", || "poststart");
         hooks::run("poststart", &plan.hooks.poststart, &record.state_text(record.pid, "running"))?;
     }
     Ok(listener)
@@ -163,6 +166,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     #[cfg(feature = "ablate")]
     crate::launch::ablate::thin_container(&mut config.plan);
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
+    step("config", || format!("{} read", bundle.display()));
     runtime.check_console(&config.plan, bridged)?;
     let mut record = Record::new(id, &bundle, &config.rootfs)?;
     record.oci_version = config.oci_version.clone();
@@ -173,6 +177,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     super::report::place(&record, Some(plan))?;
     record.places = if plan.cgroup.disabled { None } else { places(plan, id)? };
     let mut held = runtime.store.create(record)?;
+    step("state", || format!("{} created", held.directory.display()));
     let launched = held.write().and_then(|()| fill(runtime, preserved, &mut held, &mut config));
     match launched {
         Ok(launched) => Ok((held, launched)),
@@ -218,6 +223,8 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     config.plan.process.command.env.extend(activation());
     let plan = &config.plan;
     let (groups, placeholder) = make_places(runtime, held, plan)?;
+    let cgroup = || groups.as_ref().and_then(Groups::record).map_or("none".to_owned(), |group| group.path);
+    step("cgroup", cgroup);
     held.write_plan(plan)?;
     let gate = Gate::make(&held.directory)?;
     let record = held.record.clone();
@@ -225,6 +232,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     let directory = held.directory.clone();
     let mut built = |pid: nix::unistd::Pid| {
         let text = state(pid.as_raw(), "creating");
+        step("hooks", || "prestart, createRuntime");
         hooks::run("prestart", &plan.hooks.prestart, &text)?;
         hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
     };
@@ -263,6 +271,7 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
         process::end_child(launched.pidfd.as_fd(), launched.pid);
         return Err(error);
     }
+    step("created", || format!("pid {} waits for start", launched.pid));
     Ok(launched)
 }
 

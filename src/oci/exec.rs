@@ -8,6 +8,7 @@ use super::store::Held;
 use super::{Runtime, image};
 use crate::container::{Request, launch};
 use crate::error::{Error, Result, Step};
+use crate::launch::steps::step;
 use crate::plan::container::Process;
 use crate::plan::{Bytes, Capability, Command, Confinement, ContainerPlan};
 use crate::sys::process::{self, borrow_standard};
@@ -53,6 +54,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
     };
     let namespaces = namespaces(&held.plan()?);
+    step("state", || format!("{} read", held.directory.display()));
     let record = held.record.clone();
     drop(held); // exec may take long, and other commands must work meanwhile
     let foreground = runtime.foreground()?;
@@ -70,6 +72,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         built: &mut |_| Ok(()),
     };
     let mut launched = launch(&plan, request)?;
+    step("executed", || format!("pid {}", launched.pid));
     launched.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     let handed = runtime.hand_over(&mut launched).and_then(|()| runtime.write_pid_file(launched.pid.as_raw()));
     if let Err(error) = handed {

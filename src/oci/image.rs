@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use crate::error::{Error, Result, Step, errno_of};
+use crate::launch::steps::step;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, RDONLY};
 use crate::sys::{entry, image, inherited, process};
@@ -36,6 +37,7 @@ pub fn protect(preserved: u32, kept: Option<RawFd>, environment: Option<&[&str]>
         return Err(Error::new(Step::Host, "/proc/self/exe", "could be changed from inside a container"));
     }
     let safe = if protected { own.into() } else { detached(&own).or_else(|_| sealed(&own)).map_err(failed)? };
+    step("protect", || "the runtime executes a copy of itself that no container can change");
     // A container that may trace this process could use descriptors that the caller left open by mistake.
     process::cloexec_from(3 + i32::try_from(preserved).unwrap_or(i32::MAX - 3)).map_err(failed)?;
     if let Some(number) = kept {

@@ -1,21 +1,64 @@
-//! Writes errors and warnings to standard error and to the file of `--log`, whose last record engines read.
+//! Writes messages to standard error and to the file of `--log`, whose last record engines read.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use crate::error::{Error, printable};
+use crate::args::Args;
+use crate::error::{Error, Result, Step, printable};
+
+/// The importance of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The steps of a start.
+    Debug,
+    /// No message has this level; engines may ask for it.
+    Info,
+    /// A setting that has no or another effect.
+    #[default]
+    Warn,
+    /// The error that ends a command.
+    Error,
+}
+
+/// The values of `--log-level`: those of crun, and the other names of the Go library that engines and runc log with.
+const LEVELS: [(&str, Level); 8] = [
+    ("trace", Level::Debug),
+    ("debug", Level::Debug),
+    ("info", Level::Info),
+    ("warn", Level::Warn),
+    ("warning", Level::Warn),
+    ("error", Level::Error),
+    ("fatal", Level::Error),
+    ("panic", Level::Error),
+];
 
 /// The log.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Log {
     path: Option<PathBuf>,
     json: bool,
+    /// Messages below it are left out.
+    level: Level,
 }
 
 impl Log {
-    /// Logs to this file, or only to standard error.
-    pub fn new(path: Option<PathBuf>, json: bool) -> Self {
-        Self { path, json }
+    /// The log that the options ask for. If the level is wrong, the log has the default one and the error can be logged.
+    pub fn of(args: &Args) -> (Self, Result<()>) {
+        let json = args.value("log-format").is_some_and(|format| format == "json");
+        let read = match args.value("log-level") {
+            None => Ok(Level::default()),
+            Some(name) => {
+                let known = LEVELS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
+                known.map(|(_, level)| *level).ok_or_else(|| unknown(&name.to_string_lossy()))
+            }
+        };
+        let level = if args.is_on("debug") { Level::Debug } else { *read.as_ref().unwrap_or(&Level::default()) };
+        (Self { path: args.path("log"), json, level }, read.map(drop))
+    }
+
+    /// Whether messages of this level are logged.
+    pub fn has(&self, level: Level) -> bool {
+        level >= self.level
     }
 
     /// Logs the error that ends the command.
@@ -25,8 +68,19 @@ impl Log {
         let _ = std::io::stderr().write_all(format!("{}\n", printable(&text)).as_bytes());
     }
 
+    /// Logs a step of a start: to the file, or to standard error if there is none.
+    pub fn debug(&self, step: &str) {
+        match self.path {
+            Some(_) => self.write("debug", step),
+            None => drop(std::io::stderr().write_all(format!("{step}\n").as_bytes())),
+        }
+    }
+
     /// Logs a warning.
     pub fn warn(&self, text: &str) {
+        if !self.has(Level::Warn) {
+            return;
+        }
         if self.path.is_none() {
             let _ = std::io::stderr().write_all(format!("stockade-oci: warning: {}\n", printable(text)).as_bytes());
         }
@@ -43,6 +97,10 @@ impl Log {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(Step::Usage, format!("--log-level {name}"), "must be debug, info, warn or error")
 }
 
 /// An error on one line, with its hint.

@@ -30,11 +30,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use self::config::Flags;
-use self::log::Log;
+use self::log::{Level, Log};
 use self::store::Store;
 use crate::args::{Args, Dialect, help};
 use crate::container::foreground::Foreground;
 use crate::error::{Error, Result, Step};
+use crate::launch::steps;
 use crate::sys::process;
 
 /// The context of every command.
@@ -54,9 +55,13 @@ pub fn main(words: &[OsString]) -> u8 {
     if read.is_ok() && (args.help || args.name().is_empty()) {
         return say(&help(&args.full_name(), args.verb()));
     }
-    let json = args.value("log-format").is_some_and(|format| format == "json");
-    let runtime = Runtime { log: Log::new(args.path("log"), json), store: Store::new(args.path("root")), args };
-    match read.and_then(|()| runtime.dispatch()) {
+    let (log, level) = Log::of(&args);
+    if log.has(Level::Debug) {
+        let log = log.clone();
+        steps::show(move |step| log.debug(step));
+    }
+    let runtime = Runtime { log, store: Store::new(args.path("root")), args };
+    match read.and(level).and_then(|()| runtime.dispatch()) {
         Ok(code) => code,
         Err(error) => {
             runtime.log.error(&error);

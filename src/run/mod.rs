@@ -75,6 +75,7 @@ use crate::failure::{Failure, Missing};
 use crate::launch::channels;
 use crate::launch::namespaces::Inhabited;
 pub use crate::launch::signals::Blocked;
+use crate::launch::steps::{self, step};
 use crate::launch::streams::ChildStream;
 use crate::plan::{Facility, RunPlan};
 use crate::report::{Degraded, Enforced, Report};
@@ -114,6 +115,7 @@ fn start(
         Err(errno) => return Err(clone_error(errno)),
     };
     let cloned_at = Instant::now();
+    step("clone", || format!("pid {} with {}", child.0, steps::namespaces(flags)));
     drop(child_ends);
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
     let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
@@ -129,7 +131,11 @@ fn start(
             sandbox: inhabited,
             may_nest: plan.namespaces.nested > 0,
         };
-        verify::workload(pid, looked_up, &planned, &mut enforced)
+        let verified = verify::workload(pid, looked_up, &planned, &mut enforced)?;
+        if verified {
+            step("executed", || plan.command.argv.first().map(ToString::to_string).unwrap_or_default());
+        }
+        Ok(verified)
     };
     // The report is begun and resources are released while the workload runs, so that neither delays the end.
     let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
@@ -141,7 +147,9 @@ fn start(
     };
     let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
     kept.pumps.restore();
-    Ok(build_report(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome))
+    let report = build_report(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome);
+    step("ended", || format!("exit code {}", report.exit_code));
+    Ok(report)
 }
 
 fn namespace_flags(plan: &RunPlan) -> u64 {
@@ -181,11 +189,15 @@ fn admit(
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.degraded.extend(prepared.process.raise_limits(pid)?);
     prepared.users.write_maps(&proc_pid, pid)?;
+    step("id map", || format!("of pid {pid} written"));
     supervisor.go()?;
     // Checked while the child builds its root. Later it is not dumpable, and it waits for this before it becomes so.
     let now = *inhabited.insert(Inhabited::by(&proc_pid)?);
     enforced.namespaces = verify::differing(now, &plan.namespaces)?;
-    supervisor.go()
+    step("namespaces", || format!("verified: {}", enforced.namespaces.join(",")));
+    supervisor.go()?;
+    step("released", || format!("pid {pid} confines itself"));
+    Ok(())
 }
 
 /// Records the facilities that the child had to do without.

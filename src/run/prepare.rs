@@ -20,6 +20,7 @@ use crate::sys::clone::Stack;
 use crate::sys::terminal::Size;
 
 use super::denials::Denials;
+use crate::launch::steps::step;
 use crate::launch::streams::{self, ChildStream, Pumps};
 
 /// Everything that the child needs.
@@ -86,9 +87,11 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     }
     let privileged = user::is_privileged()?;
     let users = user::prepare(&plan.identity, privileged)?;
+    step("ids", || format!("{}:{} on the host", users.host_uid, users.host_gid));
     let mut namespaces = Vec::new();
     let mut idmap = |owner| idmap(&mut namespaces, owner, &users);
     let mut root = run_root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
+    step("mounts", || format!("{} prepared", plan.mounts.len()));
     let rules = process::Rules {
         cpu_us: plan.deadlines.cpu_us,
         core_is_a_guard: true,
@@ -96,6 +99,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     };
     let mut process = process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules)?;
     let (streams, terminal, pumps) = streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some())?;
+    step("streams", || if terminal.is_some() { "a terminal" } else { "prepared" });
     let mut degraded = Vec::new();
     let landlock = landlock::prepare(
         plan.confinement.landlock.as_ref(),
@@ -107,11 +111,14 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         },
         &mut degraded,
     )?;
+    step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
     let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?;
+    step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let network = network::prepare(plan)?;
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
     let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, &plan.confinement.allow_degraded)?; // last: the first step that would have to be undone
+    step("cgroup", || cgroup.as_ref().map_or("none".to_owned(), |group| format!("created {}", group.record().path)));
     if process.stand_in(&plan.budget, &mut missing)? {
         root.prefer_for_oom(plan)?;
     }

@@ -7,6 +7,7 @@ use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step};
 use crate::launch::executed;
 use crate::launch::namespaces::Inhabited;
+use crate::launch::steps::step;
 use crate::launch::verify::{self, Capabilities, Expected};
 use crate::plan::Namespaces;
 use crate::report::Enforced;
@@ -63,6 +64,7 @@ pub fn workload(
         compared => compared?,
     }
     record(&status, if nested { kept } else { verify::capabilities(&status) }, enforced); // the child has verified those kept
+    step("verified", || format!("the confinement of pid {pid}"));
     executed::verify(pid, looked_up)?;
     enforced.seccomp = planned.seccomp.map(PreparedSeccomp::record);
     Ok(true)

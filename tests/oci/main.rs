@@ -16,3 +16,4 @@ mod lifecycle;
 mod limits;
 mod notify;
 mod rootless;
+mod steps;

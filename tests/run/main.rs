@@ -19,5 +19,6 @@ mod report;
 mod rules;
 mod runtimes;
 mod sources;
+mod steps;
 mod terminal;
 mod workloads;

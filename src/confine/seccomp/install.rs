@@ -193,6 +193,11 @@ impl PreparedSeccomp {
         self.listener.as_ref().map(|listener| (listener.path.as_str(), listener.metadata.as_str()))
     }
 
+    /// The number of instructions that each system call passes at most.
+    pub fn instructions(&self) -> usize {
+        self.guard.iter().chain(&self.filter).map(Vec::len).sum()
+    }
+
     /// The installed filter, after the workload's status has confirmed it.
     pub fn record(&self) -> report::Seccomp {
         self.record.clone()

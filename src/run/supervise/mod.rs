@@ -18,6 +18,7 @@ use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
 use crate::launch::channels::{Message, ParentEnds};
 use crate::launch::pump::Pump;
+use crate::launch::steps::step;
 use crate::launch::streams::Pumps;
 use crate::launch::terminal::{RawMode, follow_size};
 use crate::plan::RunPlan;
@@ -249,6 +250,7 @@ impl<'a> Supervisor<'a> {
                     self.outcome.started = true;
                     self.executed = executed;
                     self.workload = process::pid_of(pidfd.as_fd());
+                    step("workload", || format!("pid {}", self.workload.unwrap_or_default()));
                 }
                 Ok(Some(Message::Built | Message::Ready(_))) => {} // only containers send these
                 Ok(Some(Message::Exited(exited))) => {
