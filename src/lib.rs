@@ -18,6 +18,35 @@
 //! - [`plan`], [`report`], [`error`]: plain data.
 //! - `sys`: system calls, and all of the `unsafe` code.
 //!
+//! # Example
+//!
+//! The policy `default` with one change becomes a plan, the plan a run, and the run a report:
+//!
+//! ```
+//! use std::ffi::OsString;
+//!
+//! use stockade::policy::{self, Caller};
+//! use stockade::report::Status;
+//! use stockade::run::{self, Blocked};
+//!
+//! let changes = policy::parse("changes", "version = 1\ndeadlines.timeout = '10s'")?;
+//! let settings = policy::load(&[], changes, None)?.settings;
+//! let command = ["/bin/sh", "-c", "exit 3"].map(OsString::from);
+//! let caller = Caller { env: std::env::vars_os().collect(), profile_sha256: None, id: "example".to_owned() };
+//! let plan = policy::resolve(settings, &command, &caller)?.plan;
+//!
+//! let signals = Blocked::block()?; // the run forwards them to the command
+//! let report = run::run(&plan, &signals, None, |warnings| warnings.iter().for_each(|text| eprintln!("{text}")));
+//! signals.let_through();
+//!
+//! match &report.error {
+//!     None => assert_eq!((report.status, report.exit_code), (Status::Nonzero, 3)),
+//!     // This host cannot make the sandbox: `stockade doctor` explains why.
+//!     Some(error) => eprintln!("{}: {}", error.object, error.reason),
+//! }
+//! # Ok::<(), stockade::error::Error>(())
+//! ```
+//!
 //! Two crates of the workspace are below all of these and make no system calls: `stockade_json` reads JSON, and
 //! `stockade_seccomp` compiles seccomp profiles to BPF.
 
