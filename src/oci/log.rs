@@ -1,7 +1,8 @@
 //! Writes messages to standard error and to the file of `--log`, whose last record engines read.
 
+use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::args::Args;
 use crate::error::{Error, Result, Step, printable};
@@ -42,18 +43,28 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log that the options ask for. If the level is wrong, the log has the default one and the error can be logged.
+    /// The log that the options ask for. If one of them is wrong, the log has the default instead and the error can be logged.
     pub fn of(args: &Args) -> (Self, Result<()>) {
-        let json = args.value("log-format").is_some_and(|format| format == "json");
+        let (json, format) = match args.value("log-format") {
+            None => (false, Ok(())),
+            Some(format) if format == "json" || format == "text" => (format == "json", Ok(())),
+            Some(other) => (false, Err(wrong("--log-format", &other.to_string_lossy(), "must be text or json"))),
+        };
         let read = match args.value("log-level") {
             None => Ok(Level::default()),
             Some(name) => {
                 let known = LEVELS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known));
-                known.map(|(_, level)| *level).ok_or_else(|| unknown(&name.to_string_lossy()))
+                known
+                    .map(|(_, level)| *level)
+                    .ok_or_else(|| wrong("--log-level", &name.to_string_lossy(), "must be debug, info, warn or error"))
             }
         };
         let level = if args.is_on("debug") { Level::Debug } else { *read.as_ref().unwrap_or(&Level::default()) };
-        (Self { path: args.path("log"), json, level }, read.map(drop))
+        let path = args.path("log");
+        let opened = path.as_ref().map_or(Ok(()), |path| {
+            open(path).map(drop).map_err(|error| Error::io(Step::Output, path.display().to_string(), &error))
+        });
+        (Self { path, json, level }, read.map(drop).and(format).and(opened))
     }
 
     /// Whether messages of this level are logged.
@@ -94,13 +105,16 @@ impl Log {
             true => format!("{}\n", serde_json::json!({ "level": level, "msg": text, "time": time.to_string() })),
             false => format!("time=\"{time}\" level={level} msg={text:?}\n"),
         };
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = open(path).and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }
 
-fn unknown(name: &str) -> Error {
-    Error::new(Step::Usage, format!("--log-level {name}"), "must be debug, info, warn or error")
+fn open(path: &Path) -> std::io::Result<File> {
+    File::options().create(true).append(true).open(path)
+}
+
+fn wrong(option: &str, value: &str, reason: &str) -> Error {
+    Error::new(Step::Usage, format!("{option} {value}"), reason)
 }
 
 /// An error on one line, with its hint.

@@ -494,8 +494,10 @@ fn ps_kill_and_exec_take_what_runc_takes() {
         bundle.call(["kill", &id, "0"]).expect(1);
     });
     ours(|runtime| {
-        let called = runtime.command().args(["--root", "/nonexistent/root", "list"]).output().unwrap();
-        assert_eq!(called.status.code(), Some(1), "{called:?}");
+        for words in [&["--root", "/nonexistent/root"][..], &["--log", "/nonexistent/log"], &["--log-format", "xml"]] {
+            let called = runtime.command().args(words).arg("list").output().unwrap();
+            assert_eq!((called.status.code(), &called.stdout[..]), (Some(1), &b""[..]), "{called:?}");
+        }
         let Some(mut bundle) = Bundle::new(runtime, LOOP) else { return };
         bundle.config["process"]["scheduler"] = json!({ "policy": "SCHED_BATCH", "nice": 3 });
         bundle.config["process"]["ioPriority"] = json!({ "class": "IOPRIO_CLASS_BE", "priority": 5 });
