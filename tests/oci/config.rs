@@ -449,7 +449,7 @@ fn a_hook_without_an_environment_inherits_one() {
         if runtime == Runtime::Ours {
             assert_eq!(of("createContainer"), runtime_s);
             let text = std::fs::read_to_string(log.join("createContainer")).unwrap();
-            assert!(!text.contains("STOCKADE"), "{text}");
+            assert!(!text.contains("_PROTECTED="), "{text}");
         }
     });
 }

@@ -454,3 +454,17 @@ fn a_registered_interpreter_of_the_host_is_executed() {
         assert_eq!(called.expect(0).out(), "interpreted /program\n");
     });
 }
+
+#[test]
+fn a_profile_that_refuses_every_call_ends_the_container() {
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        // ERRNO is the answer also to exit_group, which must not be repeated for ever.
+        for action in ["SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_ERRNO", "SCMP_ACT_TRAP"] {
+            bundle.config["linux"]["seccomp"] = json!({ "defaultAction": action });
+            let called = bundle.run();
+            assert!(!called.0.status.success() && called.out().is_empty(), "{action}: {called:?}");
+            assert!(bundle.processes().is_empty(), "{action}");
+        }
+    });
+}
