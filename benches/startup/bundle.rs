@@ -85,7 +85,7 @@ impl Work {
         let spec = self.dir.join("spec");
         if !spec.join("config.json").exists() {
             let _ = std::fs::create_dir_all(&spec);
-            let _ = Command::new(super::contest::STOCKADE_OCI.as_str()).args(["spec", "--bundle"]).arg(&spec).status();
+            let _ = Command::new(super::programs::STOCKADE_OCI.as_str()).args(["spec", "--bundle"]).arg(&spec).status();
         }
         let text = std::fs::read(spec.join("config.json")).unwrap_or_default();
         let mut config: Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -126,5 +126,5 @@ fn floor(dir: &Path) -> Option<PathBuf> {
     let compiled = Command::new("cc").args(["-O2", "-static", "-o"]).arg(&program).arg(source).status();
     compiled
         .is_ok_and(|status| status.success())
-        .then(|| super::contest::installed(&program.display().to_string()).into())
+        .then(|| super::programs::installed(&program.display().to_string()).into())
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Output;
 
 use super::contest::{Claim, Contestant, Words};
-use super::measure;
+use super::start;
 
 /// The result of a check.
 pub enum Checked {
@@ -45,7 +45,7 @@ pub fn check(contestant: &Contestant) -> Checked {
     }
     let Some(probe) = &contestant.probe else {
         // Another row with the same program and the same configuration is checked.
-        return match measure::once(contestant) {
+        return match start::once(contestant) {
             Some(_) => Checked::Fine(Observed::default()),
             None => Checked::Missing("does not run here".into()),
         };
@@ -76,7 +76,7 @@ const TIMEOUT_STATUS: i32 = 124;
 fn run(probe: &Words) -> std::io::Result<Output> {
     let (mut stdout, mut stderr) = (unnamed()?, unnamed()?);
     let limited = ["timeout", "-k", "5", "60"].map(str::to_owned).into_iter().chain(probe.iter().cloned()).collect();
-    let mut command = measure::command(&limited, measure::number());
+    let mut command = start::command(&limited, start::number());
     let status = command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).status()?;
     let said = |file: &mut File| {
         let mut said = Vec::new();

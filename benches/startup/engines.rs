@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::bundle::{Work, is_root};
-use super::contest::{Claim, Contestant, STOCKADE_OCI, find};
+use super::contest::{Claim, Contestant, find};
+use super::programs::STOCKADE_OCI;
 
 /// The running engines.
 pub struct Engines {

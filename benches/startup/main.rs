@@ -17,6 +17,8 @@ mod check;
 mod contest;
 mod engines;
 mod measure;
+mod programs;
+mod start;
 mod table;
 
 use std::path::PathBuf;
@@ -82,7 +84,7 @@ fn main() {
 }
 
 fn run(options: &Options) -> Result<(), String> {
-    measure::adopt_orphans();
+    start::adopt_orphans();
     let work = bundle::Work::new()?;
     let mut contestants = contest::all(&work);
     let engines = engines::Engines::start(&work, options.engines);
@@ -123,12 +125,12 @@ fn is_in_round(contestant: &Contestant, round: usize, options: &Options) -> bool
 
 fn warm(options: &Options, contestants: &[Contestant], ready: &[usize], figures: &mut [Figures]) {
     for one in ready {
-        measure::once(&contestants[*one]); // not measured: it fills the page cache
+        start::once(&contestants[*one]); // not measured: it fills the page cache
     }
     for round in 0..options.rounds {
         for one in &measure::shuffled(ready, round as u64) {
             if is_in_round(&contestants[*one], round, options) {
-                figures[*one].warm.extend(measure::once(&contestants[*one]));
+                figures[*one].warm.extend(start::once(&contestants[*one]));
             }
         }
     }
@@ -141,7 +143,7 @@ fn cold(options: &Options, contestants: &[Contestant], ready: &[usize], figures:
                 continue;
             }
             measure::forget(&contestants[*one], options.drop_caches);
-            figures[*one].cold.extend(measure::once(&contestants[*one]));
+            figures[*one].cold.extend(start::once(&contestants[*one]));
         }
     }
 }

@@ -1,16 +1,17 @@
-//! Starts contestants and measures time and memory.
+//! Measures the starts of contestants: samples of time, starts per second, memory.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 use super::check::Checked;
-use super::contest::{Contestant, IDLE, Words};
+use super::contest::{Contestant, IDLE};
+use super::start::{number, quiet, reap};
 
 /// The numbers of concurrent starts.
 pub const IN_FLIGHT: [usize; 4] = [1, 2, 4, 16];
@@ -76,38 +77,6 @@ impl Extend<Duration> for Samples {
     }
 }
 
-static NUMBER: AtomicU64 = AtomicU64::new(0);
-
-/// A new number for a container.
-pub fn number() -> u64 {
-    NUMBER.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A contestant's command for the container with this number.
-pub fn command(words: &Words, number: u64) -> Command {
-    let words: Vec<String> = words.iter().map(|word| word.replace("{}", &number.to_string())).collect();
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null());
-    command
-}
-
-fn quiet(words: &Words, number: u64) -> Command {
-    let mut command = command(words, number);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
-/// The time from the first command to the end of the last. `None` if one fails, because failures are fast.
-pub fn once(contestant: &Contestant) -> Option<Duration> {
-    let number = number();
-    let mut commands: Vec<Command> = contestant.steps.iter().map(|words| quiet(words, number)).collect();
-    let begun = Instant::now();
-    let fine = commands.iter_mut().all(|command| command.status().is_ok_and(|status| status.success()));
-    let took = begun.elapsed();
-    reap();
-    fine.then_some(took)
-}
-
 /// Measures starts per second with this many in flight.
 pub fn rate(contestant: &Contestant, in_flight: usize, period: Duration) -> f64 {
     let done = AtomicU64::new(0);
@@ -128,19 +97,6 @@ pub fn rate(contestant: &Contestant, in_flight: usize, period: Duration) -> f64 
     let rate = done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64();
     reap();
     rate
-}
-
-/// Makes this process the parent of orphans.
-pub fn adopt_orphans() {
-    let _ = nix::sys::prctl::set_child_subreaper(true);
-}
-
-/// Reaps orphans that have exited. Must not be called while a child of this process runs.
-fn reap() {
-    use nix::sys::wait::{Id, WaitPidFlag, waitid};
-    while waitid(Id::All, WaitPidFlag::WNOHANG | WaitPidFlag::WEXITED)
-        .is_ok_and(|status| status != nix::sys::wait::WaitStatus::StillAlive)
-    {}
 }
 
 /// Shuffles the contestants. A contestant that follows one with cgroup moves finds the kernel's lock warm, so the order must
