@@ -13,7 +13,7 @@ mod host;
 pub mod mount_point;
 mod operation;
 pub mod pivot;
-mod proc;
+pub mod proc;
 pub mod reach;
 mod read_back;
 pub mod resolved;

@@ -35,13 +35,17 @@ pub fn mask(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, paths: &[CString], on
     Ok(())
 }
 
+/// The mode of a file that covers another. Programs read an empty file, and fail at one that they may not read.
+pub const COVER_FILE_MODE: Mode = Mode::from_bits_truncate(0o444);
+/// The same for a directory.
+pub const COVER_DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o555);
+
 const EMPTY_FILE: &CStr = c"empty-file";
 const EMPTY_DIRECTORY: &CStr = c"empty-directory";
 
 fn make_covers(scratch: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-    // Readable: programs read an empty file, and fail at one that they may not read.
-    mknodat(scratch, EMPTY_FILE, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)?;
-    make_directory(scratch, EMPTY_DIRECTORY, Mode::from_bits_truncate(0o555))
+    mknodat(scratch, EMPTY_FILE, SFlag::S_IFREG, COVER_FILE_MODE, 0)?;
+    make_directory(scratch, EMPTY_DIRECTORY, COVER_DIRECTORY_MODE)
 }
 
 fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {

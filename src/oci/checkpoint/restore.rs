@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
+use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat, umask};
 
 use super::criu::{self, Criu, PRE_RESUME, Request, Stage, fd_number};
 use super::images::Images;
@@ -28,6 +28,7 @@ use crate::oci::store::{self, Held};
 use crate::oci::{Runtime, create, delete};
 use crate::plan::container::MountSource;
 use crate::plan::{Bytes, ContainerPlan};
+use crate::rootfs::proc::{COVER_DIRECTORY_MODE, COVER_FILE_MODE};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY, open_beneath};
 use crate::sys::process::{self, borrow_standard};
@@ -218,8 +219,11 @@ fn cover(place: &Path) -> std::result::Result<(), Errno> {
     context.set(c"mode", c"755")?;
     let tree = context.mount(NOSUID | NODEV | NOEXEC)?;
     let within = openat(&tree, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    mkdirat(&within, c"directory", Mode::empty())?;
-    mknodat(&within, c"file", SFlag::S_IFREG, Mode::empty(), 0)?;
+    let callers = umask(Mode::empty());
+    let made = mkdirat(&within, c"directory", COVER_DIRECTORY_MODE)
+        .and_then(|()| mknodat(&within, c"file", SFlag::S_IFREG, COVER_FILE_MODE, 0));
+    umask(callers);
+    made?;
     mount::set_attributes(&tree, Attributes { set: RDONLY, ..Attributes::default() })?;
     mount::attach(tree, open(place, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
 }
