@@ -76,7 +76,13 @@ pub fn ps(runtime: &Runtime) -> Result<u8> {
     let (record, status) = runtime.store.status(id)?;
     let pids = match record.groups() {
         _ if status == Status::Stopped => Vec::new(),
-        Some(groups) => groups.pids(),
+        Some(groups) => {
+            let pids = groups.pids();
+            if pids.is_empty() {
+                return Err(Error::new(Step::Cgroup, id, "the processes of the container cannot be read"));
+            }
+            pids
+        }
         None => {
             return Err(Error::new(Step::Cgroup, id, "the container has no cgroup, so its processes are unknown"));
         }

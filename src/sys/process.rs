@@ -73,11 +73,13 @@ pub fn wait4(pid: Pid) -> Result<(libc::c_int, libc::rusage)> {
     }
 }
 
-/// Ends this process at once, without destructors and flushing. Under a filter that refuses even this call, an undefined
+/// Ends this process at once, without destructors and flushing. Under a filter that refuses even that, an undefined
 /// instruction ends it: the C library would repeat the call for ever.
 pub fn exit(code: libc::c_int) -> ! {
-    // SAFETY: accesses none of our memory, and returns only if a filter refuses it.
-    unsafe { libc::syscall(libc::SYS_exit_group, code) };
+    for call in [libc::SYS_exit_group, libc::SYS_exit] {
+        // SAFETY: accesses none of our memory, and returns only if a filter refuses it.
+        unsafe { libc::syscall(call, code) };
+    }
     super::shared::die()
 }
 
