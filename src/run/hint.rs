@@ -1,14 +1,39 @@
-//! Hints for failures that the child reported.
+//! Failures that the child reported as numbers: the object in the plan, and a hint.
 
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::error::Step;
+use super::prepare::Prepared;
+use crate::confine::schedule;
+use crate::error::{Error, Step};
+use crate::failure::Failure;
 use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
+/// Turns the child's numbers into an error with the names of the plan and a hint.
+pub fn error_of(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
+    let index = usize::from(index);
+    let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
+    let object = match step {
+        Step::Clone => "network namespace".to_owned(),
+        Step::Exec | Step::Interpreter => program.clone(),
+        Step::Cwd => plan.command.cwd.to_string(),
+        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
+        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
+        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
+        _ => {
+            prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
+        }
+    };
+    let error = Error::errno(step, object, errno);
+    match of(plan, step, index, errno) {
+        Some(text) => error.hint(text),
+        None => error,
+    }
+}
+
 /// The hint for a failure, if there is one.
-pub fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> {
+fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> {
     let doctor = "`stockade doctor` shows what this host supports, and how to change that";
     let text = match (step, errno) {
         (Step::Exec, Errno::ENOENT) => return on_the_host(plan),

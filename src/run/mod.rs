@@ -64,21 +64,20 @@ use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use self::outcome::Beginning;
 pub use self::outcome::signal_name;
-use self::outcome::{Beginning, Findings, Outcome};
-use self::prepare::{Kept, Prepared};
+use self::prepare::Prepared;
 pub use self::supervise::Sampler;
 use self::supervise::{Supervisor, Watches};
-use crate::confine::{schedule, user};
+use crate::confine::user;
 use crate::error::{Error, Result, Step};
-use crate::failure::{Failure, Missing};
 use crate::launch::channels;
 use crate::launch::namespaces::Inhabited;
 pub use crate::launch::signals::Blocked;
 use crate::launch::steps::{self, step};
 use crate::launch::streams::ChildStream;
-use crate::plan::{Facility, RunPlan};
-use crate::report::{Degraded, Enforced, Report};
+use crate::plan::RunPlan;
+use crate::report::{Enforced, Report};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
@@ -147,7 +146,8 @@ fn start(
     };
     let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
     kept.pumps.restore();
-    let report = build_report(early.unwrap_or_else(blank), plan, begun, cloned_at, &prepared, kept, enforced, &outcome);
+    let start = outcome::Start { plan, prepared: &prepared, begun, cloned_at };
+    let report = start.report(early.unwrap_or_else(blank), &outcome, kept, enforced);
     step("ended", || format!("exit code {}", report.exit_code));
     Ok(report)
 }
@@ -198,104 +198,4 @@ fn admit(
     supervisor.go()?;
     step("released", || format!("pid {pid} confines itself"));
     Ok(())
-}
-
-/// Records the facilities that the child had to do without.
-fn note_missing(missing: &[Missing], enforced: &mut Enforced) {
-    for item in missing {
-        let (facility, wanted, got, why) = match item {
-            Missing::NamespaceLimits => (
-                Facility::NamespaceLimits,
-                "no nested namespaces",
-                "nested namespaces",
-                "/proc/sys/user is not writable",
-            ),
-            Missing::Keyring => {
-                (Facility::Keyring, "a new session keyring", "the caller's", "the kernel refused to create one")
-            }
-        };
-        let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());
-        enforced.degraded.push(Degraded { what: facility.name().to_owned(), wanted, got, why });
-    }
-}
-
-#[allow(clippy::too_many_arguments)]
-fn build_report(
-    blank: Report,
-    plan: &RunPlan,
-    begun: Beginning,
-    cloned_at: Instant,
-    prepared: &Prepared,
-    kept: Kept,
-    mut enforced: Enforced,
-    outcome: &Outcome,
-) -> Report {
-    let mut findings =
-        Findings { cloned_at, enforced: Enforced::default(), usage: Default::default(), output: kept.pumps.record() };
-    note_missing(&outcome.missing, &mut enforced);
-    if outcome.executed_at.is_some() {
-        // The child has verified these, or it would not have executed the workload.
-        let later = [("net", prepared.network.is_own()), ("time", plan.namespaces.time)];
-        enforced.namespaces.extend(later.into_iter().filter(|(_, own)| *own).map(|(name, _)| name.to_owned()));
-        if let Some(landlock) = &prepared.landlock {
-            landlock.record(&mut enforced);
-        }
-    }
-    if let Some(group) = kept.cgroup {
-        group.usage(&mut findings.usage);
-        enforced.cgroup = Some(group.record());
-        if let Err(error) = group.remove() {
-            let (what, wanted, got) = ("cgroup".to_owned(), "removed".to_owned(), "left behind".to_owned());
-            enforced.degraded.push(Degraded { what, wanted, got, why: error.to_string() });
-        }
-    }
-    findings.enforced = enforced;
-    // Pid 1 sent no exit status and we did not kill it: init failed, unless the kernel killed it for lack of memory.
-    let oom_killed = findings.usage.memory.oom_kills.is_some_and(|kills| kills > 0);
-    let init_failed = plan.init && !outcome.killed && outcome.scratch.is_none() && !oom_killed;
-    // Init that shares the workload's memory does not report a workload that has not executed its program.
-    let started = outcome.started && !plan.namespaces.time;
-    let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);
-    let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
-    // If the kernel killed the child for lack of memory, an error that we met while checking it is not the cause.
-    let unexplained = outcome.error.is_none() || oom_killed;
-    let died_silently = (never_ran || init_failed) && unasked && unexplained;
-    let error = match &outcome.failure {
-        Some(failure) => Some(name_failure(plan, prepared, *failure)),
-        None if died_silently => Some(outcome::silent_death(outcome.wait_status, &findings.usage)),
-        None => outcome.error.clone().or_else(|| kept.pumps.failure().filter(|_| unasked)),
-    };
-    let mut report = outcome::complete_report(blank, plan, begun, outcome, findings, error.as_ref());
-    if let (Some(command), Some(program)) =
-        (&mut report.command, outcome.program.as_ref().filter(|_| outcome.executed_at.is_some()))
-    {
-        command.exe_sha256 = program.sha256();
-    }
-    if let Some(denials) = kept.denials {
-        report.denials_unheard = Some(denials.unheard());
-        report.denials = Some(denials.into_listed());
-    }
-    report
-}
-
-/// Turns the child's numbers into an error with the names of the plan and a hint.
-fn name_failure(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
-    let index = usize::from(index);
-    let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
-    let object = match step {
-        Step::Clone => "network namespace".to_owned(),
-        Step::Exec | Step::Interpreter => program.clone(),
-        Step::Cwd => plan.command.cwd.to_string(),
-        Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
-        Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
-        Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
-        _ => {
-            prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
-        }
-    };
-    let error = Error::errno(step, object, errno);
-    match hint::of(plan, step, index, errno) {
-        Some(text) => error.hint(text),
-        None => error,
-    }
 }

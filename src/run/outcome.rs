@@ -4,12 +4,14 @@ use std::time::{Instant, SystemTime};
 
 use nix::sys::signal::Signal;
 
+use super::hint;
+use super::prepare::{Kept, Prepared};
 use super::program::Program;
 use crate::error::{Error, Step};
 use crate::failure::{Failure, Missing};
 use crate::launch::channels::Exited;
-use crate::plan::RunPlan;
-use crate::report::{self, Enforced, NetworkRecord, Output, Report, Status, Timings, Usage};
+use crate::plan::{Facility, RunPlan};
+use crate::report::{self, Degraded, Enforced, NetworkRecord, Report, Status, Timings, Usage};
 
 /// When a run began, on both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -79,52 +81,116 @@ pub struct Outcome {
     pub dead_at: Option<Instant>,
 }
 
-/// Further facts for the report.
-pub struct Findings {
+/// A run that was started.
+pub struct Start<'a> {
+    /// Its plan.
+    pub plan: &'a RunPlan,
+    /// What the child was given.
+    pub prepared: &'a Prepared,
+    /// When it began.
+    pub begun: Beginning,
     /// When the clone returned.
     pub cloned_at: Instant,
-    /// The verified confinement.
-    pub enforced: Enforced,
-    /// The cgroup's counters.
-    pub usage: Usage,
-    /// The relayed output.
-    pub output: Option<Output>,
 }
 
-/// Completes the blank report of a run that was started. `error` is the error that stands for the outcome's failure or error.
-pub fn complete_report(
-    mut report: Report,
-    plan: &RunPlan,
-    begun: Beginning,
-    outcome: &Outcome,
-    findings: Findings,
-    error: Option<&Error>,
-) -> Report {
-    report.finished_at = report::timestamp(SystemTime::now());
-    let between = |from: Option<Instant>, to: Option<Instant>| Some(micros(to?.saturating_duration_since(from?)));
-    report.timings_us = Timings {
-        setup: between(Some(begun.instant), Some(findings.cloned_at)),
-        exec_wait: between(Some(findings.cloned_at), outcome.executed_at),
-        run: between(outcome.executed_at, outcome.ended_at),
-        teardown: between(outcome.ended_at, outcome.dead_at),
-    };
-    report.usage = findings.usage;
-    report.usage.wall_us = report.timings_us.run;
-    report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| plan.scratch.size_bytes);
-    fill_rusage(&mut report.usage, outcome);
-    report.output = findings.output;
-    if let Some(error) = error {
-        report.error = Some(error.into());
-        report.exit_code = error.exit_code();
+impl Start<'_> {
+    /// Completes the blank report, and removes the run's cgroup. `enforced` is what was verified from outside.
+    pub fn report(&self, mut report: Report, outcome: &Outcome, kept: Kept, mut enforced: Enforced) -> Report {
         let ran = outcome.executed_at.is_some();
-        report.status = if ran { Status::InternalError } else { Status::SetupError };
-        report.enforced = ran.then_some(findings.enforced);
-        return report;
+        report.timings_us = self.timings(outcome);
+        report.output = kept.pumps.record();
+        self.add_enforced(outcome, &mut enforced);
+        if let Some(group) = kept.cgroup {
+            group.usage(&mut report.usage);
+            enforced.cgroup = Some(group.record());
+            if let Err(error) = group.remove() {
+                let (what, wanted, got) = ("cgroup".to_owned(), "removed".to_owned(), "left behind".to_owned());
+                enforced.degraded.push(Degraded { what, wanted, got, why: error.to_string() });
+            }
+        }
+        report.finished_at = report::timestamp(SystemTime::now());
+        report.usage.wall_us = report.timings_us.run;
+        report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| self.plan.scratch.size_bytes);
+        let error = self.error(outcome, &report.usage, || kept.pumps.failure());
+        fill_rusage(&mut report.usage, outcome);
+        match error {
+            Some(error) => {
+                report.error = Some((&error).into());
+                report.exit_code = error.exit_code();
+                report.status = if ran { Status::InternalError } else { Status::SetupError };
+                report.enforced = ran.then_some(enforced);
+            }
+            None => {
+                report.network = Some(NetworkRecord { mode: self.plan.namespaces.network });
+                report.enforced = Some(enforced);
+                classify_end(&mut report, self.plan, outcome);
+            }
+        }
+        if let (Some(command), Some(program)) = (&mut report.command, outcome.program.as_ref().filter(|_| ran)) {
+            command.exe_sha256 = program.sha256();
+        }
+        if let Some(denials) = kept.denials {
+            report.denials_unheard = Some(denials.unheard());
+            report.denials = Some(denials.into_listed());
+        }
+        report
     }
-    report.network = Some(NetworkRecord { mode: plan.namespaces.network });
-    report.enforced = Some(findings.enforced);
-    classify_end(&mut report, plan, outcome);
-    report
+
+    fn timings(&self, outcome: &Outcome) -> Timings {
+        let between = |from: Option<Instant>, to: Option<Instant>| Some(micros(to?.saturating_duration_since(from?)));
+        Timings {
+            setup: between(Some(self.begun.instant), Some(self.cloned_at)),
+            exec_wait: between(Some(self.cloned_at), outcome.executed_at),
+            run: between(outcome.executed_at, outcome.ended_at),
+            teardown: between(outcome.ended_at, outcome.dead_at),
+        }
+    }
+
+    /// Adds what the child itself has verified or had to do without.
+    fn add_enforced(&self, outcome: &Outcome, enforced: &mut Enforced) {
+        enforced.degraded.extend(outcome.missing.iter().map(degraded));
+        if outcome.executed_at.is_none() {
+            return; // the child has verified the rest, or it would not have executed the workload
+        }
+        let later = [("net", self.prepared.network.is_own()), ("time", self.plan.namespaces.time)];
+        enforced.namespaces.extend(later.into_iter().filter(|(_, own)| *own).map(|(name, _)| name.to_owned()));
+        if let Some(landlock) = &self.prepared.landlock {
+            landlock.record(enforced);
+        }
+    }
+
+    /// Why the run failed, if it did. `lost_output` is the error of a stream.
+    fn error(&self, outcome: &Outcome, usage: &Usage, lost_output: impl FnOnce() -> Option<Error>) -> Option<Error> {
+        // Pid 1 sent no exit status and we did not kill it: init failed, unless the kernel killed it for lack of memory.
+        let oom_killed = usage.memory.oom_kills.is_some_and(|kills| kills > 0);
+        let init_failed = self.plan.init && !outcome.killed && outcome.scratch.is_none() && !oom_killed;
+        // Init that shares the workload's memory does not report a workload that has not executed its program.
+        let started = outcome.started && !self.plan.namespaces.time;
+        let never_ran = outcome.executed_at.is_none() && !(oom_killed && started);
+        let unasked = outcome.reason.is_none() && outcome.relayed.is_none();
+        // If the kernel killed the child for lack of memory, an error that we met while checking it is not the cause.
+        let unexplained = outcome.error.is_none() || oom_killed;
+        let died_silently = (never_ran || init_failed) && unasked && unexplained;
+        match &outcome.failure {
+            Some(failure) => Some(hint::error_of(self.plan, self.prepared, *failure)),
+            None if died_silently => Some(silent_death(outcome.wait_status, usage)),
+            None => outcome.error.clone().or_else(|| lost_output().filter(|_| unasked)),
+        }
+    }
+}
+
+/// The report's entry for a facility that the child had to do without.
+fn degraded(missing: &Missing) -> Degraded {
+    let (facility, wanted, got, why) = match missing {
+        Missing::NamespaceLimits => {
+            (Facility::NamespaceLimits, "no nested namespaces", "nested namespaces", "/proc/sys/user is not writable")
+        }
+        Missing::Keyring => {
+            (Facility::Keyring, "a new session keyring", "the caller's", "the kernel refused to create one")
+        }
+    };
+    let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());
+    Degraded { what: facility.name().to_owned(), wanted, got, why }
 }
 
 fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
@@ -196,7 +262,7 @@ pub fn signal_name(number: i32) -> String {
 }
 
 /// The error for a child that died without reporting a failure.
-pub fn silent_death(status: Option<i32>, usage: &Usage) -> Error {
+fn silent_death(status: Option<i32>, usage: &Usage) -> Error {
     if usage.memory.oom_kills.is_some_and(|kills| kills > 0) {
         return Error::new(Step::Cgroup, "memory budget", "is too small to set up the sandbox")
             .hint("raise it with --memory");
