@@ -33,7 +33,7 @@ pub fn read_stdin(step: Step, most: usize) -> Result<Vec<u8>> {
 fn read_open(step: Step, path: &Path, file: impl Read, most: usize) -> Result<Vec<u8>> {
     let wrong = |error: std::io::Error| Error::io(step, path.to_string_lossy(), &error);
     let refuse = |reason: String| Err(Error::new(step, path.to_string_lossy(), reason));
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(8 << 10); // for most files; into an empty vector the first read is of 32 bytes
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;
     if bytes.len() > most { refuse(format!("has more than {most} bytes")) } else { Ok(bytes) }
 }

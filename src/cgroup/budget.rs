@@ -11,6 +11,7 @@ use super::failed;
 use super::files::Dir;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility, IoMax};
+use crate::sys::file;
 
 /// The `cpu.max` period in microseconds, to which [`Budget::cpu_quota_us`] refers.
 pub const CPU_PERIOD_US: u64 = 100_000;
@@ -73,7 +74,7 @@ pub fn limits(budget: &Budget) -> Result<Vec<Limit>> {
 
 /// Whether the host has swap, `proc_swaps(5)`. The first line is a heading.
 pub fn has_swap() -> bool {
-    std::fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
+    file::read_text("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
 }
 
 fn io_line(io: &IoMax) -> Result<String> {

@@ -8,6 +8,8 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::sys::uio::pread;
 
+use crate::sys::file;
+
 /// An open directory of a cgroup file system.
 #[derive(Debug)]
 pub struct Dir {
@@ -19,7 +21,7 @@ impl Dir {
     /// Opens the directory. Refuses a symlink.
     pub fn open(path: &Path) -> nix::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        Ok(Self { fd: nix::fcntl::open(path, flags, Mode::empty())?, path: path.to_owned() })
+        Ok(Self { fd: file::open(path, flags)?, path: path.to_owned() })
     }
 
     /// The descriptor, for `CLONE_INTO_CGROUP` and extended attributes.

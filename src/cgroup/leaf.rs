@@ -14,7 +14,7 @@ use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
 use super::files::{Dir, content, keyed};
 use super::{failed, name};
 use crate::error::{Error, Result, Step, errno_of};
-use crate::sys::{process, schedule};
+use crate::sys::{file, process, schedule};
 
 /// The time limit for a killed cgroup to become empty. After that, `stockade gc` has to remove it.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ pub fn remove_tree(path: &Path) -> nix::Result<()> {
 /// for a call, and more levels than descriptors can be open. Kills the processes of a cgroup that still has some, and returns
 /// `EBUSY`.
 fn remove_below(path: &Path) -> nix::Result<()> {
-    let mut at = nix::fcntl::open(path, DIRECTORY, Mode::empty())?;
+    let mut at = file::open(path, DIRECTORY)?;
     let mut names: Vec<CString> = Vec::new();
     loop {
         if let Some(name) = subdirectory(&at)? {

@@ -7,8 +7,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
+
+use crate::sys::file;
 
 const PREFIX: &str = "stockade.";
 
@@ -73,21 +76,21 @@ fn namespace() -> Option<u64> {
 }
 
 /// The start time of a process, `proc_pid_stat(5)`. `None` if it does not exist or is a zombie. An error decides nothing.
-pub fn started(pid: u32) -> std::io::Result<Option<u64>> {
+pub fn started(pid: u32) -> nix::Result<Option<u64>> {
     read_start(pid, false)
 }
 
 /// As [`started`], and also `None` for a process that is exiting. Such a process runs no more code, and closes its descriptors
 /// before it becomes a zombie.
-pub fn runs_since(pid: u32) -> std::io::Result<Option<u64>> {
+pub fn runs_since(pid: u32) -> nix::Result<Option<u64>> {
     read_start(pid, true)
 }
 
-fn read_start(pid: u32, ending_is_gone: bool) -> std::io::Result<Option<u64>> {
-    match std::fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => Ok(start_time(&String::from_utf8_lossy(&stat), ending_is_gone)),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
-        Err(error) => Err(error),
+fn read_start(pid: u32, ending_is_gone: bool) -> nix::Result<Option<u64>> {
+    match file::read_text(format!("/proc/{pid}/stat").as_str()) {
+        Ok(stat) => Ok(start_time(&stat, ending_is_gone)),
+        Err(Errno::ENOENT | Errno::ESRCH) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -10,6 +10,7 @@ use nix::sys::stat::Mode;
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::ContainerPlan;
+use crate::sys::file;
 
 /// The labels in the form in which they are written.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub struct PreparedLabel {
 /// Parent half. Fails if a label's security module is not enabled on this host.
 pub fn prepare(plan: &ContainerPlan) -> Result<PreparedLabel> {
     let apparmor = plan.process.apparmor_profile.as_ref().filter(|profile| !profile.is_empty());
-    let enabled = std::fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"));
+    let enabled = file::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"));
     if let Some(profile) = apparmor.filter(|profile| !enabled && *profile != "unconfined") {
         return Err(Error::new(Step::Label, profile.clone(), "AppArmor is not enabled on this host")
             .hint("leave process.apparmorProfile out"));

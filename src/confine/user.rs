@@ -17,7 +17,7 @@ use crate::plan::container::IdRange;
 use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::{credentials, helper, process};
+use crate::sys::{credentials, file, helper, process};
 
 /// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
@@ -338,7 +338,7 @@ fn mapped_namespace(uid_map: &[Extent], gid_map: &[Extent]) -> Result<OwnedFd> {
 pub fn open_proc_pid(pid: Pid) -> Result<OwnedFd> {
     let failed = |errno| Error::errno(Step::IdMap, format!("/proc/{pid}"), errno);
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let dir = nix::fcntl::open(format!("/proc/{pid}").as_str(), flags, Mode::empty()).map_err(failed)?;
+    let dir = file::open(format!("/proc/{pid}").as_str(), flags).map_err(failed)?;
     let kind = nix::sys::statfs::fstatfs(&dir).map_err(failed)?.filesystem_type();
     if kind != nix::sys::statfs::PROC_SUPER_MAGIC {
         return Err(Error::new(Step::Host, "/proc", "is not a procfs").hint("mount one: mount -t proc proc /proc"));

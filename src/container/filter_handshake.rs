@@ -35,8 +35,11 @@ use nix::sys::stat::Mode;
 use super::errors::weaker;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::launch::verify;
-use crate::sys::shared::{LENGTH, NO_THREAD, OWNER_DIED, Shared, die};
 use crate::sys::status::Status;
+use crate::sys::{
+    file,
+    shared::{LENGTH, NO_THREAD, OWNER_DIED, Shared, die},
+};
 
 /// The shared file in a state directory. `start` and `create` are different processes, so they share memory through a file.
 const FILE: &str = "exec.word";
@@ -84,7 +87,7 @@ impl FilterHandshake {
     /// Opens the handshake of a state directory, if there is one.
     pub fn open_in(directory: &Path) -> std::result::Result<Option<Self>, Errno> {
         let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        match open(&directory.join(FILE), flags, Mode::empty()) {
+        match file::open(&directory.join(FILE), flags) {
             Err(Errno::ENOENT) => Ok(None),
             file => Shared::map(Some(file?.as_fd())).map(Self).map(Some),
         }

@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::Mode;
 
 use super::filter_handshake::FilterHandshake;
 use crate::error::{Error, Result, Step};
 use crate::failure::Failure;
 use crate::launch::channels::{self, FailureEvent};
+use crate::sys::file::open;
 
 /// The FIFO at which the container waits.
 const GATE: &str = "exec.fifo";
@@ -37,7 +38,7 @@ impl Gate {
             let failed = |errno| Error::errno(Step::State, path.display().to_string(), errno);
             nix::unistd::mkfifo(&path, Mode::from_bits_truncate(0o600)).map_err(failed)?;
             // Opened for both directions, so that the open never blocks, and a read blocks while there is no writer.
-            open(&path, OFlag::O_RDWR | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed)
+            open(&path, OFlag::O_RDWR | OFlag::O_NOFOLLOW).map_err(failed)
         };
         Ok(Self { gate: make(GATE)?, answer: make(ANSWER)?, directory: directory.to_owned() })
     }
@@ -91,9 +92,9 @@ pub struct Underway {
 /// Opens the gate of a state directory. `Err(ENXIO)` means that no container waits there.
 pub fn open_gate(directory: &Path) -> std::result::Result<Underway, Errno> {
     let flags = OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    let gate = open(&directory.join(GATE), flags | OFlag::O_NONBLOCK | OFlag::O_WRONLY, Mode::empty())?;
+    let gate = open(&directory.join(GATE), flags | OFlag::O_NONBLOCK | OFlag::O_WRONLY)?;
     // The container has this FIFO open for writing, so the open does not block. Reads block, after O_NONBLOCK is cleared below.
-    let answer = open(&directory.join(ANSWER), flags | OFlag::O_NONBLOCK | OFlag::O_RDONLY, Mode::empty())?;
+    let answer = open(&directory.join(ANSWER), flags | OFlag::O_NONBLOCK | OFlag::O_RDONLY)?;
     fcntl(&answer, FcntlArg::F_SETFL(OFlag::empty()))?;
     let handshake = FilterHandshake::open_in(directory)?;
     if let Some(handshake) = &handshake {
@@ -138,11 +139,11 @@ impl Underway {
 /// Whether a started container has not executed its program yet.
 pub fn is_underway(directory: &Path) -> bool {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    !is_closed(directory) && open(&directory.join(ANSWER), flags, Mode::empty()).is_ok()
+    !is_closed(directory) && open(&directory.join(ANSWER), flags).is_ok()
 }
 
 /// Whether a container waits at the gate, that is, has the FIFO open.
 pub fn is_closed(directory: &Path) -> bool {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    open(&directory.join(GATE), flags, Mode::empty()).is_ok()
+    open(&directory.join(GATE), flags).is_ok()
 }

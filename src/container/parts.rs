@@ -3,8 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
+use nix::fcntl::OFlag;
 
 use crate::confine::caps::Sets;
 use crate::confine::label::PreparedLabel;
@@ -18,7 +17,7 @@ use crate::plan::{Bytes, ContainerPlan, Facility, Network};
 use crate::report::Degraded;
 use crate::rootfs::container_mounts::Surroundings;
 use crate::rootfs::container_root::{self, PreparedContainerRoot, Problem};
-use crate::sys::namespace;
+use crate::sys::{file, namespace};
 
 /// The result of each part.
 #[derive(Debug)]
@@ -103,7 +102,7 @@ fn open_join(Joined { kind, path }: &Joined) -> Result<Join> {
     let failed = |errno| Error::errno(Step::Join, object(), errno);
     // O_NONBLOCK: opening a FIFO would wait for a writer.
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let fd = open(path.as_path(), flags, Mode::empty()).map_err(failed)?;
+    let fd = file::open(path.as_path(), flags).map_err(failed)?;
     match namespace::kind(fd.as_fd()) {
         Ok(found) if found as u32 == kind.number() => Ok(Join { kind: *kind, path: path.clone(), fd }),
         Ok(_) => Err(Error::new(Step::Join, object(), "is a namespace of a different kind")),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::mount::FileOnMount;
-use crate::sys::{mountinfo, schedule};
+use crate::sys::{file, mountinfo, schedule};
 
 /// How long a process may still show our own program. The change takes the kernel a few instructions, but the machine may be
 /// busy.
@@ -48,8 +48,8 @@ pub fn verify(pid: i32, looked_up: Option<FileOnMount>) -> Result<()> {
     if is_shared("mnt") != Some(false) || is_shared("pid") != Some(false) {
         return Ok(());
     }
-    let failed = |error: std::io::Error| Error::new(Step::Verify, mountinfo::OWN, error.to_string());
-    let mounts = std::fs::read(mountinfo::OWN).map_err(failed)?;
+    let failed = |errno| Error::errno(Step::Verify, mountinfo::OWN, errno);
+    let mounts = file::read(mountinfo::OWN).map_err(failed)?;
     if !mountinfo::parse(&mounts).any(|mount| mount.id == executed.mount) {
         return Ok(());
     }

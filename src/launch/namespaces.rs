@@ -2,10 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
-use nix::fcntl::{AtFlags, OFlag, open};
-use nix::sys::stat::{Mode, fstatat};
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::fstatat;
 
 use crate::error::{Error, Result, Step};
+use crate::sys::file::open;
 
 /// All namespaces except time, which a process enters later.
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
@@ -34,7 +35,7 @@ impl Inhabited {
 
     /// The namespaces that differ from ours, by the names of `/proc/PID/ns`. Fails if an expected one does not differ.
     pub fn differing(self, expected: impl Fn(&str) -> bool) -> Result<Vec<&'static str>> {
-        let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+        let own = open("/proc/self", OFlag::O_PATH | OFlag::O_DIRECTORY)
             .map_err(|errno| Error::errno(Step::Verify, "/proc/self", errno))?;
         let mut differing = Vec::new();
         for (name, (ours, theirs)) in NAMESPACES.into_iter().zip(Self::by(&own)?.0.into_iter().zip(self.0)) {

@@ -2,11 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::{SFlag, fstat};
 
 use crate::error::{Error, Result, Step};
-use crate::sys::process::borrow_standard;
+use crate::sys::{file::open, process::borrow_standard};
 
 /// Whether the stream is a terminal.
 pub fn is_terminal(number: i32) -> bool {
@@ -49,7 +49,7 @@ fn anew(number: i32, flags: OFlag) -> Option<OwnedFd> {
     }
     // O_NONBLOCK: the open must not wait for the other end.
     let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    open(format!("/proc/self/fd/{number}").as_str(), flags, Mode::empty()).ok()
+    open(format!("/proc/self/fd/{number}").as_str(), flags).ok()
 }
 
 /// The caller's pipe for the workload, reopened in the same mode. `None` if that is impossible.

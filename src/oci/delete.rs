@@ -42,8 +42,8 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
         let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
     }
     // Frozen processes do not die, nor does a process that `exec` adds just when the first process dies.
-    if let Some(groups) = held.record.groups()
-        && groups.has_frozen_process()
+    if held.record.freezer().is_some_and(|freezer| freezer.has_frozen_process())
+        && let Some(groups) = held.record.groups()
     {
         let _ = groups.signal_all(libc::SIGKILL);
     }
@@ -54,10 +54,9 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
             return Err(Error::new(Step::State, held.record.id.clone(), "was killed but has not exited"));
         }
     }
-    // Read first: the counters are removed with the cgroups.
-    let usage = held.record.groups().map(|groups| groups.usage()).unwrap_or_default();
-    let reported = report::write(&held, usage);
-    if let Some(places) = held.record.places.as_ref().filter(|_| held.record.is_of_this_boot()) {
+    // Written first: the counters of its usage are removed with the cgroups.
+    let reported = report::write(&held);
+    if let Some(places) = held.record.places.as_ref().filter(|_| !held.record.is_of_earlier_boot) {
         places.remove()?;
     }
     rdt::remove(&held.directory)?;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result, Step, errno_of};
 use crate::launch::steps::step;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, RDONLY};
-use crate::sys::{entry, image, inherited, process};
+use crate::sys::{entry, file, image, inherited, process};
 
 /// Makes sure that this process runs from an executable that cannot be changed, and has no open descriptors except the
 /// standard streams and the `preserved` ones after them. Executes the program again if necessary.
@@ -64,11 +64,7 @@ fn is_protected(own: &File) -> bool {
 /// A detached, read-only mount of the program's file.
 fn detached(own: &File) -> std::result::Result<OwnedFd, Errno> {
     let path = CString::new(format!("/proc/self/fd/{}", own.as_raw_fd())).map_err(|_| Errno::EINVAL)?;
-    let file = nix::fcntl::open(
-        path.as_c_str(),
-        nix::fcntl::OFlag::O_PATH | nix::fcntl::OFlag::O_CLOEXEC,
-        nix::sys::stat::Mode::empty(),
-    )?;
+    let file = file::open(path.as_c_str(), nix::fcntl::OFlag::O_PATH)?;
     let tree = mount::clone_tree(file.as_fd(), c"", false)?;
     mount::set_attributes(&tree, Attributes { set: RDONLY, ..Attributes::default() })?;
     Ok(tree)

@@ -13,7 +13,7 @@ use crate::container::gate;
 use crate::error::{Error, Result, Step};
 use crate::plan::container::OCI_VERSION;
 use crate::report::Enforced;
-use crate::sys::process;
+use crate::sys::{file, process};
 
 /// The version of the record's format.
 const VERSION: u32 = 1;
@@ -30,6 +30,10 @@ pub struct Record {
     pub oci_version: String,
     /// The boot id of the host when it was created.
     pub boot_id: String,
+    /// Whether the host has booted since. Determined when the record is read. False if the boot id cannot be read: what is left
+    /// of the container must still be removed, and its process is also identified by its start time.
+    #[serde(skip)]
+    pub is_of_earlier_boot: bool,
     /// Its bundle.
     pub bundle: PathBuf,
     /// Its root on the host.
@@ -87,12 +91,13 @@ impl Record {
     /// # Errors
     /// The boot id cannot be read. Without it, later commands would assume that the container is gone.
     pub fn new(id: &str, bundle: &Path, rootfs: &Path) -> Result<Self> {
-        let boot_id = boot_id().map_err(|error| Error::io(Step::State, BOOT_ID, &error))?;
+        let boot_id = boot_id().map_err(|errno| Error::errno(Step::State, BOOT_ID, errno))?;
         Ok(Self {
             version: VERSION,
             id: id.to_owned(),
             oci_version: String::new(),
             boot_id,
+            is_of_earlier_boot: false,
             bundle: bundle.to_owned(),
             rootfs: rootfs.to_owned(),
             created: humantime::format_rfc3339_nanos(std::time::SystemTime::now()).to_string(),
@@ -112,7 +117,7 @@ impl Record {
         if !self.runs() {
             return Status::Stopped;
         }
-        let status = if self.groups().is_some_and(|groups| groups.is_frozen()) {
+        let status = if self.freezer().is_some_and(|freezer| freezer.is_frozen()) {
             Status::Paused // also before the start: a frozen container cannot be started
         } else if gate::is_closed(directory) {
             Status::Created
@@ -123,10 +128,9 @@ impl Record {
         if self.runs() { status } else { Status::Stopped }
     }
 
-    /// Whether it was created since the host's boot; otherwise only its files are left. True if the boot id cannot be read:
-    /// its remains must still be removed, and its process is also identified by its start time.
-    pub fn is_of_this_boot(&self) -> bool {
-        boot_id().map_or(true, |now| self.boot_id == now)
+    /// Compares the boot id with the host's, for a record that was read.
+    pub fn find_boot(&mut self) {
+        self.is_of_earlier_boot = boot_id().is_ok_and(|now| self.boot_id != now);
     }
 
     /// Whether its first process exists.
@@ -139,9 +143,9 @@ impl Record {
         self.is_there(cgroup::runs_since)
     }
 
-    fn is_there(&self, since: impl FnOnce(u32) -> std::io::Result<Option<u64>>) -> bool {
+    fn is_there(&self, since: impl FnOnce(u32) -> nix::Result<Option<u64>>) -> bool {
         self.pid > 0
-            && self.is_of_this_boot()
+            && !self.is_of_earlier_boot
             && since(self.pid.unsigned_abs()).map_or(true, |started| started == Some(self.started))
     }
 
@@ -156,13 +160,19 @@ impl Record {
         self.needed_groups().ok().flatten()
     }
 
+    /// The cgroup that freezes it, if there is one. In cgroup v1 the other cgroups are not opened.
+    pub fn freezer(&self) -> Option<Groups> {
+        let places = self.places.as_ref().filter(|_| !self.is_of_earlier_boot)?;
+        Groups::open(places.only("freezer")).ok()
+    }
+
     /// As [`Self::groups`], for a process that must not run outside of them: `None` only if the container has no cgroups.
     ///
     /// # Errors
     /// They cannot be opened.
     pub fn needed_groups(&self) -> Result<Option<Groups>> {
         // After a reboot, cgroups of the same name belong to another container.
-        if !self.is_of_this_boot() {
+        if self.is_of_earlier_boot {
             return Ok(None);
         }
         self.places.clone().map(Groups::open).transpose()
@@ -195,8 +205,8 @@ pub fn is_damaged(error: &Error) -> bool {
     matches!(&error.cause, crate::error::Cause::Reason(reason) if reason.starts_with(DAMAGED))
 }
 
-fn boot_id() -> std::io::Result<String> {
-    std::fs::read_to_string(BOOT_ID).map(|text| text.trim().to_owned())
+fn boot_id() -> nix::Result<String> {
+    file::read_text(BOOT_ID).map(|text| text.trim().to_owned())
 }
 
 impl Record {

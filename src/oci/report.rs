@@ -15,8 +15,9 @@ use super::record::{End, Record};
 use super::store::Held;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::ContainerPlan;
-use crate::report::{Report, Status, Subject, Usage};
+use crate::report::{Report, Status, Subject};
 use crate::rootfs::reach::{self, Reach};
+use crate::sys::file;
 use crate::sys::walk::{self, Place, Trail};
 
 /// The annotation.
@@ -49,8 +50,12 @@ pub fn place(record: &Record, plan: Option<&ContainerPlan>) -> Result<Option<Pla
     }
 }
 
-/// Writes the report. `usage` was read before the cgroups were removed.
-pub fn write(held: &Held, usage: Usage) -> Result<()> {
+/// Writes the report, if one is configured. The container's cgroups still exist, with the counters of its usage.
+pub fn write(held: &Held) -> Result<()> {
+    if !held.record.annotations.contains_key(ANNOTATION) {
+        return Ok(());
+    }
+    let usage = held.record.groups().map(|groups| groups.usage()).unwrap_or_default();
     let started = humantime::parse_rfc3339(&held.record.created).unwrap_or_else(|_| SystemTime::now());
     let plan = held.plan().ok();
     let Some(place) = place(&held.record, plan.as_ref())? else { return Ok(()) };
@@ -98,10 +103,10 @@ fn put(Place { directory, name, .. }: &Place, text: &[u8]) -> std::result::Resul
 impl Record {
     /// The exit code of its first process, or 128 plus the signal. Known only as long as the process is a zombie.
     fn exit_code(&self) -> Option<u8> {
-        if self.pid <= 0 || !self.is_of_this_boot() {
+        if self.pid <= 0 || self.is_of_earlier_boot {
             return None;
         }
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let text = file::read_text(format!("/proc/{}/stat", self.pid).as_str()).ok()?;
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         // These begin with the third field of proc(5); the start time is the 22nd, the exit status the 52nd.
         if fields.first() != Some(&"Z") || fields.get(19)?.parse() != Ok(self.started) {

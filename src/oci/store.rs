@@ -11,15 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open};
-use nix::sys::stat::Mode;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::geteuid;
 
 use super::record::{DAMAGED, End, Record, Status, parse};
 use crate::cgroup::container::find;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::ContainerPlan;
-use crate::sys::{process, schedule};
+use crate::sys::{file, process, schedule};
 
 const RECORD: &str = "state.json";
 const PLAN: &str = "plan.json";
@@ -245,7 +244,7 @@ fn is_locked(directory: &Path) -> bool {
 
 fn open_directory(directory: &Path) -> nix::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    open(directory, flags, Mode::empty()).map(File::from)
+    file::open(directory, flags).map(File::from)
 }
 
 fn lock(directory: &Path) -> Result<Flock<File>> {
@@ -323,7 +322,7 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
         read => read.map_err(|errno| Error::errno(Step::State, path.display().to_string(), errno))?,
     };
     let damaged = "delete --force removes what is left";
-    let record = parse(&bytes).map_err(|reason| {
+    let mut record = parse(&bytes).map_err(|reason| {
         let hint = if reason.starts_with(DAMAGED) {
             damaged
         } else {
@@ -335,6 +334,7 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
         let reason = format!("belongs to another container, {:?}", record.id);
         return Err(Error::new(Step::State, path.display().to_string(), reason));
     }
+    record.find_boot();
     Ok(record)
 }
 
@@ -342,12 +342,12 @@ fn read_record(directory: &Path, id: &str) -> Result<Record> {
 fn read_own(path: &Path) -> std::result::Result<Vec<u8>, Errno> {
     use std::io::Read as _;
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let file = File::from(open(path, flags, Mode::empty())?);
+    let file = File::from(file::open(path, flags)?);
     let found = file.metadata().map_err(|error| errno_of(&error))?;
     if !found.is_file() || found.uid() != geteuid().as_raw() {
         return Err(Errno::EPERM);
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(8 << 10);
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| errno_of(&error))?;
     if bytes.len() as u64 > MAX_BYTES { Err(Errno::EFBIG) } else { Ok(bytes) }
 }

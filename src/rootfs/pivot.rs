@@ -4,15 +4,18 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, umount2};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::fstat;
 
 use super::read_back;
 use crate::error::Step;
 use crate::failure::{Applied, During};
-use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, IN_ROOT, NO_MAGICLINKS};
+use crate::sys::{
+    ablate::{Layer, without},
+    file::open,
+};
 
 /// The descriptors that the child needs while and after it builds the root.
 #[derive(Debug)]
@@ -70,8 +73,8 @@ impl BuiltRoot {
         let identity = |fd: OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
         let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
         let expected = fstat(&self.root).map(|stat| (stat.st_dev, stat.st_ino))?;
-        let above = identity(open(c"/..", flags, Mode::empty())?)?;
-        let root = identity(open(c"/", flags, Mode::empty())?)?;
+        let above = identity(open(c"/..", flags)?)?;
+        let root = identity(open(c"/", flags)?)?;
         if (above, root) == (expected, expected) { Ok(()) } else { Err(Errno::EXDEV) }
     }
 

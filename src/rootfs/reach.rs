@@ -7,14 +7,17 @@
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, fstat};
+use nix::fcntl::OFlag;
+use nix::sys::stat::fstat;
 
 use crate::plan::container::MountSource;
 use crate::plan::{Bytes, ContainerPlan, MountKind, Root, RunPlan};
-use crate::sys::mount::{self, RDONLY};
 use crate::sys::mountinfo;
 use crate::sys::walk::{Trail, name_of};
+use crate::sys::{
+    file,
+    mount::{self, RDONLY},
+};
 
 /// The host's trees that a plan shows.
 #[derive(Debug)]
@@ -70,10 +73,10 @@ impl Reach {
         if sources.is_empty() {
             return Ok(reach);
         }
-        let text = std::fs::read(mountinfo::OWN).map_err(|error| crate::error::errno_of(&error))?;
+        let text = file::read(mountinfo::OWN)?;
         reach.mounts = mountinfo::parse(&text).map(Mount::of).collect();
         for Source { source, writable, writable_below } in sources {
-            let Ok(opened) = open(source.as_path(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) else { continue };
+            let Ok(opened) = file::open(source.as_path(), OFlag::O_PATH) else { continue };
             let stat = fstat(&opened)?;
             let inode = Some((stat.st_dev, stat.st_ino));
             let path = name_of(&opened).ok_or(Errno::ENOENT)?;

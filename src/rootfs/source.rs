@@ -10,14 +10,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use super::host::{Again, Found};
 use crate::error::Step;
 use crate::failure::{Applied, During};
-use crate::sys::mount::{self, Attributes};
+use crate::sys::{
+    file,
+    mount::{self, Attributes},
+};
 
 /// A host file or directory to bind.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ impl Source {
     /// The file at this path of a container's configuration. Links are followed everywhere, because the engine is trusted.
     pub fn following(path: &Path, privileged: bool, recursive: bool) -> Result<Self, Errno> {
         let path = text(path)?;
-        let file = open(path.as_c_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let file = file::open(path.as_c_str(), OFlag::O_PATH)?;
         let tree = privileged.then(|| mount::clone_tree(file.as_fd(), c"", recursive)).transpose()?;
         Ok(Self { again: Again::following(path.clone()), path, stat: fstat(&file)?, recursive, tree })
     }

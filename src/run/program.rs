@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, SFlag, fstat};
 use sha2::{Digest as _, Sha256};
 
 use crate::confine::process::program::changed_ns;
 use crate::plan::hex;
+use crate::sys::file::open;
 
 /// Most bytes that are hashed: an untrusted root directory can contain a sparse file of any size.
 const MOST_BYTES: u64 = 1 << 30;
@@ -31,7 +32,7 @@ impl Program {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let mut file = File::from(open(path.as_str(), flags, Mode::empty()).ok()?).take(MOST_BYTES);
+        let mut file = File::from(open(path.as_str(), flags).ok()?).take(MOST_BYTES);
         let (mut hash, mut chunk) = (Sha256::new(), vec![0; 128 << 10]);
         loop {
             match file.read(&mut chunk).ok()? {

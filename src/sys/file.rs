@@ -1,9 +1,53 @@
-//! Extended attributes of files.
+//! Opening files, reading those of the kernel, and extended attributes.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+
+use nix::NixPath;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
 
 use super::{Result, check};
+
+/// Opens an existing file, close-on-exec. musl's `open(2)` sets that flag by a second call, `openat(2)` does not.
+pub fn open(path: &(impl NixPath + ?Sized), flags: OFlag) -> Result<OwnedFd> {
+    openat(AT_FDCWD, path, flags | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+/// Reads a file of procfs, sysfs or a cgroup. The standard library reads a file without a size in pieces of 32 bytes and more.
+pub fn read(path: &(impl NixPath + ?Sized)) -> Result<Vec<u8>> {
+    content(&open(path, OFlag::O_RDONLY)?)
+}
+
+/// As [`read`], as text. Invalid UTF-8 is replaced.
+pub fn read_text(path: &(impl NixPath + ?Sized)) -> Result<String> {
+    read(path).map(text)
+}
+
+/// The rest of an open file.
+pub fn content(file: &OwnedFd) -> Result<Vec<u8>> {
+    let (mut bytes, mut filled) = (vec![0; 4 << 10], 0);
+    loop {
+        match nix::unistd::read(file, &mut bytes[filled..]) {
+            Ok(0) => {
+                bytes.truncate(filled);
+                return Ok(bytes);
+            }
+            Ok(length) => filled += length,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        if filled == bytes.len() {
+            bytes.resize(2 * filled, 0);
+        }
+    }
+}
+
+/// Bytes as text. Invalid UTF-8 is replaced.
+pub fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
 
 /// Length in bytes of an extended attribute, `getxattr(2)`. `ENODATA` if the file has no attribute of that name.
 pub fn attribute_length(path: &CStr, name: &CStr) -> Result<usize> {
@@ -19,4 +63,34 @@ pub fn attribute_is(file: BorrowedFd<'_>, name: &CStr, value: &[u8]) -> bool {
     // SAFETY: the name is NUL-terminated; the kernel writes at most the given length into a live local.
     let length = unsafe { libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), found.as_mut_ptr().cast(), found.len()) };
     usize::try_from(length).is_ok_and(|length| found[..length] == *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_whole_whatever_their_length() {
+        let path = std::env::temp_dir().join(format!("stockade-file-{}", std::process::id()));
+        for length in [0, 1, 4095, 4096, 4097, 8192, 100_000] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(read(&path), Ok(bytes), "{length} bytes");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read(&path), Err(Errno::ENOENT));
+        assert_eq!(read_text("/proc/self/status").unwrap().lines().next(), Some(&*format!("Name:\t{}", comm())));
+        assert_eq!(text(vec![b'a', 0xff]), "a\u{fffd}");
+    }
+
+    fn comm() -> String {
+        std::fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned()
+    }
+
+    #[test]
+    fn descriptors_are_closed_at_execve() {
+        let file = open("/", OFlag::O_PATH).unwrap();
+        let flags = nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_GETFD).unwrap();
+        assert_eq!(flags, libc::FD_CLOEXEC);
+    }
 }

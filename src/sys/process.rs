@@ -13,7 +13,7 @@ use super::{Result, check};
 /// Whether this process is the host's root, and not only root of a user namespace, as under rootless engines. There `/run`,
 /// cgroups and devices belong to another user, `user_namespaces(7)`.
 pub fn is_hosts_root() -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let map = super::file::read_text("/proc/self/uid_map").unwrap_or_default();
     nix::unistd::geteuid().is_root() && (map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 

@@ -3,8 +3,10 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+
+use super::file::open;
 
 /// Most bytes that are read: a process may have 65536 groups.
 const LONGEST: usize = 1 << 20;
@@ -36,7 +38,7 @@ impl Status {
     }
 
     fn by_path(path: &str) -> Result<Self, Errno> {
-        read(&open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
+        read(&open(path, OFlag::O_RDONLY)?)
     }
 
     /// A text in the kernel's format: one field per line. The process chooses its name, but the kernel escapes line ends in it.

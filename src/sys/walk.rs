@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 
+use super::file::open;
 use super::{Result, mount};
 
 /// The kernel's limit on symlinks.
@@ -51,7 +52,7 @@ fn quickly(path: &Path) -> Option<OwnedFd> {
 
 fn slowly(path: &Path, through_last: bool) -> Result<Place> {
     let start = if path.is_absolute() { "/" } else { "." };
-    let mut walker = Walker { at: open(start, DIRECTORY, Mode::empty())?, way: Vec::new(), links: 0, sure: true };
+    let mut walker = Walker { at: open(start, DIRECTORY)?, way: Vec::new(), links: 0, sure: true };
     let mut path = path.to_owned();
     loop {
         let (parent, name) = split(&path)?;
@@ -91,7 +92,7 @@ impl Walker {
     fn follow(&mut self, path: &Path) -> Result<()> {
         for component in path.components() {
             match component {
-                Component::RootDir => self.at = open("/", DIRECTORY, Mode::empty())?,
+                Component::RootDir => self.at = open("/", DIRECTORY)?,
                 Component::CurDir | Component::Prefix(_) => {}
                 Component::ParentDir => self.at = openat(&self.at, "..", DIRECTORY, Mode::empty())?,
                 Component::Normal(name) => self.enter(name)?,
@@ -286,7 +287,7 @@ mod tests {
         std::fs::write(scene.0.join("a/b/x"), "").unwrap();
         let place = to_place(&scene.0.join("a/b/x")).unwrap();
         let trail = Trail::of_place(&place);
-        let root = inode(&open("/", DIRECTORY, Mode::empty()).unwrap());
+        let root = inode(&open("/", DIRECTORY).unwrap());
         let b = inode(&place.directory);
         assert!(trail.inodes.contains(&root) && trail.inodes.contains(&b) && trail.elsewhere.is_none(), "{trail:?}");
         assert_eq!(trail.paths.len(), 1);

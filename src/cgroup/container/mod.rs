@@ -27,6 +27,7 @@ use crate::error::Result;
 use crate::plan::Facility;
 use crate::plan::container::{CgroupView, ContainerCgroup, Resources};
 use crate::report::{self, Usage};
+use crate::sys::file;
 
 /// Decides where a container's cgroups are.
 pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
@@ -87,7 +88,7 @@ impl Groups {
 
     /// In cgroup v2, the cgroup below these that contains this process. Otherwise these cgroups.
     pub fn of(self, pid: i32) -> Self {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let text = file::read_text(format!("/proc/{pid}/cgroup").as_str()).unwrap_or_default();
         let path = text.lines().find_map(|line| line.strip_prefix("0::/")).map(|path| self.places.mount.join(path));
         let below = path
             .zip(self.places.directories.first())

@@ -30,6 +30,12 @@ pub struct Place {
 }
 
 impl Places {
+    /// The hierarchy of a controller alone. Cgroup v2 is one hierarchy.
+    pub fn only(&self, controller: &str) -> Self {
+        let has = |one: &&Place| self.is_v2() || one.controllers.iter().any(|name| name == controller);
+        Self { directories: self.directories.iter().filter(has).cloned().collect(), ..self.clone() }
+    }
+
     /// Whether it is cgroup v2.
     pub fn is_v2(&self) -> bool {
         self.directories.first().is_some_and(|one| one.controllers.is_empty())

@@ -37,7 +37,7 @@ use super::files::Dir;
 use super::{budget, failed, hierarchies, leaf};
 use crate::error::{Error, Result, Step, errno_of};
 use crate::plan::container::DeviceRule;
-use crate::sys::schedule;
+use crate::sys::{file, schedule};
 
 /// The time limit for killed processes to leave their cgroup.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl Cgroup {
             let written = PidController::new(by_descriptor(dir), false).add_task_by_tgid(&number);
             written.map_err(|error| failed(&dir.path().join("cgroup.procs"), cause(dir, "cgroup.procs", &error)))?;
         }
-        let text = std::fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let text = file::read(format!("/proc/{pid}/cgroup").as_str()).unwrap_or_default();
         let memberships = hierarchies::memberships(&String::from_utf8_lossy(&text));
         let elsewhere = self.0.iter().find(|member| {
             let is_there = |one: &hierarchies::Membership| {
@@ -195,7 +195,7 @@ fn fill_cpuset(path: &Path, above: &Path) -> Result<()> {
     for (file, set) in
         [("cpuset.cpus", CpuSetController::set_cpus as fn(&_, &str) -> _), ("cpuset.mems", CpuSetController::set_mems)]
     {
-        let text = std::fs::read_to_string(above.join(file)).unwrap_or_default();
+        let text = file::read_text(&above.join(file)).unwrap_or_default();
         let list = text.trim();
         let written = through_crate(&dir, file, |at| set(&CpuSetController::new(at, false), list));
         confirm(&dir, file, list, written)?;

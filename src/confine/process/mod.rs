@@ -19,7 +19,7 @@ use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
 use crate::sys::process::{self, CStringArray};
-use crate::sys::{credentials, terminal};
+use crate::sys::{credentials, file, terminal};
 
 /// Everything that the child needs to become the workload.
 #[derive(Debug)]
@@ -306,7 +306,7 @@ impl PreparedProcess {
 
 /// The program or socket in `core_pattern` that receives core dumps, `core(5)`.
 pub fn core_helper() -> Option<String> {
-    let pattern = std::fs::read("/proc/sys/kernel/core_pattern").ok()?;
+    let pattern = file::read("/proc/sys/kernel/core_pattern").ok()?;
     let pattern = String::from_utf8_lossy(&pattern).trim_end().to_owned();
     pattern.starts_with(['|', '@']).then_some(pattern)
 }

@@ -127,7 +127,7 @@ fn named(profile: &str, error: ProfileError) -> Error {
 
 /// The running kernel's version, for `minKernel`. 0.0 if it cannot be read, which disables rules with a minimum.
 pub fn running_kernel() -> (u32, u32) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = crate::sys::file::read_text("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
-use crate::sys::{mount, mountinfo};
+use crate::sys::{file, mount, mountinfo};
 
 /// A file or directory of the host.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Location {
 impl Mounts {
     /// The file system of a location, and the path in it.
     fn locate(&self, location: &Location) -> Option<(&str, PathBuf)> {
-        let read = || std::fs::read(mountinfo::OWN).map_or_else(|_| HashMap::new(), |text| by_id(&text));
+        let read = || file::read(mountinfo::OWN).map_or_else(|_| HashMap::new(), |text| by_id(&text));
         let mount = self.0.get_or_init(read).get(&location.mount)?;
         Some((&mount.device, mount.root.join(location.path.strip_prefix(&mount.place).ok()?)))
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
-use crate::sys::file::attribute_length;
+use crate::sys::{file, file::attribute_length};
 
 /// Why a directory is not trusted.
 #[derive(Clone, Copy, Debug)]
@@ -92,5 +92,5 @@ fn overflow_is_unmapped() -> bool {
         let numbers: Vec<u64> = line.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
         matches!(numbers[..], [first, _, count] if (first..first.saturating_add(count)).contains(&OVERFLOW.into()))
     };
-    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.lines().any(covers))
+    file::read_text("/proc/self/uid_map").is_ok_and(|map| !map.lines().any(covers))
 }
