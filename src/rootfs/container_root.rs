@@ -51,11 +51,12 @@ struct Node {
     host: Option<Source>,
 }
 
-const LINKS: [(&CStr, &CStr); 4] = [
-    (c"/proc/self/fd", c"dev/fd"),
-    (c"/proc/self/fd/0", c"dev/stdin"),
-    (c"/proc/self/fd/1", c"dev/stdout"),
-    (c"/proc/self/fd/2", c"dev/stderr"),
+const LINKS: [(&CStr, &CStr); 5] = [
+    (c"/proc/self/fd", c"fd"),
+    (c"/proc/self/fd/0", c"stdin"),
+    (c"/proc/self/fd/1", c"stdout"),
+    (c"/proc/self/fd/2", c"stderr"),
+    (c"pts/ptmx", c"ptmx"),
 ];
 
 /// A problem with the root or with one of its mounts.
@@ -277,17 +278,14 @@ impl PreparedContainerRoot {
     }
 
     fn link_devices(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        let link = |target: &CStr, path: &CStr| {
-            let (parent, name) = within::parent_of(root, path)?;
-            match symlinkat(target, &parent, name.as_c_str()) {
-                Err(Errno::EEXIST) => Ok(()),
-                linked => linked,
+        let dev = within::create(root, c"dev", Shape::Directory)?;
+        for (target, name) in LINKS {
+            match symlinkat(target, &dev, name) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(errno) => return Err(errno),
             }
-        };
-        for (target, path) in LINKS {
-            link(target, path)?;
         }
-        link(c"pts/ptmx", c"dev/ptmx")
+        Ok(())
     }
 }
 

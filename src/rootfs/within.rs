@@ -36,42 +36,44 @@ pub fn create(root: BorrowedFd<'_>, path: &CStr, shape: Shape) -> Result<OwnedFd
         return Err(Errno::EINVAL);
     }
     let mut left: VecDeque<Vec<u8>> = components(directories).chain([name.to_vec()]).collect();
-    let (mut reached, mut links) = (Vec::new(), 0);
+    // The path that was reached so far, and its descriptor; none is the root.
+    let (mut reached, mut here) = (Vec::new(), None);
+    let mut links = 0;
     while let Some(component) = left.pop_front() {
         let next = joined(&reached, &component)?;
         match open(root, &c_string(&next)?) {
-            Ok(_) => {
-                reached = next;
+            Ok(found) => {
+                (reached, here) = (next, Some(found));
                 continue;
             }
             Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),
         }
-        let parent = open(root, &c_string(&reached)?)?;
+        let parent = here.as_ref().map_or(root, AsFd::as_fd);
         let name = c_string(&component)?;
-        if let Ok(target) = readlinkat(&parent, name.as_c_str()) {
+        if let Ok(target) = readlinkat(parent, name.as_c_str()) {
             links += 1;
             if links > MOST_LINKS {
                 return Err(Errno::ELOOP);
             }
             if target.as_bytes().starts_with(b"/") {
-                reached.clear();
+                (reached, here) = (Vec::new(), None);
             }
             prepend(&mut left, &target);
             continue;
         }
         let made = match (left.is_empty(), shape) {
-            (true, Shape::File) => {
-                mknodat(&parent, name.as_c_str(), SFlag::S_IFREG, Mode::from_bits_truncate(0o644), 0)
-            }
-            _ => mkdirat(&parent, name.as_c_str(), Mode::from_bits_truncate(0o755)),
+            (true, Shape::File) => mknodat(parent, name.as_c_str(), SFlag::S_IFREG, Mode::from_bits_truncate(0o644), 0),
+            _ => mkdirat(parent, name.as_c_str(), Mode::from_bits_truncate(0o755)),
         };
         match made {
-            Ok(()) | Err(Errno::EEXIST) => reached = next, // if another process created it, it is resolved within the root again
+            // Resolved within the root again: another process may have created it.
+            Ok(()) | Err(Errno::EEXIST) => here = Some(open(root, &c_string(&next)?)?),
             Err(errno) => return Err(errno),
         }
+        reached = next;
     }
-    open(root, &c_string(&reached)?)
+    here.map_or_else(|| open(root, c""), Ok)
 }
 
 /// As [`create`], for a mount point that must be a directory and not a symlink. An image with a symlink `/proc` is refused.
