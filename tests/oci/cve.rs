@@ -221,8 +221,8 @@ fn nothing_of_the_host_is_open_in_the_root_of_a_container() {
         let path = common::text(other.dir.path()).to_owned();
         // The intermediate process, which is invisible inside, verifies its mounts by the procfs of the host. After the change of
         // the root it opens `/`, `/..` and files in that procfs, and nothing else, until it is done.
-        let verifying =
-            [libc::SYS_chdir, libc::SYS_openat, libc::SYS_openat2, libc::SYS_fstat, libc::SYS_read, libc::SYS_close];
+        let opening = [libc::SYS_chdir, libc::SYS_openat, libc::SYS_openat2, libc::SYS_fcntl];
+        let verifying = [&opening[..], &[libc::SYS_fstat, libc::SYS_read, libc::SYS_close]].concat();
         look(&other, &["run", "--bundle", &path, &other.id], "run in another's pid namespace", &verifying);
         let Some(users) = confined() else { return };
         prepare(&users, Before::Running);
