@@ -17,7 +17,7 @@ use crate::plan::{Bytes, ContainerPlan, Facility, Network};
 use crate::report::Degraded;
 use crate::rootfs::container_mounts::Surroundings;
 use crate::rootfs::container_root::{self, PreparedContainerRoot, Problem};
-use crate::sys::{file, namespace};
+use crate::sys::{file, mount, namespace};
 
 /// The result of each part.
 #[derive(Debug)]
@@ -57,14 +57,15 @@ impl Parts {
     /// Opens every part. `new_user` is whether the user namespace differs from the runtime's.
     pub fn open(plan: &ContainerPlan, cgroups: &CgroupView, privileged: bool, new_user: bool) -> Self {
         let joined: Vec<_> = plan.joined.iter().map(open_join).collect();
-        let users = joined.iter().flatten().find(|join| join.kind == NamespaceKind::User);
+        let fd_of = |kind| joined.iter().flatten().find(|join| join.kind == kind).map(|join| join.fd.as_fd());
         let root = container_root::prepare(
             plan,
             &mut Surroundings {
                 privileged,
                 idmap: user::idmap_namespace_of,
                 maps: (&plan.uid_map, &plan.gid_map),
-                users: users.map(|join| join.fd.as_fd()),
+                users: fd_of(NamespaceKind::User),
+                pids: fd_of(NamespaceKind::Pid).filter(|_| !new_user && mount::can_show_other_pids()),
                 cgroups,
                 label: plan.mount_label.as_deref(),
             },

@@ -120,7 +120,7 @@ pub fn prepare<'a>(
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = plan.new.iter().filter(|kind| !deferred.contains(kind));
     // The root of a container's own user namespace has no capabilities over a process that comes from outside.
-    let joins_pid = plan.joins(NamespaceKind::Pid);
+    let joins_pid = plan.joins(NamespaceKind::Pid) && root.as_ref().is_none_or(PreparedContainerRoot::is_built_outside);
     let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0)
         && !new_user
         && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));

@@ -1,7 +1,7 @@
 //! Turns the mounts of a container's configuration into operations.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::mount_point::relative;
@@ -22,6 +22,8 @@ pub struct Surroundings<'a> {
     pub maps: (&'a [IdRange], &'a [IdRange]),
     /// The user namespace that the container enters. It then replaces those maps.
     pub users: Option<BorrowedFd<'a>>,
+    /// The pid namespace that the container joins, if its root is built by a process outside of it.
+    pub pids: Option<BorrowedFd<'a>>,
     /// The container's cgroups.
     pub cgroups: &'a CgroupView,
     /// SELinux label of the mounts.
@@ -53,6 +55,10 @@ pub fn prepare(index: usize, mount: &ContainerMount, around: &mut Surroundings<'
             all.extend(parts_of(options)?);
             if let Some(label) = around.label.filter(|_| takes_label(kind)) {
                 all.push((c"context".to_owned(), Some(text(label.as_bytes())?)));
+            }
+            // Otherwise a procfs shows the pid namespace of the process that mounts it.
+            if let Some(pids) = around.pids.filter(|_| kind == "proc") {
+                all.push((c"pidns".to_owned(), Some(text(format!("/proc/self/fd/{}", pids.as_raw_fd()).as_bytes())?)));
             }
             // An image must not redirect these: the mount point must be a directory and not a symlink.
             let strict = matches!(kind.as_str(), "proc" | "sysfs");

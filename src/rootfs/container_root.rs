@@ -19,7 +19,7 @@ use super::source::Source;
 use super::{proc, within};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
-use crate::plan::container::{ContainerMount, Device, MountSource, NamespaceKind};
+use crate::plan::container::{ContainerMount, Device, MountSource};
 use crate::plan::{Bytes, ContainerPlan};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::mountinfo;
@@ -37,8 +37,8 @@ pub struct PreparedContainerRoot {
     devices: Option<Vec<Node>>,
     sysctl: Vec<(CString, Vec<u8>)>,
     cwd: CString,
-    /// Whether the root is built outside the pid namespace of the container.
-    joins_pid: bool,
+    /// Whether a process outside the container's pid namespace builds the root.
+    built_outside: bool,
     /// If the old root stays mounted: its unrestricted procfs and sysfs mounts, which must be detached.
     revealing: Option<Vec<CString>>,
 }
@@ -84,7 +84,7 @@ pub fn prepare(
             Err(error) => problems.push(Problem { mount: Some(index), error }),
         }
     }
-    match complete(plan, source, mounts, around.privileged) {
+    match complete(plan, source, mounts, around) {
         Ok(root) if problems.is_empty() => return Ok(Some(root)),
         Ok(_) => {}
         Err(error) => problems.push(of_root(error)),
@@ -106,12 +106,12 @@ fn complete(
     plan: &ContainerPlan,
     source: Source,
     mounts: Vec<Operation>,
-    privileged: bool,
+    around: &Surroundings<'_>,
 ) -> Result<PreparedContainerRoot> {
     let is_dev = |mount: &ContainerMount| {
         mount.destination.as_bytes() == b"/dev" && matches!(mount.source, MountSource::Bind { .. })
     };
-    let devices = plan.devices.iter().map(|device| node(device, privileged)).collect::<Result<Vec<_>>>()?;
+    let devices = plan.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
     let sysctl = plan.sysctl.iter().map(|one| {
         let path = CString::new(format!("sys/{}", one.path));
         let path = path.map_err(|_| Error::new(Step::Sysctl, one.path.clone(), "contains a NUL byte"))?;
@@ -127,7 +127,7 @@ fn complete(
         devices: (!plan.mounts.iter().any(is_dev)).then_some(devices),
         sysctl: sysctl.collect::<Result<_>>()?,
         cwd: relative(plan.process.command.cwd.as_path())?,
-        joins_pid: plan.joins(NamespaceKind::Pid),
+        built_outside: around.pids.is_some(),
         revealing: plan.no_pivot.then(revealing_mounts).transpose()?,
     })
 }
@@ -155,6 +155,11 @@ const SLAVE: Attributes<'static> =
     Attributes { set: 0, clear: 0, propagation: libc::MS_SLAVE, recursive: true, idmap: None };
 
 impl PreparedContainerRoot {
+    /// Whether a process outside the pid namespace that the container joins can build it.
+    pub fn is_built_outside(&self) -> bool {
+        self.built_outside
+    }
+
     /// Child half: builds the root on top of the old one.
     pub fn build(&self) -> Applied<BuiltRoot> {
         isolate_old_root().during(Step::MountRoot, 0)?;
@@ -178,7 +183,7 @@ impl PreparedContainerRoot {
         // If the container has no procfs and none can be mounted, the old root's is used. In the procfs of a pid namespace that
         // only our children enter, this process has no `self`.
         let other = || mount::private_proc().or_else(|_| super::host_proc());
-        let proc = match (self.joins_pid, proc) {
+        let proc = match (self.built_outside, proc) {
             (true, _) => super::host_proc(),
             (false, proc) => proc.map_or_else(other, Ok),
         };

@@ -243,6 +243,11 @@ pub fn pivot_to_cwd() -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) }).map(drop)
 }
 
+/// Whether a new procfs can show another pid namespace than the caller's: the option `pidns`, from Linux 6.17 on.
+pub fn can_show_other_pids() -> bool {
+    FsContext::open(c"proc").and_then(|context| context.set(c"pidns", c"/proc/self/ns/pid")).is_ok()
+}
+
 /// A detached mount of a new procfs, which no other process can reach. Writes through it cannot be redirected.
 pub fn private_proc() -> Result<OwnedFd> {
     FsContext::open(c"proc")?.mount(NOSUID | NODEV | NOEXEC)

@@ -251,6 +251,32 @@ fn namespaces_are_new_or_those_that_are_named() {
 }
 
 #[test]
+fn the_procfs_of_a_joined_pid_namespace_shows_its_processes_alone() {
+    for_each_runtime(|runtime| {
+        let Some(donor) = Bundle::new(runtime, "exec sleep 9876") else { return };
+        donor.create().expect(0);
+        donor.about("start").expect(0);
+        let pid = donor.state()["pid"].clone();
+        let script = "tr '\\0' ' ' </proc/1/cmdline; echo; readlink /proc/self/ns/pid; ls /proc | grep -c '^[0-9]'; \
+                      tr '\\0' ' ' </more/1/cmdline; echo";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        bundle.mount("/more", "proc", "proc", &["nosuid", "nodev", "noexec"]);
+        std::fs::create_dir(bundle.rootfs().join("more")).unwrap();
+        for namespace in bundle.config["linux"]["namespaces"].as_array_mut().unwrap() {
+            if namespace["type"] == "pid" {
+                namespace["path"] = json!(format!("/proc/{pid}/ns/pid"));
+            }
+        }
+        let said = printed(&bundle);
+        let lines: Vec<&str> = said.lines().collect();
+        let joined = std::fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap().display().to_string();
+        // The donor, the shell, `ls` and perhaps `grep`.
+        assert!(lines.len() == 4 && lines[0] == "sleep 9876 " && lines[1] == joined && lines[3] == lines[0], "{said}");
+        assert!(lines[2].parse::<u32>().unwrap() <= 5, "{said}");
+    });
+}
+
+#[test]
 fn a_user_namespace_has_the_ranges_it_was_given() {
     for_each_runtime(|runtime| {
         let script = "id -u; cat /proc/self/uid_map; touch /made; ls -ln /dev/null; echo > /dev/null && echo written";
