@@ -4,10 +4,14 @@
 //! socket is also its lifeline: end of file means that the supervisor is gone.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use nix::sys::time::{TimeVal, TimeValLike as _};
+use nix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result, Step};
 use crate::failure::{Failure, Missing, MissingSet};
@@ -46,8 +50,10 @@ pub enum Message {
     Terminal(OwnedFd),
     /// The facilities that the child had to do without. Sent only if there are any.
     Missing(Vec<Missing>),
-    /// The workload's process exists: its pidfd and the file that it executes.
-    Started(OwnedFd, Option<FileOnMount>),
+    /// The workload's process exists: its pidfd, and what init knows of its start.
+    Started(OwnedFd, Started),
+    /// The CPU time of the workload's process before its program.
+    SetUp(CpuTime),
     /// The seccomp listener.
     Listener(OwnedFd),
     /// The executed file, and the time of its last change.
@@ -60,11 +66,49 @@ pub enum Message {
     Ready(Option<FileOnMount>),
 }
 
+/// CPU time, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In user mode.
+    pub user_us: u64,
+    /// In the kernel.
+    pub system_us: u64,
+}
+
+impl CpuTime {
+    /// User and system time together.
+    pub fn total_us(self) -> u64 {
+        self.user_us.saturating_add(self.system_us)
+    }
+
+    /// That of this process so far, `getrusage(2)`; zero if the call is refused.
+    pub fn own() -> Self {
+        let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
+        getrusage(UsageWho::RUSAGE_SELF).map_or(Self::default(), |usage| Self {
+            user_us: micros(usage.user_time()),
+            system_us: micros(usage.system_time()),
+        })
+    }
+}
+
+/// The workload's start, as seen by init.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Started {
+    /// The file that the workload executes, if known.
+    pub executed: Option<FileOnMount>,
+    /// When its execve succeeded, [`monotonic_ns`]. `None` if init could not see that.
+    pub at_ns: Option<u64>,
+    /// The CPU time of init so far.
+    pub init: CpuTime,
+}
+
 /// How the workload ended, as seen by init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exited {
     /// As `wait(2)` encodes it.
     pub status: i32,
+    /// When it ended, [`monotonic_ns`].
+    pub at_ns: u64,
     /// Bytes in use on the scratch tmpfs.
     pub scratch_bytes: u64,
     /// Files in use on the scratch tmpfs.
@@ -73,32 +117,37 @@ pub struct Exited {
 
 const TERMINAL: u32 = 1;
 const STARTED: u32 = 2;
-/// The kind of [`Message::Exited`].
-pub const EXITED: u32 = 3;
+const EXITED: u32 = 3;
 const MISSING: u32 = 4;
 const LISTENER: u32 = 5;
 const PROGRAM: u32 = 6;
 const BUILT: u32 = 7;
 const READY: u32 = 8;
-const MESSAGE_LENGTH: usize = 24;
+const SET_UP: u32 = 9;
+const MESSAGE_LENGTH: usize = 48;
 /// Most bytes of a failure's message. The record is written to a pipe at once, which must be atomic.
 pub const MAX_FAILURE_MESSAGE: usize = 2048;
 /// Length of a failure record.
 pub const FAILURE_LENGTH: usize = 8;
 
-/// Encodes a message.
-pub fn message(kind: u32, status: i32, bytes: u64, inodes: u64) -> [u8; MESSAGE_LENGTH] {
+/// The monotonic clock of the host, in nanoseconds. Init is in the host's time namespace.
+pub fn monotonic_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_nanos() as u64)
+}
+
+/// Encodes a message with up to five numbers.
+fn message(kind: u32, status: i32, numbers: &[u64]) -> [u8; MESSAGE_LENGTH] {
     let mut frame = [0; MESSAGE_LENGTH];
     frame[..4].copy_from_slice(&kind.to_ne_bytes());
     frame[4..8].copy_from_slice(&status.to_ne_bytes());
-    frame[8..16].copy_from_slice(&bytes.to_ne_bytes());
-    frame[16..].copy_from_slice(&inodes.to_ne_bytes());
+    for (place, number) in frame[8..].chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_ne_bytes());
+    }
     frame
 }
 
-fn message_of_file(kind: u32, file: Option<FileOnMount>) -> [u8; MESSAGE_LENGTH] {
-    let (mount, inode) = file.map_or((0, 0), |file| (file.mount, file.inode)); // no mount has the number 0
-    message(kind, 0, mount, inode)
+fn numbers_of(file: Option<FileOnMount>) -> [u64; 2] {
+    file.map_or([0; 2], |file| [file.mount, file.inode]) // no mount has the number 0
 }
 
 /// Decodes a message. Anything except a whole message of a known kind, with the descriptor that it requires, is `None`.
@@ -107,17 +156,25 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     let word = |at: usize| u32::from_ne_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
     let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|offset| frame[at + offset]));
     let executed = Some(FileOnMount { mount: long(8), inode: long(16) }).filter(|file| file.mount != 0);
+    let cpu_time = |at| CpuTime { user_us: long(at), system_us: long(at + 8) };
     match word(0) {
         TERMINAL => fd.map(Message::Terminal),
-        STARTED => fd.map(|pidfd| Message::Started(pidfd, executed)),
+        STARTED => {
+            let at_ns = Some(long(24)).filter(|at| *at != 0);
+            fd.map(|pidfd| Message::Started(pidfd, Started { executed, at_ns, init: cpu_time(32) }))
+        }
+        SET_UP => Some(Message::SetUp(cpu_time(8))),
         LISTENER => fd.map(Message::Listener),
         PROGRAM => fd.map(|file| Message::Program(file, long(8))),
         BUILT => Some(Message::Built),
         READY => Some(Message::Ready(executed)),
         MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
-        EXITED => {
-            Some(Message::Exited(Exited { status: word(4) as i32, scratch_bytes: long(8), scratch_inodes: long(16) }))
-        }
+        EXITED => Some(Message::Exited(Exited {
+            status: word(4) as i32,
+            at_ns: long(24),
+            scratch_bytes: long(8),
+            scratch_inodes: long(16),
+        })),
         _ => None,
     }
 }
@@ -242,17 +299,17 @@ impl ChildEnds {
 
     /// Reports that a container's root is built, and waits for the runtime's hooks. `false` means that the parent is gone.
     pub fn built(&self) -> bool {
-        socket::send(&self.control, &message(BUILT, 0, 0, 0), None).is_ok() && self.wait()
+        socket::send(&self.control, &message(BUILT, 0, &[]), None).is_ok() && self.wait()
     }
 
     /// Reports that a container is ready to be started, and the file that it will execute.
     pub fn send_ready(&self, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
-        nix::unistd::write(&self.control, &message_of_file(READY, executed)).map(drop) // write for the same reason as read in `wait`
+        nix::unistd::write(&self.control, &message(READY, 0, &numbers_of(executed))).map(drop) // write for the same reason as read in `wait`
     }
 
     /// Sends the terminal's master side.
     pub fn send_terminal(&self, master: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message(TERMINAL, 0, 0, 0), Some(master))
+        socket::send(&self.control, &message(TERMINAL, 0, &[]), Some(master))
     }
 
     /// Reports missing facilities, if there are any.
@@ -260,22 +317,30 @@ impl ChildEnds {
         if missing == MissingSet::default() {
             return Ok(());
         }
-        socket::send(&self.control, &message(MISSING, missing.0 as i32, 0, 0), None)
+        socket::send(&self.control, &message(MISSING, missing.0 as i32, &[]), None)
     }
 
-    /// Sends the workload's pidfd, and the file that it executes if known.
-    pub fn send_started(&self, pidfd: BorrowedFd<'_>, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message_of_file(STARTED, executed), Some(pidfd))
+    /// Sends the workload's pidfd and its start.
+    pub fn send_started(&self, pidfd: BorrowedFd<'_>, started: Started) -> std::result::Result<(), Errno> {
+        let [mount, inode] = numbers_of(started.executed);
+        let CpuTime { user_us, system_us } = started.init;
+        let numbers = [mount, inode, started.at_ns.unwrap_or(0), user_us, system_us];
+        socket::send(&self.control, &message(STARTED, 0, &numbers), Some(pidfd))
+    }
+
+    /// Sends the CPU time that the workload's process has used before its program.
+    pub fn send_set_up(&self, CpuTime { user_us, system_us }: CpuTime) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(SET_UP, 0, &[user_us, system_us]), None)
     }
 
     /// Sends the seccomp listener.
     pub fn send_listener(&self, listener: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message(LISTENER, 0, 0, 0), Some(listener))
+        socket::send(&self.control, &message(LISTENER, 0, &[]), Some(listener))
     }
 
     /// Sends the file that the workload is about to execute.
     pub fn send_program(&self, file: BorrowedFd<'_>, changed_ns: u64) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message(PROGRAM, 0, changed_ns, 0), Some(file))
+        socket::send(&self.control, &message(PROGRAM, 0, &[changed_ns]), Some(file))
     }
 
     /// The control socket, the only channel that init keeps.
@@ -300,8 +365,12 @@ pub fn was_verified(control: BorrowedFd<'_>) -> bool {
 
 /// Reports how the workload ended.
 pub fn send_exited(control: BorrowedFd<'_>, exited: Exited) -> std::result::Result<(), Errno> {
-    let frame = message(EXITED, exited.status, exited.scratch_bytes, exited.scratch_inodes);
-    socket::send(control, &frame, None)
+    socket::send(control, &exited_message(exited), None)
+}
+
+/// Encodes [`Message::Exited`].
+pub fn exited_message(exited: Exited) -> [u8; MESSAGE_LENGTH] {
+    message(EXITED, exited.status, &[exited.scratch_bytes, exited.scratch_inodes, exited.at_ns])
 }
 
 #[cfg(test)]
@@ -310,15 +379,15 @@ mod tests {
 
     #[test]
     fn a_frame_is_whole_and_known_or_none() {
-        let exited = Exited { status: 256, scratch_bytes: 7, scratch_inodes: u64::MAX };
-        let frame = message(EXITED, exited.status, exited.scratch_bytes, exited.scratch_inodes);
+        let exited = Exited { status: 256, at_ns: 9, scratch_bytes: 7, scratch_inodes: u64::MAX };
+        let frame = exited_message(exited);
         assert!(matches!(parse(&frame, None), Some(Message::Exited(read)) if read == exited));
         for length in 0..frame.len() {
             assert!(parse(&frame[..length], None).is_none());
         }
         assert!(parse(&[frame.as_slice(), &[0]].concat(), None).is_none());
-        assert!(parse(&message(STARTED, 0, 0, 0), None).is_none(), "a start without its pidfd");
-        assert!(parse(&message(99, 0, 0, 0), None).is_none());
+        assert!(parse(&message(STARTED, 0, &[]), None).is_none(), "a start without its pidfd");
+        assert!(parse(&message(99, 0, &[]), None).is_none());
     }
 
     #[test]

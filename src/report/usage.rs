@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
-    /// Wall-clock time of the workload in microseconds.
+    /// Wall-clock time of the workload in microseconds, from its execve to its end.
     pub wall_us: Option<u64>,
     /// CPU time.
     pub cpu: Cpu,
@@ -24,7 +24,9 @@ pub struct Usage {
     pub disk: Disk,
 }
 
-/// CPU time, in microseconds.
+/// CPU time of the workload's processes, in microseconds. It begins when the sandbox is set up, just before the system call filter
+/// is installed and the program is executed. Without a cgroup it includes the end of pid 1. In `stockade top` and `--stats` it is
+/// the time of the whole sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -32,7 +34,7 @@ pub struct Cpu {
     pub user_us: Option<u64>,
     /// In the kernel.
     pub system_us: Option<u64>,
-    /// User and system time together.
+    /// User and system time together, also if the kernel counts these less exactly than the total.
     pub total_us: Option<u64>,
     /// Time throttled by `cpu.max`.
     pub throttled_us: Option<u64>,
@@ -70,7 +72,7 @@ pub struct Memory {
 pub struct Pids {
     /// Number at the time of the sample: at the end, or of `--stats`.
     pub current: Option<u64>,
-    /// Highest number.
+    /// Highest number. Cgroup v1 has it from Linux 6.12 on.
     pub peak: Option<u64>,
     /// The limit, as read back.
     pub limit: Option<u64>,

@@ -13,7 +13,7 @@ use super::prepare::Prepared;
 use crate::confine::{caps, schedule};
 use crate::error::Step;
 use crate::failure::{Applied, During, MissingSet};
-use crate::launch::channels::{ChildEnds, ParentEnds};
+use crate::launch::channels::{ChildEnds, CpuTime, ParentEnds, Started, monotonic_ns};
 use crate::launch::streams::ChildStream;
 use crate::rootfs::pivot::BuiltRoot;
 use crate::run::network::Making;
@@ -106,7 +106,10 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     if let Some(failure) = failure {
         return Err(failure);
     }
-    ends.send_started(pidfd.as_fd(), left.executed).during(Step::Fork, 3)?;
+    // A workload that shares our memory has executed its program when we continue.
+    let at_ns = prepared.shares_memory.then(monotonic_ns);
+    let started = Started { executed: left.executed, at_ns, init: CpuTime::own() };
+    ends.send_started(pidfd.as_fd(), started).during(Step::Fork, 3)?;
     if let Some(listener) = left.listener {
         ends.send_listener(listener.as_fd()).during(Step::Fork, 4)?;
     }
@@ -162,6 +165,7 @@ fn become_workload(
     }
     let executable = found.close();
     left.executed = executable.executed;
+    ends.send_set_up(CpuTime::own()).during(Step::Fork, 5)?; // before the filter, which may refuse it
     if let Some(seccomp) = &prepared.seccomp {
         left.listener = seccomp.apply()?;
     }

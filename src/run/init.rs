@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::Pid;
 
-use crate::launch::channels::{Exited, send_exited, was_verified};
+use crate::launch::channels::{Exited, monotonic_ns, send_exited, was_verified};
 use crate::sys::process::{self, ChildEvent};
 
 /// Serves until it is killed. All signals are blocked and read one by one.
@@ -53,6 +53,7 @@ fn reap_all(workload: Pid) {
 /// Reports how the workload ended and exits, which ends every process that it left. Until the supervisor has verified the workload, it
 /// stays a zombie, and the supervisor kills both.
 fn report_and_exit(status: i32) -> ! {
+    let at_ns = monotonic_ns();
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
         Ok(space) => {
@@ -61,7 +62,7 @@ fn report_and_exit(status: i32) -> ! {
         Err(_) => (u64::MAX, u64::MAX),
     };
     let was_verified = was_verified(control.as_fd());
-    if send_exited(control.as_fd(), Exited { status, scratch_bytes, scratch_inodes }).is_err() {
+    if send_exited(control.as_fd(), Exited { status, at_ns, scratch_bytes, scratch_inodes }).is_err() {
         process::exit(125);
     }
     if was_verified {

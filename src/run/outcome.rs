@@ -9,7 +9,7 @@ use super::prepare::{Kept, Prepared};
 use super::program::Program;
 use crate::error::{Error, Step};
 use crate::failure::{Failure, Missing};
-use crate::launch::channels::Exited;
+use crate::launch::channels::{CpuTime, Exited};
 use crate::plan::{Facility, RunPlan};
 use crate::report::{self, Degraded, Enforced, NetworkRecord, Report, Status, Timings, Usage};
 
@@ -69,6 +69,10 @@ pub struct Outcome {
     pub program: Option<Program>,
     /// The resource usage of the tree, as far as its processes were reaped.
     pub rusage: Option<libc::rusage>,
+    /// The CPU time that init and the workload's process used before the program.
+    pub set_up: CpuTime,
+    /// The CPU time of the tree just before it was killed, if no cgroup counts it.
+    pub before_kill: CpuTime,
     /// Whether the kernel limits the CPU time of each process.
     pub cpu_limited: bool,
     /// Whether a workload existed. If it shares init's memory: whether it executed its program or died of the execve.
@@ -79,6 +83,19 @@ pub struct Outcome {
     pub ended_at: Option<Instant>,
     /// When every process of the tree was dead.
     pub dead_at: Option<Instant>,
+}
+
+impl Outcome {
+    /// Adds CPU time that a process used before the program.
+    pub fn add_set_up(&mut self, cpu: CpuTime) {
+        self.set_up.user_us += cpu.user_us;
+        self.set_up.system_us += cpu.system_us;
+    }
+
+    /// CPU time without that of the set-up, in microseconds.
+    pub fn without_set_up(&self, counted_us: u64) -> u64 {
+        counted_us.saturating_sub(self.set_up.total_us())
+    }
 }
 
 /// A run that was started.
@@ -239,13 +256,21 @@ fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
             ctx_involuntary: count(rusage.ru_nivcsw),
         };
         if usage.cpu.source.is_none() {
-            let micros = |time: libc::timeval| Some(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64);
-            usage.cpu.user_us = micros(rusage.ru_utime);
-            usage.cpu.system_us = micros(rusage.ru_stime);
-            usage.cpu.total_us = usage.cpu.user_us.zip(usage.cpu.system_us).map(|(user, system)| user + system);
+            let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+            let reaped = CpuTime { user_us: micros(rusage.ru_utime), system_us: micros(rusage.ru_stime) };
+            let known = if reaped.total_us() < outcome.before_kill.total_us() { outcome.before_kill } else { reaped };
+            usage.cpu.user_us = Some(known.user_us);
+            usage.cpu.system_us = Some(known.system_us);
+            usage.cpu.total_us = Some(known.total_us());
             usage.cpu.source = Some("rusage".to_owned());
         }
     }
+    let cpu = &mut usage.cpu;
+    cpu.total_us = cpu.total_us.map(|counted| outcome.without_set_up(counted));
+    // The kernel reads these at different moments. The sum must be the total.
+    let user_us = cpu.user_us.map(|counted| counted.saturating_sub(outcome.set_up.user_us));
+    cpu.user_us = user_us.zip(cpu.total_us).map(|(user, total)| user.min(total));
+    cpu.system_us = cpu.system_us.and(cpu.total_us.zip(cpu.user_us).map(|(total, user)| total - user));
     if let Some(scratch) = outcome.scratch.filter(|scratch| scratch.scratch_bytes != u64::MAX) {
         usage.disk.scratch_used_bytes = Some(scratch.scratch_bytes);
         usage.disk.inodes_used = Some(scratch.scratch_inodes);

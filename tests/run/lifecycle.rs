@@ -532,7 +532,7 @@ const ODD: &[(&str, &str)] = &[
     ),
     ("everything blocked", "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))"),
     ("umask 0777", "import os; os.umask(0o777)"),
-    ("few descriptors", "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))"),
+    ("few descriptors", "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))"),
     ("no core", "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"),
     ("small files", "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))"),
     ("small stack", "import resource; resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))"),
@@ -707,6 +707,38 @@ fn cpu_time_is_counted_whatever_a_process_calls_itself() {
             for i in range(3):\n  if os.fork() == 0: break\nwhile True: pass";
         let options = ["--cpu-time", "700ms", "--timeout", "30s"];
         Run::new(caller).opts(options).python(burn).go().expect(124).expect_status("timeout_cpu");
+    });
+}
+
+/// The kernel compares RLIMIT_CPU with ticks, which on a busy host run ahead of the time that was used.
+#[test]
+fn the_kernels_limit_on_cpu_time_is_above_the_deadline() {
+    for_each_caller(|caller| {
+        for (deadline, limits) in [("100ms", "2\n3\n"), ("1s", "3\n4\n"), ("100s", "126\n127\n")] {
+            let outcome = Run::new(caller).opts(["--cpu-time", deadline]).sh("ulimit -St; ulimit -Ht").go().expect(0);
+            assert_eq!(outcome.text(), limits, "{deadline}");
+        }
+        let own = Run::new(caller).opts(["--cpu-time", "9s", "--ulimit", "cpu=2:3"]).sh("ulimit -St").go().expect(0);
+        assert_eq!(own.text(), "2\n");
+    });
+}
+
+/// Twenty programs that use all the time they get, half of which do not end at SIGXCPU or SIGTERM.
+#[test]
+fn cpu_time_ends_in_a_time_out_on_a_busy_host_too() {
+    for_each_caller(|caller| {
+        let runs: Vec<_> = (0..20)
+            .map(|number| {
+                let trap = if number % 2 == 0 { "" } else { "trap '' XCPU TERM; " };
+                let options = ["--cpu-time", "300ms", "--timeout", "100s", "--kill-after", "100ms"];
+                Run::new(caller).opts(options).sh(&format!("{trap}while :; do :; done")).spawn()
+            })
+            .collect();
+        for run in runs {
+            let outcome = run.finish().expect(124).expect_status("timeout_cpu");
+            let used = outcome.report()["usage"]["cpu"]["total_us"].as_u64().unwrap();
+            assert!(used >= 300_000, "ended early, after {used} µs: {outcome}");
+        }
     });
 }
 

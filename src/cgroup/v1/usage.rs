@@ -36,6 +36,7 @@ impl Cgroup {
         }
         if let Some(dir) = self.with("pids") {
             usage.pids.current = dir.number("pids.current");
+            usage.pids.peak = dir.number("pids.peak"); // from Linux 6.12 on
             usage.pids.limit = dir.number("pids.max");
             usage.pids.max_events = keyed(&dir.read("pids.events").unwrap_or_default(), "max");
         }

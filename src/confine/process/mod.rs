@@ -103,9 +103,10 @@ fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
 fn limits(planned: &[Rlimit], rules: &Rules) -> Result<Vec<Limit>> {
     let limit = |planned| limit(planned, rules.core_is_a_guard);
     let mut limits = planned.iter().map(limit).collect::<Result<Vec<_>>>()?;
-    // Without a cgroup the kernel limits CPU time only per process. This backs up the supervisor's own count.
+    // Backs up the supervisor's own count, for a supervisor that is stopped. The kernel compares this limit with ticks, which on
+    // a busy host can be a quarter more than the time that was used.
     if let Some(cpu_us) = rules.cpu_us {
-        let (seconds, cpu) = (cpu_us.div_ceil(1_000_000).max(1), RlimitResource::Cpu.number());
+        let (seconds, cpu) = ((cpu_us + cpu_us / 4).div_ceil(1_000_000) + 1, RlimitResource::Cpu.number());
         let (_, own_hard) = process::rlimit(cpu).map_err(|errno| Error::errno(Step::Rlimit, "cpu", errno))?;
         if !limits.iter().any(|limit| limit.resource == cpu && limit.soft <= seconds) {
             limits.retain(|limit| limit.resource != cpu);

@@ -26,10 +26,11 @@ impl Supervisor<'_> {
         if is_due(self.next_sample)
             && let Some(limit) = deadlines.cpu_us
         {
-            let used = match self.cgroup.and_then(Group::cpu_us) {
-                Some(used) => used,
-                None => cpu::of_tree(self.pid.as_raw()),
+            let counted = match self.cgroup.and_then(Group::cpu_us) {
+                Some(counted) => counted,
+                None => cpu::of_tree(self.pid.as_raw()).total_us(),
             };
+            let used = self.outcome.without_set_up(counted);
             self.next_sample = Some(now + sample_pause(limit.saturating_sub(used)));
             if used >= limit {
                 self.end(Reason::Cpu, now);
@@ -49,7 +50,7 @@ impl Supervisor<'_> {
         match self.cgroup {
             Some(group) => group.usage(&mut usage),
             None => {
-                usage.cpu.total_us = Some(cpu::of_tree(self.pid.as_raw()));
+                usage.cpu.total_us = Some(cpu::of_tree(self.pid.as_raw()).total_us());
                 usage.cpu.source = Some("proc".to_owned());
             }
         }

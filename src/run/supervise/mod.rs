@@ -16,13 +16,14 @@ use self::deadlines::sample_pause;
 use self::events::Event;
 use crate::cgroup::Group;
 use crate::error::{Error, Result, Step};
-use crate::launch::channels::{Message, ParentEnds};
+use crate::launch::channels::{Message, ParentEnds, monotonic_ns};
 use crate::launch::pump::Pump;
 use crate::launch::steps::step;
 use crate::launch::streams::Pumps;
 use crate::launch::terminal::{RawMode, follow_size};
 use crate::plan::RunPlan;
 use crate::report::Sample;
+use crate::run::cpu;
 use crate::run::denials::Denials;
 use crate::run::outcome::{Outcome, Reason};
 use crate::run::prepare::Kept;
@@ -48,6 +49,7 @@ pub struct Supervisor<'a> {
     cloned_at: Instant,
     workload: Option<i32>,
     executed: Option<FileOnMount>,
+    started_at: Option<Instant>,
     starting: bool,
     listening: bool,
     ending: bool,
@@ -90,6 +92,12 @@ impl Watches {
     }
 }
 
+/// The instant at which the monotonic clock had this value.
+fn instant_of(at_ns: u64) -> Instant {
+    let (now, passed) = (Instant::now(), monotonic_ns().saturating_sub(at_ns));
+    now.checked_sub(Duration::from_nanos(passed)).unwrap_or(now)
+}
+
 impl<'a> Supervisor<'a> {
     /// Supervises a freshly cloned child.
     pub fn new(
@@ -117,6 +125,7 @@ impl<'a> Supervisor<'a> {
             cloned_at: now,
             workload: (!plan.init).then_some(pid.as_raw()),
             executed: None,
+            started_at: None,
             starting: true,
             listening: true,
             ending: false,
@@ -215,7 +224,8 @@ impl<'a> Supervisor<'a> {
         self.outcome.failure = self.ends.failure();
         if self.outcome.failure.is_none() {
             let now = Instant::now();
-            self.outcome.executed_at = Some(now);
+            // On a busy host this process may run long after the workload.
+            self.outcome.executed_at = Some(self.started_at.unwrap_or(now));
             self.last_output = now;
             self.next_report = self.sampler.as_ref().map(|sampler| now + sampler.period);
             self.next_sample = self.plan.deadlines.cpu_us.map(|cpu_us| now + sample_pause(cpu_us));
@@ -246,15 +256,21 @@ impl<'a> Supervisor<'a> {
                 Ok(Some(Message::Program(file, changed_ns))) => {
                     self.outcome.program.get_or_insert(Program { file, changed_ns });
                 }
-                Ok(Some(Message::Started(pidfd, executed))) => {
+                Ok(Some(Message::SetUp(cpu))) => self.outcome.add_set_up(cpu),
+                Ok(Some(Message::Started(pidfd, started))) => {
                     self.outcome.started = true;
-                    self.executed = executed;
+                    self.executed = started.executed;
+                    self.outcome.add_set_up(started.init);
+                    self.started_at = started.at_ns.map(instant_of);
+                    if self.outcome.executed_at.is_some() {
+                        self.outcome.executed_at = self.started_at.or(self.outcome.executed_at);
+                    }
                     self.workload = process::pid_of(pidfd.as_fd());
                     step("workload", || format!("pid {}", self.workload.unwrap_or_default()));
                 }
                 Ok(Some(Message::Built | Message::Ready(_))) => {} // only containers send these
                 Ok(Some(Message::Exited(exited))) => {
-                    self.outcome.ended_at = Some(Instant::now());
+                    self.outcome.ended_at = Some(instant_of(exited.at_ns));
                     self.outcome.wait_status = Some(exited.status);
                     self.outcome.scratch = Some(exited);
                 }
@@ -310,6 +326,10 @@ impl<'a> Supervisor<'a> {
     /// Kills pid 1, and with it every process in its pid namespace, even if stopped.
     fn kill(&mut self) {
         self.kill_at = None;
+        if self.cgroup.is_none() && self.outcome.scratch.is_none() && !self.outcome.killed {
+            // The kernel forgets the time of processes that die with their pid namespace.
+            self.outcome.before_kill = cpu::of_tree(self.pid.as_raw());
+        }
         self.outcome.killed = true;
         self.signal(libc::SIGKILL);
         if let Some(group) = self.cgroup {
