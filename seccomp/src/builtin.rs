@@ -74,6 +74,8 @@ profiles! {
         SetId = "set-id";
         /// TCP that Landlock does not control, if ports are listed.
         Tcp = "tcp";
+        /// Sockets other than TCP on the host's network, if ports are listed.
+        TcpAlone = "tcp-alone";
         /// A core limit at which a crash starts a program of the host.
         CoreLimit = "core-limit";
         /// Limits and scheduling of our own pid 1.

@@ -113,6 +113,13 @@ pub struct Landlock {
     pub bind_tcp: Option<Vec<u16>>,
 }
 
+impl Landlock {
+    /// Whether ports are listed, even none.
+    pub fn lists_ports(&self) -> bool {
+        self.connect_tcp.is_some() || self.bind_tcp.is_some()
+    }
+}
+
 /// A file, or a directory and everything below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -62,6 +62,7 @@ kernel_names! {
         Rdma = 9, "rdma";
         Misc = 10, "misc";
         Dmem = 11, "dmem";
+        Udp = 12, "udp";
     }
 }
 

@@ -67,7 +67,7 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
         return Ok(None);
     }
     // A list that the kernel cannot enforce is an error, not ignored. Port rules are not needed without a network.
-    let has_ports = rules.connect_tcp.is_some() || rules.bind_tcp.is_some();
+    let has_ports = rules.lists_ports();
     for (needs, abi) in [(rules.write.is_some(), TRUNCATE), (has_ports && network != Network::None, PORTS)] {
         if needs {
             rules.minimum_abi = rules.minimum_abi.max(abi);
@@ -81,19 +81,22 @@ pub fn landlock(settings: &LandlockSettings, network: Network, warnings: &mut Ve
 }
 
 /// The guards: sets of system calls that are denied regardless of the profile. `rlimits` and `init` come from the plan.
+/// `udp_stays` if sockets other than TCP are wanted although ports are listed.
 pub fn guards(
     settings: &SeccompSettings,
     rlimits: &[Rlimit],
     init: bool,
     landlock: Option<&Landlock>,
     network: Network,
+    udp_stays: bool,
     mounts: &[Mount],
 ) -> Vec<Guard> {
     let mut guards = Vec::new();
-    let listed = |ports: &Option<Vec<u16>>| ports.is_some() && network != Network::None;
     if let Some(landlock) = landlock {
         guards.extend(landlock.execute.is_some().then_some(Guard::MemoryPrograms));
-        guards.extend((listed(&landlock.connect_tcp) || listed(&landlock.bind_tcp)).then_some(Guard::Tcp));
+        guards.extend((landlock.lists_ports() && network != Network::None).then_some(Guard::Tcp));
+        // In a network of its own a sandbox reaches only itself.
+        guards.extend((landlock.lists_ports() && network == Network::Host && !udp_stays).then_some(Guard::TcpAlone));
     }
     let allowed = settings.allow.iter().any(|group| group.0 == Group::SetuidBits);
     // The profiles `default` and `strict` deny these calls themselves.

@@ -82,7 +82,8 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     }
     let rlimits: Vec<_> = settings.ulimits.iter().map(|(resource, limit)| limit.of(*resource)).collect();
     let init = settings.init.unwrap_or(true);
-    let guards = confinement::guards(&settings.seccomp, &rlimits, init, landlock.as_ref(), network, &mounts);
+    let udp_stays = settings.allow_degraded.contains(&Facility::Udp);
+    let guards = confinement::guards(&settings.seccomp, &rlimits, init, landlock.as_ref(), network, udp_stays, &mounts);
 
     let cwd = match (&settings.cwd, &settings.workspace, &root) {
         (Some(SandboxPath(path)), ..) => path.clone(),

@@ -12,7 +12,7 @@ use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
 use crate::confine::{caps, landlock, process, seccomp};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Facility, RunPlan};
+use crate::plan::{Facility, Landlock, Network, RunPlan};
 use crate::report::Degraded;
 use crate::rootfs::Powers;
 use crate::rootfs::run_root::{self, PreparedRoot};
@@ -111,6 +111,18 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         },
         &mut degraded,
     )?;
+    let lists_ports = plan.confinement.landlock.as_ref().is_some_and(Landlock::lists_ports);
+    if lists_ports
+        && plan.namespaces.network == Network::Host
+        && plan.confinement.allow_degraded.contains(&Facility::Udp)
+    {
+        degraded.push(Degraded {
+            what: Facility::Udp.name().to_owned(),
+            wanted: "TCP to the listed ports alone".to_owned(),
+            got: "sockets of every kind".to_owned(),
+            why: "Landlock restricts the ports of TCP alone".to_owned(),
+        });
+    }
     step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
     let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?;
     step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));

@@ -135,3 +135,56 @@ fn a_list_of_ports_cannot_be_bypassed() {
         }
     });
 }
+
+/// Landlock restricts the ports of TCP alone. On the host's network, a list of ports closes what it cannot restrict.
+#[test]
+fn a_list_of_ports_closes_every_other_way_to_the_hosts_network() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let everything = text(&dir.file("everything.json", EVERYTHING)).to_owned();
+        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        let port = receiver.local_addr().unwrap().port();
+        let python = format!(
+            "import errno, socket\n\
+             def attempt(name, call):\n  try: call(); print(name, 'OK')\n  except OSError as e: print(name, errno.errorcode[e.errno])\n\
+             attempt('udp', lambda: socket.socket(2, 2).sendto(b'x', ('127.0.0.1', {port})))\n\
+             attempt('udp6', lambda: socket.socket(10, 2))\n\
+             attempt('flags', lambda: socket.socket(2, 2 | socket.SOCK_NONBLOCK))\n\
+             attempt('sctp', lambda: socket.socket(2, 1, 132))\n\
+             attempt('vsock', lambda: socket.socket(40, 1))\n\
+             attempt('tcp', lambda: socket.socket(2, 1))\n\
+             attempt('unix', lambda: socket.socket(1, 2))"
+        );
+        let received = || std::iter::from_fn(|| receiver.recv(&mut [0; 8]).ok()).count();
+        let run = |options: &[&str]| {
+            let options = ["--network", "host"].iter().chain(options);
+            Run::new(caller).opts(options.map(ToString::to_string)).python(&python).go().expect(0)
+        };
+        let free = run(&["--seccomp", &everything]);
+        assert!(free.text().contains("udp OK\nudp6 OK\nflags OK"), "{free}");
+        assert_eq!(received(), 1);
+        for profile in ["default", "unconfined", &everything] {
+            for list in ["--allow-connect", "--allow-bind"] {
+                let listed = run(&["--seccomp", profile, list, "443"]);
+                for way in ["udp EACCES", "udp6 EACCES", "flags EACCES", "tcp OK", "unix OK"] {
+                    assert!(listed.text().contains(way), "{profile} {list}, {way}: {listed}");
+                }
+                assert!(
+                    !listed.text().contains("sctp OK") && !listed.text().contains("vsock OK"),
+                    "{profile}: {listed}"
+                );
+                assert_eq!(received(), 0, "{profile}: {listed}");
+            }
+        }
+        let kept = run(&["--allow-connect", "443", "--allow-degraded", "udp"]);
+        assert!(kept.text().contains("udp OK"), "{kept}");
+        assert_eq!(received(), 1);
+        let degraded = &kept.report()["enforced"]["degraded"];
+        assert!(degraded.as_array().unwrap().iter().any(|one| one["what"] == "udp"), "{degraded}");
+        // A network of the sandbox's own reaches nothing else.
+        let own =
+            Run::new(caller).opts(["--network", "loopback", "--allow-connect", "443"]).python(&python).go().expect(0);
+        assert!(own.text().contains("udp OK"), "{own}");
+    });
+}

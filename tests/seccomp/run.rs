@@ -122,7 +122,7 @@ syscall("ldt", 154, 0, parameters, 16)
                 ("keyctl", "EPERM", &["OK", "ENOKEY"]),
                 ("add_key", "EPERM", &["OK", "EOPNOTSUPP"]),
                 ("name", "EPERM", &["ENOENT"]),
-                ("splice", "ENOSYS", &["EBADF"]),
+                ("splice", "EINVAL", &["EBADF"]),
                 ("seccomp", "ENOSYS", &["EINVAL"]),
                 ("ldt", "EPERM", &["OK", "ENOSYS"]), // a User-Mode kernel does not have it
             ],
@@ -328,5 +328,39 @@ print(subprocess.run(['sh', '-c', 'echo $((6*7))'], capture_output=True, text=Tr
             assert_eq!(run(&[common::PYTHON, "-c", python]).expect(0).text(), "42\n", "{options:?}");
             assert_eq!(run(&["/bin/bash", "-c", bash]).expect(0).text(), "100\nSUB\n1\n", "{options:?}");
         }
+    });
+}
+
+/// Programs that copy within the kernel continue with read and write only after EINVAL.
+#[test]
+fn programs_do_without_copying_in_the_kernel() {
+    for_each_caller(|caller| {
+        for profile in ["default", "strict"] {
+            let seccomp = ["--seccomp", profile];
+            let found = Run::new(caller).opts(seccomp).sh("yes | head -100000 | grep y >/dev/null").go().expect(0);
+            assert_eq!(found.text(), "", "{profile}");
+            Run::new(caller).opts(seccomp).sh("yes | head -100000 | grep n >/dev/null").go().expect(1);
+        }
+        let java = "/usr/bin/java";
+        if !std::path::Path::new(java).exists() {
+            return skip_part("java", "not installed");
+        }
+        let dir = TempDir::new(caller);
+        let source = r#"
+import java.nio.channels.FileChannel;
+import java.nio.file.*;
+public class Copy {
+    public static void main(String[] words) throws Exception {
+        Path from = Files.write(Paths.get("/tmp/from"), new byte[100000]);
+        try (FileChannel in = FileChannel.open(from);
+             FileChannel to = FileChannel.open(Paths.get("/tmp/to"), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+            System.out.println(in.transferTo(0, 100000, to));
+        }
+    }
+}"#;
+        let place = format!("{}:/src/Copy.java:ro", text(&dir.file("Copy.java", source)));
+        let options = ["-v", &place, "--timeout", "100s"];
+        let copied = Run::new(caller).opts(options).cmd([java, "/src/Copy.java"]).go().expect(0);
+        assert_eq!(copied.text(), "100000\n");
     });
 }
