@@ -26,6 +26,9 @@ pub struct Context<'a> {
     pub strict: bool,
 }
 
+/// How the warning about a name that no architecture has ends.
+pub const UNKNOWN_CALL: &str = "is not a system call of any architecture";
+
 /// A part of a profile that has no effect, or another effect than it seems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
@@ -121,6 +124,10 @@ impl Reader<'_> {
             self.warn(entry, "a refused call returns 0, which the program takes for success")?;
         }
         let calls = self.numbers(entry)?;
+        let write = self.context.arch.number("write");
+        if action == Action::Notify && calls.iter().any(|call| Some(call.0) == write) {
+            return Err(entry.lacks("SCMP_ACT_NOTIFY cannot be used for the write syscall"));
+        }
         let mut tests = Vec::new();
         if let Some(args) = entry.get("args")? {
             for arg in args.items()? {
@@ -180,8 +187,8 @@ impl Reader<'_> {
         match self.context.arch.lookup(text) {
             Some(call) => calls.push(call),
             None if exists_somewhere(text) => {}
-            None if self.context.strict => return Err(name.wrong("is not a system call of any architecture")),
-            None => self.warn(name, &format!("{text:?} is not a system call of any architecture"))?,
+            None if self.context.strict => return Err(name.wrong(UNKNOWN_CALL)),
+            None => self.warn(name, &format!("{text:?} {UNKNOWN_CALL}"))?,
         }
         Ok(())
     }

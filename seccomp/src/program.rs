@@ -58,10 +58,45 @@ impl Program {
         })
     }
 
+    /// As [`Self::load_binary`], from base64 with padding. White space is ignored.
+    pub fn load_base64(text: &str) -> Result<Self, Error> {
+        let invalid = || Error::Size("is not base64".to_owned());
+        if text.len() > MAX_INSTRUCTIONS * 8 * 2 {
+            return Err(Error::Size(format!("has {} characters, more than a program can have", text.len())));
+        }
+        let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let (groups, []) = digits.as_chunks::<4>() else { return Err(invalid()) };
+        let mut bytes = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            let is_last = index + 1 == groups.len();
+            let kept = match group {
+                [_, _, b'=', b'='] if is_last => 1,
+                [_, _, _, b'='] if is_last => 2,
+                _ => 3,
+            };
+            let value = group[..=kept].iter().try_fold(0u32, |value, digit| Some(value << 6 | digit_of(*digit)?));
+            let value = value.ok_or_else(invalid)? << (6 * (3 - kept));
+            bytes.extend_from_slice(&value.to_be_bytes()[1..=kept]);
+        }
+        Self::load_binary(&bytes)
+    }
+
     /// The bytes of an array of `struct sock_filter`.
     pub fn to_binary(&self) -> Vec<u8> {
         self.instructions.iter().flat_map(|instruction| instruction.to_bytes()).collect()
     }
+}
+
+/// The value of a base64 digit.
+fn digit_of(digit: u8) -> Option<u32> {
+    Some(match digit {
+        b'A'..=b'Z' => u32::from(digit - b'A'),
+        b'a'..=b'z' => u32::from(digit - b'a') + 26,
+        b'0'..=b'9' => u32::from(digit - b'0') + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    })
 }
 
 /// SHA-256 of the concatenated pieces, in hexadecimal.
@@ -114,5 +149,26 @@ pub fn validate(program: &[Instruction]) -> Result<(), (usize, &'static str)> {
     match program.last().map(|last| last.code) {
         Some(0x06 | 0x16) => Ok(()),
         _ => Err((program.len() - 1, "the last instruction must return")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded_whole_or_not_at_all() {
+        let allow = Instruction { code: 6, jt: 0, jf: 0, k: 0x7fff_0000 };
+        let program = |text: &str| Program::load_base64(text).map(|program| program.instructions.into_owned());
+        assert_eq!(program("BgAAAAAA/38="), Ok(vec![allow]));
+        assert_eq!(program(" BgAA\nAAAA/38=\n"), Ok(vec![allow]));
+        let two = "BgAAAAAA/38GAAAAAAD/fw==";
+        assert_eq!(program(two), Ok(vec![allow, allow]));
+        assert_eq!(program(&two.repeat(1366)).unwrap_err(), Error::Size("is not base64".to_owned()), "padding inside");
+        for wrong in ["BgAAAAAA/38", "BgAAAAAA/3=8", "====", "BgAAAAAA_38=", "=", "B===", "BgAAAAAA/38=BgAA"] {
+            assert_eq!(program(wrong).unwrap_err(), Error::Size("is not base64".to_owned()), "{wrong}");
+        }
+        assert!(program("").is_err() && program("BgAA").is_err());
+        assert!(program(&"A".repeat(1 << 20)).is_err());
     }
 }

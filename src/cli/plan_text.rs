@@ -112,7 +112,7 @@ fn seccomp(seccomp: &Seccomp) -> String {
         SeccompProfile::Builtin(name) => format!("built-in {name}"),
         SeccompProfile::File(path) => format!("profile {}", quoted(path)),
         SeccompProfile::Binary(path) => format!("program {}", quoted(path)),
-        SeccompProfile::Inline(_) => "the container's own".into(),
+        SeccompProfile::Inline(_) | SeccompProfile::Encoded(_) => "the container's own".into(),
     };
     let allow = if seccomp.allow.is_empty() { String::new() } else { format!(", and {}", seccomp.allow.join(" ")) };
     format!("{profile}{allow}{}", if seccomp.strict { ", strictly" } else { "" })

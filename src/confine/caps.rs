@@ -15,6 +15,10 @@ use crate::sys::credentials::{self, CapSets};
 /// `NOROOT`, `NO_SETUID_FIXUP` and `NO_CAP_AMBIENT_RAISE`, each with its lock bit, and the lock bit of `KEEP_CAPS`.
 const SECUREBITS: u32 = 0b1110_1111;
 
+/// `CAP_SYS_ADMIN`, as a mask. Without `no_new_privs`, installing a filter requires it.
+pub const ADMIN: u64 = 1 << 21;
+const PTRACE: u64 = 1 << 19;
+
 /// An upper bound of capability numbers. Loops end at the first number that the kernel does not know.
 const MANY: u32 = 64;
 
@@ -29,6 +33,13 @@ pub fn names(mask: u64) -> Vec<String> {
     let name = |number| known.iter().find(|one| one.number() == number).map(ToString::to_string);
     let within = (0..MANY).filter(|number| mask >> number & 1 == 1);
     within.map(|number| name(number).unwrap_or_else(|| format!("CAP_{number}"))).collect()
+}
+
+/// Whether a process inside may have `CAP_SYS_PTRACE` without `CAP_SYS_ADMIN`: it could take the latter from a process that has
+/// it.
+pub fn can_trace(sets: Sets) -> bool {
+    let all = sets.bounding | sets.effective | sets.inheritable | sets.permitted | sets.ambient;
+    all & (PTRACE | ADMIN) == PTRACE
 }
 
 /// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits.
@@ -90,6 +101,13 @@ impl Sets {
         names(all)
     }
 
+    /// `CAP_SYS_ADMIN`, if these sets lack it and this process has it.
+    pub fn lacks_admin(self, has_all: bool) -> u64 {
+        let has_it =
+            has_all || caps::has_cap(None, CapSet::Permitted, caps::Capability::CAP_SYS_ADMIN).unwrap_or(false);
+        if has_it { ADMIN & !(self.effective & self.permitted) } else { 0 }
+    }
+
     /// Removes the capabilities that this process lacks and so cannot pass on. Returns the rest and the removed ones.
     pub fn possible(self) -> (Self, u64) {
         let read = |set| caps::read(None, set).unwrap_or_default().iter().fold(0, |mask, one| mask | one.bitmask());
@@ -117,6 +135,12 @@ impl Sets {
         Ok(())
     }
 
+    /// The sets until execve if `more` is kept that long. Execve computes the sets of the program from the others: from the
+    /// inheritable, bounding and ambient set, and from the file.
+    pub fn until_execve(self, more: u64) -> Self {
+        Self { effective: self.effective | more, permitted: self.permitted | more, ..self }
+    }
+
     /// Child half, as the final user, while the permitted set is kept: sets the other four.
     pub fn take(self) -> Applied {
         let Self { effective, inheritable, permitted, ambient, .. } = self;
@@ -126,6 +150,12 @@ impl Sets {
             credentials::raise_ambient(number).during(Step::Capabilities, number as usize)?;
         }
         Ok(())
+    }
+
+    /// Child half, in the process of a filter: leaves what [`Self::until_execve`] added.
+    pub fn lower(self) -> Applied {
+        let Self { effective, inheritable, permitted, .. } = self;
+        credentials::set_capabilities(CapSets { effective, permitted, inheritable }).during(Step::Capabilities, 0)
     }
 
     /// Child half: reads the sets back. Fails unless they are as requested.

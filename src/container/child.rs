@@ -12,6 +12,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::gate::Gate;
+use super::hooks::Inherited;
 use super::prepare::Prepared;
 use super::streams::{devpts, open_terminal, take_streams};
 use super::{home, hooks};
@@ -30,7 +31,6 @@ use crate::sys::{credentials, entry, mount, namespace, net, process};
 /// The state that an intermediate process passes to the container's process, if it confines itself before it joins.
 #[derive(Debug)]
 pub struct Confined<'a> {
-    terminal: Option<OwnedFd>,
     ready: Ready<'a>,
 }
 
@@ -85,8 +85,10 @@ fn start(
     }
     let terminal = take_root(prepared, plan, ends, &[], state, hook_message)?;
     take_streams(prepared, terminal.as_ref())?;
+    prepared.process.start_session(terminal.is_some())?;
     let rules = path_rules(prepared)?;
-    prepared.process.settle_but(prepared.first_closed)?;
+    prepared.process.limit()?;
+    prepared.process.settle(prepared.first_closed)?;
     let ready = confine(prepared, plan, ends, rules)?;
     wait_and_execute(prepared, plan, ends, state, hook_message, ready)
 }
@@ -122,7 +124,8 @@ fn take_root(
     if prepared.waits_for_hooks && !ends.built() {
         process::exit(125);
     }
-    hooks::run_inside(&plan.hooks.create_container, 0, &prepared.hook_environment, state, "creating", hook_message)?;
+    let inherited = Inherited { environment: &prepared.hook_environment, filter: None };
+    hooks::run_inside(&plan.hooks.create_container, 0, inherited, state, "creating", hook_message)?;
     set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
         close_the_host(prepared, terminal.as_ref(), ends, &inside)?;
@@ -144,11 +147,16 @@ pub fn confine_first<'a>(
     entry::retitle(&prepared.title); // the container's process will be a copy of this one
     process::ignore_broken_pipes();
     let terminal = take_root(prepared, plan, ends, &[channel], state, hook_message)?;
-    let ready = confine(prepared, plan, ends, path_rules(prepared)?)?;
-    Ok(Confined { terminal, ready })
+    take_streams(prepared, terminal.as_ref())?;
+    let rules = path_rules(prepared)?;
+    prepared.process.settle(prepared.first_closed)?;
+    let ready = confine(prepared, plan, ends, rules)?;
+    std::mem::forget(terminal); // close-on-exec; the filter may refuse close(2)
+    Ok(Confined { ready })
 }
 
-/// The remaining steps of the container's process in the joined pid namespace, after [`confine_first`].
+/// The remaining steps of the container's process in the joined pid namespace, after [`confine_first`]. An early filter is in
+/// force: [`super::remaining_calls`] lists every call.
 fn join(
     prepared: &Prepared<'_>,
     plan: &ContainerPlan,
@@ -157,16 +165,9 @@ fn join(
     state: &dyn Fn(i32, &str) -> String,
     hook_message: &mut String,
 ) -> Applied<Infallible> {
-    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
-    if !ends.parent_lives() {
-        process::exit(125);
-    }
-    let Confined { terminal, ready } = confined;
-    let rules = ready.rules.as_ref().map(|rules| rules.outside.as_raw_fd());
-    close_the_host(prepared, terminal.as_ref(), ends, rules.as_slice())?;
-    take_streams(prepared, terminal.as_ref())?;
-    prepared.process.settle_but(prepared.first_closed)?;
-    wait_and_execute(prepared, plan, ends, state, hook_message, ready)
+    prepared.process.start_session(prepared.terminal.is_some())?;
+    prepared.process.limit()?;
+    wait_and_execute(prepared, plan, ends, state, hook_message, confined.ready)
 }
 
 /// Waits until the runtime has verified this process, then for `start` if there is a gate, and executes the program.
@@ -178,7 +179,6 @@ fn wait_and_execute(
     hook_message: &mut String,
     Ready { rules, executable, env }: Ready<'_>,
 ) -> Applied<Infallible> {
-    process::set_parent_death_signal(0).during(Step::Lifeline, 1)?;
     ends.send_ready(executable.executed).during(Step::Fork, 0)?;
     // The runtime may refuse what it sees. And it must have recorded this process, or a process that no command knows would
     // wait for ever.
@@ -189,7 +189,9 @@ fn wait_and_execute(
         gate.wait().during(Step::Wait, 0)?;
         let first = plan.hooks.create_container.len();
         let own = &plan.process.command.env;
-        hooks::run_inside(&plan.hooks.start_container, first, own, state, "created", hook_message)?;
+        let filter = prepared.seccomp.as_ref().filter(|_| !prepared.filters_early);
+        let inherited = Inherited { environment: own, filter };
+        hooks::run_inside(&plan.hooks.start_container, first, inherited, state, "created", hook_message)?;
     }
     // Only now, because hooks inside the container must not be restricted.
     if let Some(rules) = rules {
@@ -228,8 +230,10 @@ fn execute(
     if let (Some(seccomp), Some(handshake)) = (&prepared.seccomp, &prepared.handshake) {
         let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
         channels::announce_filter(pipe).during(Step::Wait, 1)?;
-        seccomp.apply()?;
-        handshake.wait(prepared.scheduled_last); // makes no system call, and neither does the code between here and execve
+        let listener = seccomp.apply()?;
+        handshake.wait(listener, prepared.scheduled_last); // makes no system call, and neither does the code from here on, except execve
+        let Err(failure) = prepared.process.exec(executable, env);
+        handshake.fail(failure)
     }
     prepared.process.exec(executable, env)
 }
@@ -291,7 +295,7 @@ fn confine<'a>(
     ends: &ChildEnds,
     mut rules: Option<PathRules>,
 ) -> Applied<Ready<'a>> {
-    // Opened before a filter that may refuse it, and before the change of ids, because the program's user may lack access.
+    // Opened before the change of ids, because the program's user may lack access.
     let cwd = prepared.process.open_cwd();
     let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
     let looked_up = prepared.process.find();
@@ -303,19 +307,6 @@ fn confine<'a>(
     if plan.process.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
-    if prepared.filters_early
-        && let Some(rules) = rules.take()
-    {
-        rules.apply(prepared)?;
-    }
-    // Without no_new_privs, installing a filter requires CAP_SYS_ADMIN. A listener must be handed over while the runtime
-    // exists.
-    if prepared.filters_early
-        && let Some(seccomp) = &prepared.seccomp
-        && let Some(listener) = seccomp.apply()?
-    {
-        ends.send_listener(listener.as_fd()).during(Step::Seccomp, 1)?;
-    }
     prepared.capabilities.bound()?;
     credentials::keep_capabilities(true).during(Step::Capabilities, 0)?;
     if prepared.users.can_clear_groups() {
@@ -326,7 +317,8 @@ fn confine<'a>(
         }
     }
     prepared.users.take()?;
-    prepared.capabilities.take()?;
+    let sets = prepared.capabilities.until_execve(prepared.extra_capability);
+    sets.take()?;
     credentials::keep_capabilities(false).during(Step::Capabilities, 0)?;
     let again = match &cwd {
         Ok(cwd) => nix::unistd::fchdir(cwd),
@@ -337,14 +329,13 @@ fn confine<'a>(
         result => result.during(Step::Cwd, 0)?,
     }
     prepared.users.verify()?;
-    prepared.capabilities.verify()?;
+    sets.verify()?;
     if plan.process.no_new_privs && !process::no_new_privs().during(Step::Verify, 2)? {
         return Err(Errno::EPERM).during(Step::Verify, 2);
     }
     // The change of ids has cleared the signal and made this process dumpable.
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
-    process::set_parent_death_signal(if prepared.gate.is_some() { libc::SIGKILL } else { 0 })
-        .during(Step::Lifeline, 0)?;
+    process::set_parent_death_signal(0).during(Step::Lifeline, 1)?; // from here on it ends when its channel does
     process::default_broken_pipes().during(Step::Signals, 0)?;
     // If root did not find the program, the lookup as the container's user counts.
     let mut found = match looked_up {
@@ -352,7 +343,28 @@ fn confine<'a>(
         _ => prepared.process.find()?,
     };
     found.retain_executable()?;
-    Ok(Ready { rules, executable: found.close(), env })
+    let executable = found.close();
+    drop(cwd);
+    if prepared.filters_early {
+        filter(prepared, ends, rules.take())?;
+    }
+    Ok(Ready { rules, executable, env })
+}
+
+/// Enforces Landlock and installs an early filter. From here on [`super::remaining_calls`] lists every call.
+fn filter(prepared: &Prepared<'_>, ends: &ChildEnds, rules: Option<PathRules>) -> Applied {
+    if let Some(rules) = rules {
+        rules.apply(prepared)?;
+    }
+    if let Some(seccomp) = &prepared.seccomp
+        && let Some(listener) = seccomp.apply()?
+    {
+        ends.send_listener(listener.as_fd()).during(Step::Seccomp, 1)?; // while the runtime exists
+    }
+    if prepared.extra_capability != 0 {
+        prepared.capabilities.lower()?;
+    }
+    Ok(())
 }
 
 /// Makes it the working directory, if it lies within our root.

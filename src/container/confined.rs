@@ -44,7 +44,7 @@ fn expected(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>) -
     Ok(Expected {
         ids: (outside(&maps.0, uid), outside(&maps.1, gid)),
         groups: set_groups.then(groups).flatten(),
-        capabilities: Capabilities::Exactly(prepared.capabilities),
+        capabilities: Capabilities::Exactly(prepared.expected_capabilities()),
         no_new_privs: plan.process.no_new_privs,
         filters: (prepared.seccomp.is_some() && prepared.filters_early).then(filters_with_one_more),
         nested: false,

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use super::hooks;
+use crate::confine::seccomp;
 use crate::error::{Cause, Error, Step};
 use crate::failure::Failure;
 use crate::plan::ContainerPlan;
@@ -46,6 +47,9 @@ pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
     }
     let by_path = program.contains('/');
     let reason = match (failure.step, failure.errno) {
+        (Step::Exec | Step::Interpreter, _) if seccomp::install::refuses_execve(plan) => {
+            "operation not permitted: the seccomp profile refuses execve".to_owned()
+        }
         (Step::Exec, Errno::ENOENT) if !by_path => "executable file not found in $PATH".to_owned(),
         (Step::Exec, Errno::ENOENT | Errno::ENOTDIR) => format!("stat {program}: no such file or directory"),
         (Step::Exec, Errno::EACCES) => "permission denied".to_owned(),

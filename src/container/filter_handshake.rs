@@ -17,12 +17,15 @@
 //! go ────────────────────────────────────────────────► execve; or die, if no runtime watches
 //! ```
 //!
+//! A failure of the execve travels the same way, because the profile may refuse to write to the pipe: the process stores it in
+//! the page and dies. So does a listener: the process stores its descriptor's number, and the runtime duplicates the descriptor.
+//!
 //! No clock is involved, because reading one may require a system call. While the runtime is stopped, the process polls within
 //! the limits of its cgroup, until the runtime is continued or killed.
 
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -34,6 +37,8 @@ use nix::sys::stat::Mode;
 
 use super::errors::weaker;
 use crate::error::{Error, Result, Step, errno_of};
+use crate::failure::Failure;
+use crate::launch::channels::{failure_record, parse_failure};
 use crate::launch::verify;
 use crate::sys::status::Status;
 use crate::sys::{
@@ -57,6 +62,15 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// One side of the handshake.
 #[derive(Debug)]
 pub struct FilterHandshake(Shared);
+
+/// What the runtime does between the verification and "go".
+#[derive(Debug)]
+pub struct Rest<S, L> {
+    /// Sets the scheduling policy.
+    pub schedule: S,
+    /// Takes the listener with this number.
+    pub take_listener: L,
+}
 
 /// The state that the waiting process reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,15 +117,15 @@ impl FilterHandshake {
         self.0.watch()
     }
 
-    /// Parent half, after the announcement: waits until the process reports its filter, verifies the filter from outside, sets
-    /// the scheduling policy if it is still to be set, and lets the process execute its program. Returns `false` if `channel`
-    /// became readable first. On failure the caller must kill the process.
+    /// Parent half, after the announcement: waits until the process reports its filter, verifies the filter from outside, takes
+    /// its listener, sets the scheduling policy if it is still to be set, and lets the process execute its program. Returns
+    /// `false` if `channel` became readable first. On failure the caller must kill the process.
     pub fn verify_and_release(
         &self,
         proc_pid: &OwnedFd,
         filters: u64,
         channel: BorrowedFd<'_>,
-        schedule: impl FnOnce() -> Result<()>,
+        rest: Rest<impl FnOnce() -> Result<()>, impl FnOnce(RawFd) -> Result<()>>,
     ) -> Result<bool> {
         let mut pause = FIRST_PAUSE;
         while self.0.words().watched.load(SeqCst) == 0 {
@@ -123,8 +137,11 @@ impl FilterHandshake {
             }
         }
         verify_filters(proc_pid, filters)?;
+        if let Ok(number @ 1..) = RawFd::try_from(self.0.words().descriptor.load(SeqCst)) {
+            (rest.take_listener)(number)?;
+        }
         if self.0.words().watched.load(SeqCst) == REACHED_UNSCHEDULED {
-            schedule()?;
+            (rest.schedule)()?;
         }
         self.0.words().watcher.store(GO, SeqCst);
         Ok(true)
@@ -132,7 +149,9 @@ impl FilterHandshake {
 
     /// Child half, under the filter: returns when the program may be executed; otherwise the process dies. A process that gets
     /// a real-time policy must not have it yet, because its polling could keep the runtime from running.
-    pub fn wait(&self, unscheduled: bool) {
+    pub fn wait(&self, listener: Option<OwnedFd>, unscheduled: bool) {
+        let number = listener.map_or(0, OwnedFd::into_raw_fd); // stays open until execve: the filter may refuse close(2)
+        self.0.words().descriptor.store(number.unsigned_abs(), SeqCst);
         self.0.words().watched.store(if unscheduled { REACHED_UNSCHEDULED } else { REACHED }, SeqCst);
         loop {
             match self.word() {
@@ -141,6 +160,18 @@ impl FilterHandshake {
                 Word::NoWatcher => die(),
             }
         }
+    }
+
+    /// Child half, under the filter: reports why the program could not be executed.
+    pub fn fail(&self, failure: Failure) -> ! {
+        self.0.words().failure.store(u64::from_ne_bytes(failure_record(failure)), SeqCst);
+        die()
+    }
+
+    /// Parent half, after the process has ended: the failure that it reported.
+    pub fn failure(&self) -> Option<Failure> {
+        let record = self.0.words().failure.load(SeqCst);
+        parse_failure(&record.to_ne_bytes()).filter(|_| record != 0)
     }
 
     fn word(&self) -> Word {
@@ -190,7 +221,7 @@ mod tests {
                 process::set_no_new_privs().unwrap();
                 seccomp::set_filter(&[ALLOW], 0).unwrap();
             }
-            handshake.wait(filter);
+            handshake.wait(None, filter);
         });
         drop(writer);
         let mut scheduled = false;
@@ -202,7 +233,7 @@ mod tests {
             &open_proc_pid(pid).unwrap(),
             filters_with_one_more(),
             reader.as_fd(),
-            schedule,
+            Rest { schedule, take_listener: |_| Ok(()) },
         );
         assert_eq!(scheduled, filter);
         if seen.is_err() {
@@ -221,7 +252,7 @@ mod tests {
     #[test]
     fn no_process_goes_on_without_a_watcher() {
         let handshake = FilterHandshake::new().unwrap();
-        let ended = || libc::WIFSIGNALED(process::wait4(child(|| handshake.wait(false)).0).unwrap().0);
+        let ended = || libc::WIFSIGNALED(process::wait4(child(|| handshake.wait(None, false)).0).unwrap().0);
         assert_eq!(handshake.word(), Word::NoWatcher);
         assert!(ended(), "no watcher yet");
         process::wait4(child(|| handshake.watch().unwrap()).0).unwrap();
@@ -237,7 +268,11 @@ mod tests {
         let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
         drop(writer);
         let own = open_proc_pid(nix::unistd::getpid()).unwrap();
-        assert!(!handshake.verify_and_release(&own, 0, reader.as_fd(), || Ok(())).unwrap());
+        assert!(
+            !handshake
+                .verify_and_release(&own, 0, reader.as_fd(), Rest { schedule: || Ok(()), take_listener: |_| Ok(()) })
+                .unwrap()
+        );
     }
 
     #[test]

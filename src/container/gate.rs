@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::Mode;
 
-use super::filter_handshake::FilterHandshake;
+use super::filter_handshake::{FilterHandshake, Rest};
 use crate::error::{Error, Result, Step};
 use crate::failure::Failure;
 use crate::launch::channels::{self, FailureEvent};
@@ -108,12 +108,12 @@ pub fn open_gate(directory: &Path) -> std::result::Result<Underway, Errno> {
 
 impl Underway {
     /// Waits until the program is executed. `startContainer` hooks run before that, without a time limit of ours. `look`
-    /// returns the process's directory in `/proc` and its expected number of filters; `schedule` sets its scheduling policy. On
-    /// failure the caller must kill the process.
+    /// returns the process's directory in `/proc` and its expected number of filters. On failure the caller must kill the
+    /// process.
     pub fn wait(
         self,
         look: impl FnOnce() -> Result<(OwnedFd, u64)>,
-        schedule: impl FnOnce() -> Result<()>,
+        rest: Rest<impl FnOnce() -> Result<()>, impl FnOnce(RawFd) -> Result<()>>,
     ) -> Result<Started> {
         let next_event = || loop {
             match channels::read_failure_event(self.answer.as_fd()) {
@@ -125,11 +125,13 @@ impl Underway {
         let mut seen = self.handshake.is_none();
         if let (FailureEvent::FilterDue, Some(handshake)) = (&first, &self.handshake) {
             let (proc_pid, filters) = look()?;
-            seen = handshake.verify_and_release(&proc_pid, filters, self.answer.as_fd(), schedule)?;
+            seen = handshake.verify_and_release(&proc_pid, filters, self.answer.as_fd(), rest)?;
             first = next_event()?;
         }
-        Ok(match first {
-            FailureEvent::Failed(failure, message) => Started::Failed(failure, message),
+        let reported = self.handshake.as_ref().and_then(FilterHandshake::failure);
+        Ok(match (first, reported) {
+            (FailureEvent::Failed(failure, message), _) => Started::Failed(failure, message),
+            (_, Some(failure)) => Started::Failed(failure, String::new()),
             _ if seen => Started::Executed,
             _ => Started::Died,
         })

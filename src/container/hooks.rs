@@ -15,11 +15,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::failure::{Applied, During};
 use crate::plan::Bytes;
 use crate::plan::container::{Hook, Hooks};
-use crate::sys::{image, process};
+use crate::sys::{helper, image, process};
 
 /// Most bytes of a failed hook's standard error that are reported: the last ones.
 const MAX_FAILURE_MESSAGE: usize = 1024;
@@ -29,9 +30,9 @@ const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs hooks one after the other and stops at the first failure.
 pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
-    let inherited = inherited_by(hooks);
+    let environment = inherited_by(hooks);
     for (index, hook) in hooks.iter().enumerate() {
-        run_one(hook, state, &inherited)
+        run_one(hook, state, Inherited { environment: &environment, filter: None })
             .map_err(|reason| Error::new(Step::Hook, format!("{stage}[{index}] {}", hook.path), reason))?;
     }
     Ok(())
@@ -41,7 +42,7 @@ pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
 pub fn run_inside(
     all: &[Hook],
     first: usize,
-    inherited: &[Bytes],
+    inherited: Inherited<'_>,
     state: &dyn Fn(i32, &str) -> String,
     status: &str,
     hook_message: &mut String,
@@ -70,8 +71,17 @@ pub fn inherited_by(hooks: &[Hook]) -> Vec<Bytes> {
     std::env::vars_os().filter(|(name, _)| name != image::PROTECTED).map(variable).collect()
 }
 
-/// Runs one hook. The error is a message. `inherited` is its environment if it has none of its own.
-pub fn run_one(hook: &Hook, state: &str, inherited: &[Bytes]) -> std::result::Result<(), String> {
+/// What a hook gets from the process that starts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inherited<'a> {
+    /// Its environment, if it has none of its own.
+    pub environment: &'a [Bytes],
+    /// Its system call filter, if this process has not installed it yet.
+    pub filter: Option<&'a PreparedSeccomp>,
+}
+
+/// Runs one hook. The error is a message.
+pub fn run_one(hook: &Hook, state: &str, inherited: Inherited<'_>) -> std::result::Result<(), String> {
     let failed = |errno: nix::errno::Errno| errno.to_string();
     let (reads, says) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
     let bytes = |text: &Bytes| OsStr::from_bytes(text.as_bytes()).to_owned();
@@ -80,7 +90,7 @@ pub fn run_one(hook: &Hook, state: &str, inherited: &[Bytes]) -> std::result::Re
         command.arg0(bytes(name)).args(rest.iter().map(bytes));
     }
     command.env_clear();
-    for variable in hook.env.as_deref().unwrap_or(inherited) {
+    for variable in hook.env.as_deref().unwrap_or(inherited.environment) {
         let mut parts = variable.as_bytes().splitn(2, |byte| *byte == b'=');
         let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         if !name.is_empty() {
@@ -92,6 +102,11 @@ pub fn run_one(hook: &Hook, state: &str, inherited: &[Bytes]) -> std::result::Re
     input.write_all(state.as_bytes()).and_then(|()| input.rewind()).map_err(|error| error.to_string())?;
     command.stdin(input).stdout(Stdio::null()).stderr(says);
     command.process_group(0); // so that the whole group can be killed
+    if let Some(filter) = inherited.filter.cloned() {
+        helper::before_execve(&mut command, move || {
+            filter.apply().map(std::mem::forget).map_err(|failure| failure.errno)
+        });
+    }
     let before = hook.timeout_s.map(|_| Adopted::begin());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     drop(command); // closes our copy of its standard error

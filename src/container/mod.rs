@@ -40,18 +40,19 @@
 //! go ────────────────────────────────────────────────────────────────────► root and mounts
 //!   run the runtime's hooks ◄─────────────────────────────────── built ───
 //! go ────────────────────────────────────────────────────────────────────► hooks inside, pivot, ids, capabilities,
-//!                                                                          no_new_privs
+//!                                                                          no_new_privs; early: Landlock, seccomp
 //!   verify it, write the record ◄─────────────────────────────── ready ───
 //! go, end of `create` ───────────────────────────────────────────────────► wait at the gate
 //!
-//! `start`: one byte into the gate ───────────────────────────────────────► last hooks, seccomp
-//!   verify the filter ◄────────────────────────── filter due, installed ───
-//! go (in shared memory) ─────────────────────────────────────────────────► execve
+//! `start`: one byte into the gate ───────────────────────────────────────► last hooks; late: Landlock, seccomp
+//!   late: verify the filter ◄──────────────────── filter due, installed ───
+//! late: go (in shared memory) ───────────────────────────────────────────► execve
 //! ```
 //!
 //! No process of ours remains afterwards. The process that adopts the runtime's orphans (an engine's shim) reaps the container's
 //! process. Until the runtime has recorded the container, its process dies with the runtime. Without a gate, as in `exec`,
-//! the process continues right after "ready". A filter that is installed before "ready" needs no handshake.
+//! the process continues right after "ready". The filter is installed early if the profile allows the calls that remain
+//! ([`remaining_calls`]), and needs no handshake then.
 
 mod admit;
 mod child;
@@ -64,11 +65,13 @@ pub mod foreground;
 pub mod gate;
 mod home;
 pub mod hooks;
+pub mod listener;
 mod net_devices;
 mod parts;
 pub mod preflight;
 mod prepare;
 pub mod rdt;
+mod remaining_calls;
 mod streams;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -80,6 +83,7 @@ use nix::unistd::Pid;
 pub use self::errors::start_error;
 use self::errors::with_message;
 use self::failed_step::name_failure;
+pub use self::filter_handshake::Rest;
 use self::gate::Gate;
 use self::prepare::Prepared;
 use crate::cgroup::container::Groups;
@@ -91,17 +95,17 @@ use crate::launch::steps::{self, step};
 use crate::launch::terminal::pass_newlines;
 use crate::launch::{executed, verify};
 use crate::plan::ContainerPlan;
-use crate::plan::container::{IdRange, OCI_VERSION};
+use crate::plan::container::IdRange;
 use crate::report::Enforced;
 use crate::sys::mount::FileOnMount;
-use crate::sys::{process, socket};
+use crate::sys::process;
 
 /// Everything that a start needs besides the plan.
 pub struct Request<'a> {
     /// The container's cgroups; `None` if the process stays in the runtime's own cgroups.
     pub groups: Option<&'a Groups>,
-    /// For `exec`: the container's first process, and which of its namespaces (`CLONE_NEW*`) are entered.
-    pub entered: Option<(BorrowedFd<'a>, i32)>,
+    /// For `exec`: the container whose namespaces are entered.
+    pub entered: Option<Entered<'a>>,
     /// The process's standard streams.
     pub streams: [BorrowedFd<'a>; 3],
     /// How many descriptors from 3 on the process inherits.
@@ -118,6 +122,17 @@ pub struct Request<'a> {
     pub cloned: &'a mut dyn FnMut(Pid, &Enforced) -> Result<()>,
     /// Called when the root is built and the old root is still reachable.
     pub built: &'a mut dyn FnMut(Pid) -> Result<()>,
+}
+
+/// A running container that another process enters.
+#[derive(Clone, Copy, Debug)]
+pub struct Entered<'a> {
+    /// Its first process.
+    pub first: BorrowedFd<'a>,
+    /// Which of its namespaces (`CLONE_NEW*`) are entered.
+    pub namespaces: i32,
+    /// Whether processes of other containers are in its pid namespace.
+    pub shares_pids: bool,
 }
 
 /// A container that waits for `start` or, without a gate, runs.
@@ -151,13 +166,13 @@ impl Launched {
 /// Starts a container up to the point where it waits for `start`. On failure, nothing of it is left.
 pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
     let Request { groups, entered, streams, preserved, relays_terminal, gate, state, notes, cloned, built } = request;
-    let mut prepared = prepare::prepare(plan, groups, entered.map_or(0, |(_, flags)| flags), streams, preserved, gate)?;
+    let mut prepared = prepare::prepare(plan, groups, entered.as_ref(), streams, preserved, gate)?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let (ends, child_ends) = channels::channels()?;
     if let (Some(handshake), None) = (&prepared.handshake, &prepared.gate) {
         handshake.watch().map_err(|errno| Error::errno(Step::Seccomp, "shared memory", errno))?;
     }
-    let first = entered.map(|(pidfd, _)| pidfd);
+    let first = entered.map(|container| container.first);
     let mut messages = Vec::new();
     let (pid, pidfd) = match enter::clone(plan, &prepared, groups, first, (&ends, &child_ends), &mut *built, state)? {
         enter::Side::Child(confined) => {
@@ -297,13 +312,24 @@ impl Launch<'_> {
                 Err(with_message(name_failure(self.plan, self.prepared, failure), message))
             }
             (Ok(FailureEvent::FilterDue), Some(handshake)) => {
+                let rest = Rest {
+                    schedule: || set_policy(self.plan, self.pid),
+                    take_listener: |number| {
+                        let pidfd =
+                            process::pidfd_open(self.pid).map_err(|errno| Error::errno(Step::Seccomp, "", errno))?;
+                        self.hand_over_listener(listener::take(pidfd.as_fd(), number)?)
+                    },
+                };
                 let filters = verify::filters_with_one_more();
-                let schedule = || set_policy(self.plan, self.pid);
-                self.seen = handshake.verify_and_release(proc_pid, filters, self.ends.failure.as_fd(), schedule)?;
+                self.seen = handshake.verify_and_release(proc_pid, filters, self.ends.failure.as_fd(), rest)?;
                 Ok(false)
             }
             _ if gated => Err(errors::died("while it was set up")),
-            (_, Some(_)) if !self.seen => Err(errors::died("before it executed its program")),
+            (_, Some(handshake)) => match (handshake.failure(), self.seen) {
+                (Some(failure), _) => Err(name_failure(self.plan, self.prepared, failure)),
+                (None, false) => Err(errors::died("before it executed its program")),
+                (None, true) => executed::verify(self.pid.as_raw(), self.executed).map(|()| true),
+            },
             _ => executed::verify(self.pid.as_raw(), self.executed).map(|()| true),
         }
     }
@@ -326,24 +352,10 @@ impl Launch<'_> {
         }
     }
 
-    /// Sends the seccomp listener, with the state that the specification requires, to the socket that the profile names.
     fn hand_over_listener(&self, listener: OwnedFd) -> Result<()> {
-        let Some((path, metadata)) = self.prepared.seccomp.as_ref().and_then(|seccomp| seccomp.listener()) else {
-            return Ok(());
-        };
-        let failed = |errno| {
-            Error::errno(Step::Seccomp, path, errno)
-                .hint("start the program that listens on this socket before the container")
-        };
-        let state = serde_json::json!({
-            "ociVersion": OCI_VERSION,
-            "fds": ["seccompFd"],
-            "pid": self.pid.as_raw(),
-            "metadata": metadata,
-            "state": serde_json::from_str::<serde_json::Value>(&(self.state)(self.pid.as_raw(), "creating")).unwrap_or_default(),
-        });
-        let socket = socket::connect(std::path::Path::new(path)).map_err(failed)?;
-        socket::send(&socket, state.to_string().as_bytes(), Some(listener.as_fd())).map_err(failed)
+        let state = (self.state)(self.pid.as_raw(), "creating");
+        let place = self.prepared.seccomp.as_ref().and_then(PreparedSeccomp::listener);
+        place.map_or(Ok(()), |place| listener::hand_over(listener.as_fd(), place, self.pid, &state))
     }
 }
 

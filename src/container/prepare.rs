@@ -3,12 +3,14 @@
 use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 
+use super::Entered;
 use super::filter_handshake::FilterHandshake;
 use super::gate::Gate;
 use super::hooks;
 use super::parts::{Join, Parts};
+use super::remaining_calls;
 use crate::cgroup::container::Groups;
-use crate::confine::caps::Sets;
+use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::PreparedProcess;
@@ -21,7 +23,6 @@ use crate::launch::streams::refuse_directory;
 use crate::plan::container::{CgroupView, NamespaceKind};
 use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs::container_root::PreparedContainerRoot;
-use crate::sys::clone::SIBLING_FLAGS;
 use crate::sys::terminal::Size;
 
 /// Everything that the container's process needs.
@@ -41,6 +42,9 @@ pub struct Prepared<'a> {
     pub seccomp: Option<PreparedSeccomp>,
     /// Its capabilities, without those that the runtime lacks.
     pub capabilities: Sets,
+    /// `CAP_SYS_ADMIN`, which a filter and Landlock require without `no_new_privs`, if it is not among them. The process has it
+    /// until both are in force, or until execve.
+    pub extra_capability: u64,
     /// Its label.
     pub label: PreparedLabel,
     /// `CLONE_NEW*` of the namespaces that clone3 makes.
@@ -77,7 +81,7 @@ pub struct Prepared<'a> {
     pub hook_environment: Vec<Bytes>,
     /// Whether its user namespace differs from the runtime's.
     pub in_user_namespace: bool,
-    /// Whether the filter is installed while the process still has privileges and the runtime can receive a listener.
+    /// Whether Landlock and the filter are in force before "ready" ([`remaining_calls`]). Otherwise they come last.
     pub filters_early: bool,
     /// Whether a process that joins a pid namespace is confined by its intermediate process, before processes inside can see
     /// it.
@@ -86,16 +90,24 @@ pub struct Prepared<'a> {
     pub warnings: Vec<String>,
 }
 
+impl Prepared<'_> {
+    /// Its capabilities when it is verified.
+    pub fn expected_capabilities(&self) -> Sets {
+        if self.filters_early { self.capabilities } else { self.capabilities.until_execve(self.extra_capability) }
+    }
+}
+
 /// Opens, parses and compiles everything.
 pub fn prepare<'a>(
     plan: &ContainerPlan,
     groups: Option<&Groups>,
-    entered: i32,
+    container: Option<&Entered<'_>>,
     streams: [BorrowedFd<'a>; 3],
     preserved: u32,
     gate: Option<Gate>,
 ) -> Result<Prepared<'a>> {
     (0..3).try_for_each(refuse_directory)?;
+    let (entered, shares_pids) = container.map_or((0, false), |one| (one.namespaces, one.shares_pids));
     let privileged = user::is_privileged()?;
     let users = user::prepare_container(plan, privileged);
     let view =
@@ -115,16 +127,22 @@ pub fn prepare<'a>(
         let lost = parts.lost_capabilities;
         warnings.push(format!("capabilities {lost:#x} are dropped: the runtime does not have them"));
     }
-    let listens = seccomp.as_ref().is_some_and(|seccomp| seccomp.listener().is_some());
-    let filters_early = !plan.process.no_new_privs || listens;
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = plan.new.iter().filter(|kind| !deferred.contains(kind));
     // The root of a container's own user namespace has no capabilities over a process that comes from outside.
     let joins_pid = plan.joins(NamespaceKind::Pid) && root.as_ref().is_none_or(PreparedContainerRoot::is_built_outside);
-    let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0)
-        && !new_user
-        && seccomp.as_ref().is_none_or(|seccomp| !filters_early || lets_fork(seccomp));
+    let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0) && !new_user;
+    let limits = process.has_limits();
+    let (filtered, may_gain) = (seccomp.is_some() || landlock.is_some(), !plan.process.no_new_privs);
+    let filters_early = match &seccomp {
+        Some(seccomp) => remaining_calls::are_allowed(seccomp, plan, confines_first, limits),
+        None => may_gain,
+    };
     let late = seccomp.is_some() && !filters_early;
+    let extra = if filtered && may_gain { parts.capabilities.lacks_admin(new_user) } else { 0 };
+    if late && confines_first && extra != 0 && (joins_pid || shares_pids || caps::can_trace(parts.capabilities)) {
+        return Err(takeable());
+    }
     let handshake = late
         .then(|| gate.as_ref().map_or_else(FilterHandshake::new, |gate| FilterHandshake::create_in(gate.directory())))
         .transpose()?;
@@ -138,6 +156,7 @@ pub fn prepare<'a>(
         landlock,
         seccomp,
         capabilities: parts.capabilities,
+        extra_capability: extra,
         label,
         flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
         entered_flags: entered,
@@ -165,28 +184,12 @@ pub fn prepare<'a>(
     })
 }
 
-/// Whether the filter allows the remaining calls of the intermediate process and of the process that it creates.
-fn lets_fork(seccomp: &PreparedSeccomp) -> bool {
-    let calls = [
-        libc::SYS_sendmsg,
-        libc::SYS_recvmsg,
-        libc::SYS_read,
-        libc::SYS_write,
-        libc::SYS_close,
-        libc::SYS_exit_group,
-        libc::SYS_prctl,
-        libc::SYS_setsid,
-        libc::SYS_dup3,
-        libc::SYS_fcntl,
-        libc::SYS_ioctl,
-        libc::SYS_umask,
-        libc::SYS_prlimit64,
-        libc::SYS_close_range,
-        libc::SYS_rt_sigaction,
-        libc::SYS_rt_sigprocmask,
-        libc::SYS_newfstatat,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_dup2,
-    ];
-    seccomp.lets_through(libc::SYS_clone, SIBLING_FLAGS) && calls.iter().all(|call| seccomp.lets_through(*call, 0))
+/// The error for a process that a process inside could take over while it still has `CAP_SYS_ADMIN`.
+fn takeable() -> Error {
+    let reason = "refuses calls that are needed to join a pid namespace under it, and a process there could take over a \
+        process that is not filtered yet and has CAP_SYS_ADMIN";
+    Error::new(Step::Seccomp, "linux.seccomp", reason).hint(
+        "allow clone, sendmsg, setsid, capset, prlimit64, read, write, close, mmap, munmap and exit_group; or set \
+         noNewPrivileges; or use neither CAP_SYS_PTRACE nor another container's pid namespace",
+    )
 }

@@ -22,7 +22,7 @@ pub fn take_streams(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>) -> Appl
         (None, Some(null)) if is_null(stream) => null.as_fd(),
         _ => stream,
     });
-    prepared.process.take_streams(streams, terminal.is_some())
+    prepared.process.take_streams(streams)
 }
 
 /// The container's own null device. It replaces the host's, so that no descriptor of a host file system stays open and criu can

@@ -151,7 +151,7 @@ impl Findings {
         match &plan.confinement.seccomp {
             None => self.ask("linux.seccomp", "no filter"),
             Some(seccomp) => {
-                let named = matches!(seccomp.profile, SeccompProfile::Inline(_));
+                let named = matches!(seccomp.profile, SeccompProfile::Inline(_) | SeccompProfile::Encoded(_));
                 self.ask("linux.seccomp", if named { "a filter of its own" } else { "a filter" });
             }
         }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::errno::Errno;
+use nix::unistd::Pid;
 
 use super::config::{self, Config};
 use super::console::activation;
@@ -13,7 +14,7 @@ use super::{Runtime, delete, image};
 use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::confine::user::open_proc_pid;
 use crate::container::gate::{Gate, Started, open_gate};
-use crate::container::{Launched, Request, filters_of, hooks, launch, set_policy, start_error};
+use crate::container::{Launched, Request, Rest, filters_of, hooks, launch, listener, set_policy, start_error};
 use crate::error::{Error, Result, Step};
 use crate::launch::executed;
 use crate::launch::steps::step;
@@ -110,8 +111,16 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let process = held.record.process();
     let (record, directory) = (held.record.clone(), held.directory.clone());
     drop(held);
-    let schedule = || set_policy(&super::store::read_plan(&directory)?, nix::unistd::Pid::from_raw(record.pid));
-    let started = underway.wait(|| first_process(&record), schedule).inspect_err(|_| {
+    let (pid, plan) = (Pid::from_raw(record.pid), || super::store::read_plan(&directory));
+    let rest = Rest {
+        schedule: || set_policy(&plan()?, pid),
+        take_listener: |number| {
+            let gone = || Error::new(Step::State, record.id.clone(), "died before its program was executed");
+            let listener = listener::take(process.as_ref().ok_or_else(gone)?.as_fd(), number)?;
+            listener::hand_over_of(&plan()?, listener.as_fd(), pid, &record.state_text(record.pid, "created"))
+        },
+    };
+    let started = underway.wait(|| first_process(&record), rest).inspect_err(|_| {
         if let Some(process) = &process {
             let _ = process::pidfd_send_signal(process.as_fd(), libc::SIGKILL);
         }
@@ -149,7 +158,7 @@ fn verify_executed(record: &Record) -> Result<()> {
 
 /// The `/proc/PID` directory of a container's first process, and how many filters it must have.
 fn first_process(record: &Record) -> Result<(OwnedFd, u64)> {
-    let proc_pid = open_proc_pid(nix::unistd::Pid::from_raw(record.pid))?;
+    let proc_pid = open_proc_pid(Pid::from_raw(record.pid))?;
     if !record.is_alive() {
         return Err(Error::new(Step::State, record.id.clone(), "died before its program was executed"));
     }

@@ -6,12 +6,14 @@ use super::config;
 use super::record::Status;
 use super::store::Held;
 use super::{Runtime, image};
-use crate::container::{Request, launch};
+use crate::confine::caps::{ADMIN, Sets, can_trace};
+use crate::container::{Entered, Request, launch};
 use crate::error::{Error, Result, Step};
 use crate::launch::steps::step;
-use crate::plan::container::Process;
+use crate::plan::container::{NamespaceKind, Process};
 use crate::plan::{Bytes, Capability, Command, Confinement, ContainerPlan};
 use crate::sys::process::{self, borrow_standard};
+use crate::sys::status;
 
 /// The variables that this command needs, for itself and to find the user's service manager.
 const ENVIRONMENT: &[&str] = &[
@@ -53,7 +55,10 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         // If the container has created cgroups of its own, no process may be in the parent cgroup.
         (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
     };
-    let namespaces = namespaces(&held.plan()?);
+    let containers = held.plan()?;
+    refuse_takeover(&containers, &plan, &held)?;
+    let shares_pids = containers.joins(NamespaceKind::Pid);
+    let entered = Entered { first: first.as_fd(), namespaces: namespaces(&containers), shares_pids };
     step("state", || format!("{} read", held.directory.display()));
     let record = held.record.clone();
     drop(held); // exec may take long, and other commands must work meanwhile
@@ -61,7 +66,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     let state = |pid: i32, status: &str| record.state_text(pid, status);
     let request = Request {
         groups: groups.as_ref(),
-        entered: Some((first.as_fd(), namespaces)),
+        entered: Some(entered),
         streams: [0, 1, 2].map(borrow_standard),
         preserved,
         relays_terminal: runtime.relays_terminal(),
@@ -80,6 +85,24 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         return Err(error);
     }
     foreground.map_or(Ok(0), |foreground| foreground.wait(launched))
+}
+
+/// Until its program is executed, a container's process may have `CAP_SYS_ADMIN` for the installation of its filter. A process
+/// with `CAP_SYS_PTRACE` inside could take it over.
+fn refuse_takeover(container: &ContainerPlan, plan: &ContainerPlan, held: &Held) -> Result<()> {
+    let may_trace = !container.has_own(NamespaceKind::User) && can_trace(Sets::of(&plan.process.capabilities));
+    if may_trace && unexecuted_admin(held.record.pid) {
+        let reason = "cannot exec with CAP_SYS_PTRACE before the container's program runs: it could take over the process that \
+            has yet to install its seccomp filter";
+        return Err(Error::new(Step::State, held.record.id.clone(), reason).hint("start the container first"));
+    }
+    Ok(())
+}
+
+/// Whether a process has `CAP_SYS_ADMIN` that it cannot have from an execve.
+fn unexecuted_admin(pid: i32) -> bool {
+    let has = |status: &status::Status, name| status.mask(name).is_none_or(|mask| mask & ADMIN != 0);
+    status::Status::of(pid).is_ok_and(|status| has(&status, "CapPrm") && !has(&status, "CapBnd"))
 }
 
 /// `CLONE_NEW*` of the namespaces that the container does not share with the runtime.

@@ -92,6 +92,8 @@ pub enum SeccompProfile {
     Binary(Bytes),
     /// The profile itself, in OCI JSON.
     Inline(String),
+    /// Compiled BPF in base64.
+    Encoded(String),
 }
 
 /// Landlock rules, `landlock(7)`. Everything that the kernel's ABI can deny is denied unless a rule here, or one derived from

@@ -151,12 +151,14 @@ fn become_workload(
     left: &mut Left,
 ) -> Applied<Infallible> {
     let null = root.open(c"dev/null", libc::O_RDWR).during(Step::Streams, 0)?;
-    prepared.process.take_streams(streams(prepared, terminal, &null), terminal.is_some())?;
+    prepared.process.take_streams(streams(prepared, terminal, &null))?;
+    prepared.process.start_session(terminal.is_some())?;
     prepared.root.enter_cwd(root)?;
     if let Some(landlock) = &prepared.landlock {
         landlock.apply(root.fd(), root.scratch.as_fd())?;
     }
-    prepared.process.settle()?;
+    prepared.process.limit()?;
+    prepared.process.settle(3)?;
     verify(prepared)?;
     let found = prepared.process.find()?;
     if let Some(program) = found.program().filter(|_| prepared.hash_program) {

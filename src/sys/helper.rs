@@ -1,4 +1,4 @@
-//! Runs programs of the host: `ps(1)`, `newuidmap(1)`, `criu(8)`.
+//! Runs programs of the host: `ps(1)`, `newuidmap(1)`, `criu(8)`, hooks.
 
 use std::fs::{File, Metadata};
 use std::io::{Read as _, Result, Seek as _};
@@ -52,6 +52,15 @@ pub fn output(command: &mut Command) -> Result<Output> {
     let (out, err) = (memory()?, memory()?);
     let status = command.stdout(out.try_clone()?).stderr(err.try_clone()?).status()?;
     Ok(Output { status, stdout: read(out)?, stderr: read(err)? })
+}
+
+/// Runs `act` in the process that a command creates, right before its execve. Nothing that the C library or `act` does there
+/// may rely on memory of other threads.
+pub fn before_execve(command: &mut Command, mut act: impl FnMut() -> super::Result<()> + Send + Sync + 'static) {
+    use std::os::unix::process::CommandExt as _;
+    let act = move || act().map_err(std::io::Error::from);
+    // SAFETY: this process has one thread, so its child may call anything.
+    unsafe { command.pre_exec(act) };
 }
 
 fn memory() -> Result<File> {

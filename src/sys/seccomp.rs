@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-use super::{Result, check};
+use super::{Result, check, check_fd};
 
 /// Whether the kernel supports this filter action (`SECCOMP_RET_*`, without data). `EOPNOTSUPP` if it does not.
 pub fn action_available(action: u32) -> Result<()> {
@@ -34,6 +34,12 @@ pub fn set_filter_with_listener(program: &[libc::sock_filter], flags: u32) -> Re
     let fd = attach(program, libc::c_ulong::from(flags) | libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
     // SAFETY: with this flag the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Takes the listener with this number from a pidfd's process, `pidfd_getfd(2)`. The caller must be permitted to trace that process.
+pub fn take_listener(pidfd: BorrowedFd<'_>, number: RawFd) -> Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    check_fd(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) })
 }
 
 fn attach(program: &[libc::sock_filter], flags: libc::c_ulong) -> Result<libc::c_long> {

@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::{Result, check};
 
@@ -40,6 +40,10 @@ pub struct Words {
     pub watcher: AtomicU32,
     /// The word of the watched side.
     pub watched: AtomicU32,
+    /// More of the watched side's: the number of a descriptor, and a failure.
+    pub descriptor: AtomicU32,
+    /// See `descriptor`.
+    pub failure: AtomicU64,
 }
 
 /// A mapping of such a page. Children inherit it; an executed program does not.

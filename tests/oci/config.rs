@@ -385,6 +385,23 @@ fn device_nodes_are_there_and_no_others_can_be_used() {
 }
 
 #[test]
+fn a_seccomp_profile_that_refuses_calls_of_a_start_is_in_force() {
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "grep -m1 Seccomp: /proc/self/status; busybox mkdir /tmp/x") else {
+            return;
+        };
+        bundle.mount("/tmp", "tmpfs", "tmpfs", &[]);
+        let rules = json!([{ "names": ["mkdir", "mkdirat", "munmap"], "action": "SCMP_ACT_ERRNO", "errnoRet": 28 }]);
+        bundle.config["linux"]["seccomp"] = json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules });
+        for forbidden in [true, false] {
+            bundle.config["process"]["noNewPrivileges"] = json!(forbidden);
+            let called = bundle.run();
+            assert!(called.out().contains("Seccomp:\t2") && called.err().contains("No space left"), "{called:?}");
+        }
+    });
+}
+
+#[test]
 fn a_seccomp_profile_is_in_force_with_and_without_new_privileges() {
     for_each_runtime(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "grep -m1 Seccomp: /proc/self/status; busybox mkdir /tmp/x") else {

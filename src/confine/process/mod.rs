@@ -213,15 +213,18 @@ impl PreparedProcess {
         sethostname(std::ffi::OsStr::from_bytes(hostname.as_bytes())).during(Step::Hostname, 0)
     }
 
-    /// Child half: creates a session and takes the standard streams.
-    ///
-    /// The descriptors become 0, 1 and 2. With `terminal` the first becomes the controlling terminal.
-    pub fn take_streams(&self, streams: [BorrowedFd<'_>; 3], terminal: bool) -> Applied {
-        if !without(Layer::Session) {
-            setsid().during(Step::Session, 0)?;
-        }
+    /// Child half: takes the standard streams. The descriptors become 0, 1 and 2.
+    pub fn take_streams(&self, streams: [BorrowedFd<'_>; 3]) -> Applied {
         for (number, stream) in streams.into_iter().enumerate() {
             process::dup_onto(stream, number as i32).during(Step::Streams, number)?;
+        }
+        Ok(())
+    }
+
+    /// Child half: creates a session. With `terminal` the standard input becomes its controlling terminal.
+    pub fn start_session(&self, terminal: bool) -> Applied {
+        if !without(Layer::Session) {
+            setsid().during(Step::Session, 0)?;
         }
         if terminal {
             terminal::take_control(0).during(Step::Terminal, 1)?;
@@ -229,14 +232,13 @@ impl PreparedProcess {
         Ok(())
     }
 
-    /// Child half: sets everything else that the program inherits. Only the descriptors 0 to 2 survive execve.
-    pub fn settle(&self) -> Applied {
-        self.settle_but(3)
+    /// Whether the child half sets resource limits.
+    pub fn has_limits(&self) -> bool {
+        self.limits.iter().any(|limit| !limit.raised)
     }
 
-    /// As [`Self::settle`], but all descriptors below `first` survive.
-    pub fn settle_but(&self, first: i32) -> Applied {
-        umask(self.umask);
+    /// Child half: sets the resource limits that the parent does not set.
+    pub fn limit(&self) -> Applied {
         for (index, limit) in self.limits.iter().enumerate().filter(|(_, limit)| !limit.raised) {
             process::set_rlimit(None, limit.resource, limit.soft, limit.hard).during(Step::Rlimit, index)?;
         }
@@ -245,6 +247,12 @@ impl PreparedProcess {
                 return Err(Errno::EINVAL).during(Step::Rlimit, index);
             }
         }
+        Ok(())
+    }
+
+    /// Child half: sets everything else that the program inherits. All descriptors below `first` survive execve.
+    pub fn settle(&self, first: i32) -> Applied {
+        umask(self.umask);
         if !without(Layer::Descriptors) {
             process::cloexec_from(first).during(Step::Descriptors, 0)?;
         }

@@ -16,7 +16,7 @@ use super::listen::Judge;
 use super::{Request, Source};
 
 /// A filter in the kernel's types, ready to be installed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PreparedSeccomp {
     /// A filter with the guards, if the profile does not contain them.
     guard: Option<Vec<libc::sock_filter>>,
@@ -27,6 +27,24 @@ pub struct PreparedSeccomp {
     record: report::Seccomp,
     /// Warnings about the profile.
     pub warnings: Vec<String>,
+}
+
+/// A system call and those of its arguments that are known: index and value.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownCall(pub libc::c_long, pub &'static [(usize, u64)]);
+
+impl KnownCall {
+    /// Whether a program allows it without notifying a listener or a tracer. `None` if that depends on an unknown argument.
+    fn is_allowed_by(&self, program: &[Instruction]) -> Option<bool> {
+        let Self(number, arguments) = *self;
+        let mut call = Call { arch: Arch::NATIVE.audit(), number: number as u32, args: [0; 6] };
+        let mut known = [usize::MAX; 6];
+        for (place, (index, value)) in known.iter_mut().zip(arguments) {
+            (*place, call.args[*index]) = (*index, *value);
+        }
+        let action = interpret::run_partly(program, &call, &known)?;
+        Some(matches!(action, Action::Allow | Action::Log))
+    }
 }
 
 /// Since Linux 5.19 a waiting caller can be made killable only, so that a signal cannot make it repeat the call.
@@ -84,6 +102,7 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
         SeccompProfile::File(path) => (Source::File(path.as_path()), path.to_string()),
         SeccompProfile::Binary(path) => (Source::Binary(path.as_path()), path.to_string()),
         SeccompProfile::Inline(text) => (Source::Text(text), "linux.seccomp".to_owned()),
+        SeccompProfile::Encoded(text) => (Source::Encoded(text), Source::Encoded(text).name().into_owned()),
     };
     let groups = wanted.allow.iter().map(|name| name.parse::<Group>().map_err(|()| unknown(name, "group")));
     let groups = groups.collect::<Result<Vec<_>>>()?;
@@ -92,7 +111,7 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
     let (arch, kernel) = (Arch::NATIVE, super::running_kernel());
     let context = Context { arch, kernel, capabilities: &capabilities, strict: wanted.strict };
     // The listener is notified only by the program that was prepared for it, so it must contain all refusals.
-    let hears_all = implied.explain_denials && !matches!(source, Source::Binary(_));
+    let hears_all = implied.explain_denials && !matches!(source, Source::Binary(_) | Source::Encoded(_));
     // The built-in programs contain the standing guards, because a second filter would cost every start its installation.
     let is_within =
         |guard: &Guard| hears_all || matches!(source, Source::Builtin(_)) && Guard::STANDING.contains(guard);
@@ -111,7 +130,8 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
             .hint("SCMP_ACT_NOTIFY requires a listener that answers; choose another action"));
     }
     let (flags, sha256) = (program.flags.bits(), program.sha256.clone().into_owned());
-    let beside = guard(&beside)?;
+    // Other filters of a container kill calls of other architectures themselves.
+    let beside = if matches!(source, Source::Encoded(_)) { Some(guarding(&beside)?) } else { guard(&beside)? };
     let judge = match implied.explain_denials {
         true => Some(Judge::new(program.clone(), &request, &context)?),
         false => None,
@@ -126,6 +146,14 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
         record: report::Seccomp { profile: name, sha256, guards: implied.guards.to_vec() },
     };
     Ok((Some(prepared), judge))
+}
+
+/// Whether the filter of a container refuses the execve of its program, as far as that depends on no argument.
+pub fn refuses_execve(plan: &ContainerPlan) -> bool {
+    let prepared = prepare(plan.confinement.seccomp.as_ref(), &plan.into());
+    let filter = prepared.ok().and_then(|(filter, _)| filter);
+    let execve = KnownCall(libc::SYS_execve, &[]);
+    filter.is_some_and(|filter| filter.programs().iter().any(|program| execve.is_allowed_by(program) == Some(false)))
 }
 
 /// The filter of a run without a profile.
@@ -146,12 +174,13 @@ fn guards_alone(names: &[String], guards: &[Guard]) -> Result<Option<PreparedSec
 }
 
 fn guard(guards: &[Guard]) -> Result<Option<Program>> {
-    if guards.is_empty() {
-        return Ok(None);
-    }
+    if guards.is_empty() { Ok(None) } else { guarding(guards).map(Some) }
+}
+
+fn guarding(guards: &[Guard]) -> Result<Program> {
     let context = Context { arch: Arch::NATIVE, kernel: (5, 0), capabilities: &[], strict: true };
     let wrong = |error| Error::new(Step::SeccompProfile, "guards", format!("{error}"));
-    builtin::guarding(guards, &context).map(Some).map_err(wrong)
+    builtin::guarding(guards, &context).map_err(wrong)
 }
 
 fn own(filter: &[Instruction]) -> Vec<libc::sock_filter> {
@@ -178,14 +207,22 @@ impl PreparedSeccomp {
         listener.during(Step::Seccomp, 0).map(Some)
     }
 
-    /// Whether the filter allows a call without notifying a listener.
-    pub fn lets_through(&self, number: libc::c_long, first: u64) -> bool {
-        let call = Call { arch: Arch::NATIVE.audit(), number: number as u32, args: [first, 0, 0, 0, 0, 0] };
-        [&self.guard, &self.filter].into_iter().flatten().all(|filter| {
-            let program: Vec<_> =
-                filter.iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect();
-            matches!(interpret::run(&program, &call).0, Action::Allow | Action::Log)
-        })
+    /// Whether the filter allows every one of these calls, whatever their unknown arguments are.
+    pub fn lets_through<'a>(&self, mut calls: impl Iterator<Item = &'a KnownCall>) -> bool {
+        let programs = self.programs();
+        calls.all(|call| programs.iter().all(|program| call.is_allowed_by(program) == Some(true)))
+    }
+
+    fn programs(&self) -> Vec<Vec<Instruction>> {
+        let program = |filter: &Vec<libc::sock_filter>| {
+            filter.iter().map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect()
+        };
+        [&self.guard, &self.filter].into_iter().flatten().map(program).collect()
+    }
+
+    /// Whether the filter sends calls to a listener.
+    pub fn listens(&self) -> bool {
+        self.listens
     }
 
     /// The destination of the listener: a socket's path, and data for its reader.

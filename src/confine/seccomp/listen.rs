@@ -65,7 +65,7 @@ impl Judge {
     /// Uses the program of a request. Its profile is parsed again, to explain decisions.
     pub fn new(program: Program, request: &Request<'_>, context: &Context<'_>) -> Result<Self> {
         let profile = match request.source {
-            Source::Binary(_) => None,
+            Source::Binary(_) | Source::Encoded(_) => None,
             Source::Builtin(_) | Source::File(_) | Source::Text(_) => Some(rules(request, context)?.0),
         };
         let always = |name, lets: fn(Action) -> bool| {

@@ -31,6 +31,8 @@ pub enum Source<'a> {
     Binary(&'a Path),
     /// A profile's JSON itself.
     Text(&'a str),
+    /// A compiled program in base64, crun's annotation.
+    Encoded(&'a str),
 }
 
 impl Source<'_> {
@@ -39,6 +41,7 @@ impl Source<'_> {
             Self::Builtin(builtin) => builtin.name().into(),
             Self::File(path) | Self::Binary(path) => path.to_string_lossy().into_owned().into(),
             Self::Text(_) => "linux.seccomp".into(),
+            Self::Encoded(_) => "annotation run.oci.seccomp_bpf_data".into(),
         }
     }
 }
@@ -72,6 +75,10 @@ pub fn prepare(request: &Request<'_>, context: &Context<'_>) -> Result<(Program,
             let program = Program::compile(&profile).map_err(|error| named(&request.source.name(), error))?;
             Ok((program, warnings))
         }
+        Source::Encoded(text) => {
+            let program = Program::load_base64(text).map_err(|error| named(&request.source.name(), error))?;
+            Ok((program, Vec::new()))
+        }
         Source::Binary(path) => {
             let program = Program::load_binary(&read_planned(path, request.sha256)?).map_err(in_file(path))?;
             if !request.groups.is_empty() {
@@ -94,6 +101,8 @@ fn rules(request: &Request<'_>, context: &Context<'_>) -> Result<(Profile, Vec<W
         Source::Builtin(builtin) => {
             (builtin.profile(request.network != Network::None, request.groups, context).map_err(wrong)?, Vec::new())
         }
+        // Not readable, and never explained.
+        Source::Encoded(_) => return Err(wrong(ProfileError::Size("is already compiled".to_owned()))),
         Source::Text(text) => oci::read(text.as_bytes(), context).map_err(|error| wrong(error.into()))?,
         Source::File(path) | Source::Binary(path) => {
             let (mut profile, warnings) = load(&read_planned(path, request.sha256)?, None, context).map_err(wrong)?;

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use oci_spec::runtime::{Linux, LinuxDevice, LinuxDeviceType, LinuxNetDevice};
-use sha2::{Digest as _, Sha256};
 
 use super::document::{Read, Within as _, each, entries, wrong};
 use super::{absolute, filled, id, mounts, ranged, rdt, schedule, text};
 use crate::plan::container::{Device, NamespaceKind, NetDevice, Sysctl};
-use crate::plan::{Bytes, ContainerPlan, Seccomp, SeccompProfile, hex};
+use crate::plan::{Bytes, ContainerPlan};
 
 /// The default device nodes of every container, with their numbers.
 const DEFAULT_DEVICES: [(&str, u32, u32); 6] = [
@@ -56,12 +55,6 @@ fn paths(field: &str, list: &Option<Vec<String>>) -> Read<Vec<Bytes>> {
         Ok(())
     })?;
     Ok(paths)
-}
-
-/// A profile, in its JSON text.
-pub fn seccomp(text: String) -> Seccomp {
-    let sha256 = hex(&Sha256::digest(&text));
-    Seccomp { profile: SeccompProfile::Inline(text), sha256, allow: Vec::new(), strict: false }
 }
 
 fn devices(list: &Option<Vec<LinuxDevice>>) -> Read<Vec<Device>> {

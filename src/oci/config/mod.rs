@@ -14,6 +14,7 @@ mod namespaces;
 mod process;
 mod rdt;
 mod schedule;
+mod seccomp;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -151,7 +152,7 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
             ));
         }
         linux::read(linux, &mut plan, hostname.is_some()).within("linux")?;
-        plan.confinement.seccomp = seccomp.map(linux::seccomp);
+        plan.confinement.seccomp = seccomp::read(seccomp, &spec.annotations)?;
         plan.confinement.hostname = hostname.filter(|name| !name.as_bytes().is_empty());
         let Spec { oci_version, annotations, .. } = spec;
         Ok(Config { plan, oci_version, annotations, rootfs, warnings })
