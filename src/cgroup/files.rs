@@ -39,6 +39,11 @@ impl Dir {
         openat(&self.fd, name, access | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty())
     }
 
+    /// Whether it has this file.
+    pub fn has(&self, name: &str) -> bool {
+        self.file(name, OFlag::O_PATH).is_ok()
+    }
+
     /// Reads a file.
     pub fn read(&self, name: &str) -> nix::Result<String> {
         content(&self.file(name, OFlag::O_RDONLY)?)

@@ -12,8 +12,8 @@ use landlock::{
     RulesetCreatedAttr, Scope,
 };
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
+use nix::sys::stat::{Mode, SFlag, fstat, makedev};
 
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
@@ -231,6 +231,28 @@ fn relative(path: &Bytes) -> Result<CString> {
 }
 
 impl PreparedLandlock {
+    /// Parent half: lets the workload open a standard stream anew (`/dev/stderr`), if it is a file or the null device. The rule is
+    /// for this inode alone, and gives no right that the descriptor does not give.
+    pub fn allow_stream(&self, stream: BorrowedFd<'_>, is_output: bool) -> Result<()> {
+        let failed = |errno| Error::errno(Step::Landlock, "standard stream", errno);
+        let stat = fstat(stream).map_err(failed)?;
+        let null = libc::S_IFCHR == stat.st_mode & libc::S_IFMT && stat.st_rdev == makedev(1, 3);
+        let mode = fcntl(stream, FcntlArg::F_GETFL).map_err(failed)?;
+        let opened = match (is_output, mode & libc::O_ACCMODE) {
+            (false, libc::O_RDONLY | libc::O_RDWR) => AccessFs::ReadFile.into(),
+            // Opened anew, the file could be written anywhere.
+            (true, libc::O_WRONLY | libc::O_RDWR) if mode & libc::O_APPEND == 0 => {
+                AccessFs::WriteFile | AccessFs::Truncate
+            }
+            _ => BitFlags::EMPTY,
+        };
+        let access = opened & AccessFs::from_file(self.abi);
+        if access.is_empty() || !(null || stat.st_mode & libc::S_IFMT == libc::S_IFREG) {
+            return Ok(());
+        }
+        sys::landlock::allow_beneath(&self.ruleset, stream, access.bits()).map_err(failed)
+    }
+
     /// Child half: adds the path rules and restricts this process and its future children.
     ///
     /// `root` is the new root. `outside` is a directory of ours that no rule permits; once it cannot be read, the restriction

@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use super::gate::Gate;
 use super::hooks::Inherited;
 use super::prepare::Prepared;
-use super::streams::{devpts, open_terminal, take_streams};
+use super::streams::{devpts, give_streams, open_terminal, take_streams};
 use super::{home, hooks};
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::program::Executable;
@@ -107,6 +107,9 @@ fn take_root(
         process::unshare_cgroup().during(Step::Cgroup, 0)?; // after the move into its cgroup, which becomes the namespace's root
     }
     nix::sys::stat::umask(Mode::empty());
+    if prepared.terminal.is_none() {
+        give_streams(&prepared.streams, prepared.users.inside().0); // while the process may, and before a filter may refuse it
+    }
     if prepared.loopback {
         net::loopback_up().during(Step::Loopback, 0)?;
     }

@@ -224,20 +224,14 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
 fn enforced(plan: &ContainerPlan, prepared: &Prepared<'_>, groups: Option<&Groups>) -> Enforced {
     let kinds = plan.namespaces();
     let (uid, gid) = prepared.users.inside();
-    let outside = |maps: &[IdRange], id: u32| match maps {
-        [] => Some(id),
-        maps => {
-            maps.iter().find_map(|map| Some(map.outside + id.checked_sub(map.inside).filter(|at| *at < map.count)?))
-        }
-    };
     let mut enforced = Enforced {
         namespaces: kinds.map(|kind| kind.name().to_owned()).collect(),
         seccomp: prepared.seccomp.as_ref().map(PreparedSeccomp::record),
         cgroup: groups.and_then(Groups::record),
         caps: prepared.capabilities.names(),
         no_new_privs: plan.process.no_new_privs,
-        host_uid: outside(&plan.uid_map, uid),
-        host_gid: outside(&plan.gid_map, gid),
+        host_uid: IdRange::host_id(&plan.uid_map, uid),
+        host_gid: IdRange::host_id(&plan.gid_map, gid),
         supplementary_groups: plan.process.groups.clone(),
         ..Enforced::default()
     };

@@ -2,6 +2,7 @@
 //! a start takes the first error, and a dry run reports all of them.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 
@@ -61,7 +62,9 @@ impl Parts {
         let root = container_root::prepare(
             plan,
             &mut Surroundings {
+                root: plan.root.as_ref().map_or(Path::new(""), Bytes::as_path),
                 privileged,
+                locked: new_user,
                 idmap: user::idmap_namespace_of,
                 maps: (&plan.uid_map, &plan.gid_map),
                 users: fd_of(NamespaceKind::User),

@@ -9,6 +9,7 @@ use super::gate::Gate;
 use super::hooks;
 use super::parts::{Join, Parts};
 use super::remaining_calls;
+use super::streams::give_streams;
 use crate::cgroup::container::Groups;
 use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
@@ -20,7 +21,7 @@ use crate::confine::user::{self, Users};
 use crate::error::{Error, Result, Step};
 use crate::launch::steps::step;
 use crate::launch::streams::refuse_directory;
-use crate::plan::container::{CgroupView, NamespaceKind};
+use crate::plan::container::{CgroupView, IdRange, NamespaceKind};
 use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs::container_root::PreparedContainerRoot;
 use crate::sys::terminal::Size;
@@ -117,6 +118,13 @@ pub fn prepare<'a>(
     let joined = parts.joined.into_iter().collect::<Result<Vec<_>>>()?;
     let label = parts.label?;
     let root = parts.root.map_err(|mut problems| problems.swap_remove(0).error)?;
+    if privileged
+        && !plan.process.terminal
+        && !plan.joins(NamespaceKind::User)
+        && let Some(user) = IdRange::host_id(&plan.uid_map, plan.process.uid)
+    {
+        give_streams(&streams, user);
+    }
     step("mounts", || format!("{} prepared", plan.mounts.len()));
     let (process, landlock, seccomp) = (parts.process?, parts.landlock?, parts.seccomp?);
     step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });

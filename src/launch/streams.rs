@@ -7,7 +7,8 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
+use nix::sys::statfs::fstatfs;
 use sha2::{Digest as _, Sha256};
 
 use super::pump::Pump;
@@ -103,6 +104,22 @@ pub fn prepare(stdio: &Stdio, observed: bool) -> Result<([ChildStream; 3], Optio
     };
     (pumps.output, pumps.error) = (to_stdout, to_stderr);
     Ok(([stdin, stdout, stderr], None, pumps))
+}
+
+/// Lets a workload with this user id open its pipes anew (`/dev/stderr`), each in the direction of its descriptor. Root's pipes
+/// belong to root, and an owner could also read its output back, so the pipe's mode changes instead. No path leads to it.
+pub fn let_open_anew(streams: &[ChildStream; 3], workload: u32) {
+    const PIPEFS_MAGIC: i64 = 0x5049_5045; // a named FIFO on a file system is left alone
+    for (number, stream) in streams.iter().enumerate() {
+        let ChildStream::Own(pipe) = stream else { continue };
+        let foreign = fstat(pipe).ok().filter(|stat| stat.st_uid != workload);
+        let unnamed = fstatfs(pipe).is_ok_and(|found| found.filesystem_type().0 as i64 == PIPEFS_MAGIC);
+        if let Some(stat) = foreign.filter(|_| unnamed) {
+            let others = if number == 0 { Mode::S_IROTH } else { Mode::S_IWOTH };
+            // A caller without privilege cannot change another user's pipe. Then only the descriptor can be used.
+            let _ = fchmod(pipe, Mode::from_bits_truncate(stat.st_mode & 0o7777) | others);
+        }
+    }
 }
 
 /// Refuses a directory as a standard stream: it would lead out of the sandbox.

@@ -6,16 +6,20 @@ use std::path::Path;
 
 use super::mount_point::relative;
 use super::operation::{self, MountPoint, Operation, What};
-use super::source::Source;
+use super::source::{SLAVE, Source};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 use crate::plan::container::{CgroupView, ContainerMount, IdRange, MountSource};
-use crate::sys::mount::Attributes;
+use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// Everything besides the plan that preparing a container's mounts needs.
 pub struct Surroundings<'a> {
+    /// The container's root on the host, without links.
+    pub root: &'a Path,
     /// Whether mounts can be cloned before the new namespaces exist.
     pub privileged: bool,
+    /// Whether the container has a user namespace. For it, the restrictions of the host's mounts are locked.
+    pub locked: bool,
     /// Creates the user namespace of an idmapped mount.
     pub idmap: fn(&[IdRange], &[IdRange]) -> Result<OwnedFd>,
     /// The container's own id maps, for an idmapped mount without maps.
@@ -46,7 +50,14 @@ pub fn prepare(index: usize, mount: &ContainerMount, around: &mut Surroundings<'
         parts.collect()
     };
     let what = match &mount.source {
-        MountSource::Bind { source, recursive } => tree(source.as_path(), *recursive, mount, around)?,
+        MountSource::Bind { source, recursive } => match inside(source.as_path(), around.root)? {
+            Some(_) if mount.idmap => {
+                let reason = "lies in the container's root, where only a mount that is not idmapped can begin";
+                return Err(Error::new(Step::Source, source.to_string(), reason));
+            }
+            Some(path) => What::Inside { path, recursive: *recursive, changes: changes(mount, around.locked) },
+            None => tree(source.as_path(), *recursive, mount, around)?,
+        },
         MountSource::FileSystem { kind, source, options } => {
             let mut all = Vec::new();
             if let Some(source) = source {
@@ -104,17 +115,54 @@ fn takes_label(kind: &str) -> bool {
     !matches!(kind, "proc" | "sysfs" | "mqueue" | "cgroup" | "cgroup2" | "securityfs" | "debugfs" | "tracefs")
 }
 
-fn tree(path: &Path, recursive: bool, mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
-    let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
-    let source = Source::following(path, around.privileged, recursive).map_err(failed)?;
+/// The path within the root, if a source lies there. An earlier mount of the same configuration may cover it, or be its only
+/// reason to exist, so the child resolves it when its turn comes, and never leaves the root.
+fn inside(source: &Path, root: &Path) -> Result<Option<CString>> {
+    if root.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let mut existing = source;
+    loop {
+        if let Ok(found) = std::fs::canonicalize(existing) {
+            let Ok(within) = found.strip_prefix(root) else { return Ok(None) };
+            let rest = source.strip_prefix(existing).unwrap_or(Path::new(""));
+            return relative(&within.join(rest)).map(Some);
+        }
+        match existing.parent() {
+            Some(parent) => existing = parent,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The changes that turn a mount of the source into the configured one.
+///
+/// As mount(2) under runc does: without an option for it, a bind keeps the attributes of its source; with any, it has these
+/// alone, and of the access times what is not named. In a user namespace the source's restrictions are locked and stay.
+fn changes(mount: &ContainerMount, locked: bool) -> Vec<Attributes<'static>> {
+    const ALONE: u64 = RDONLY | NOSUID | NODEV | NOEXEC | libc::MOUNT_ATTR_NOSYMFOLLOW;
+    const TIMES: u64 = libc::MOUNT_ATTR__ATIME | libc::MOUNT_ATTR_NODIRATIME;
     // A clone propagates no mount events to the host, unless the configuration requests that.
     let mut changes = Vec::new();
     if !mount.propagation.iter().any(|kind| kind & libc::MS_SHARED != 0) {
-        changes.push(Attributes { propagation: libc::MS_SLAVE, recursive: true, ..Attributes::default() });
+        changes.push(SLAVE);
     }
-    let one = Attributes { set: mount.set, clear: mount.clear, ..Attributes::default() };
+    let (given, clear) = (mount.set | mount.clear, mount.clear);
+    let clear = match (locked, given) {
+        (true, _) => clear & TIMES,
+        (false, 0) => 0,
+        (false, given) => clear | ALONE | if given & libc::MOUNT_ATTR__ATIME != 0 { TIMES } else { 0 },
+    };
+    let one = Attributes { set: mount.set, clear, ..Attributes::default() };
     let below = Attributes { set: mount.set_below, clear: mount.clear_below, recursive: true, ..Attributes::default() };
     changes.extend([one, below].into_iter().filter(|change| change.set | change.clear != 0));
+    changes
+}
+
+fn tree(path: &Path, recursive: bool, mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What> {
+    let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
+    let source = Source::following(path, around.privileged, recursive).map_err(failed)?;
+    let changes = changes(mount, around.locked);
     if mount.idmap {
         if !around.privileged {
             return Err(Error::new(Step::Source, path.display().to_string(), "only root can map the ids of a mount"));

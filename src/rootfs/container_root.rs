@@ -1,25 +1,25 @@
 //! The root of a container: the directory of its bundle, its mounts in the configured order, its device nodes, masked paths and
 //! read-only paths.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mknodat};
-use nix::unistd::{Gid, Uid, fchownat, symlinkat};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
 
+use super::container_devices::Devices;
 use super::container_mounts::{self, Surroundings};
 use super::mount_point::{Shape, relative};
 use super::operation::{BuildResults, Operation};
 use super::pivot::BuiltRoot;
 use super::read_back::{self, Expected, FIRST_INDEX};
-use super::source::Source;
+use super::source::{SLAVE, Source};
 use super::{proc, within};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
-use crate::plan::container::{ContainerMount, Device, MountSource};
+use crate::plan::container::{ContainerMount, MountSource};
 use crate::plan::{Bytes, ContainerPlan};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::mountinfo;
@@ -34,7 +34,7 @@ pub struct PreparedContainerRoot {
     masked: Vec<CString>,
     frozen: Vec<CString>,
     /// `None` if `/dev` is the host's.
-    devices: Option<Vec<Node>>,
+    devices: Option<Devices>,
     sysctl: Vec<(CString, Vec<u8>)>,
     cwd: CString,
     /// Whether a process outside the container's pid namespace builds the root.
@@ -42,22 +42,6 @@ pub struct PreparedContainerRoot {
     /// If the old root stays mounted: its unrestricted procfs and sysfs mounts, which must be detached.
     revealing: Option<Vec<CString>>,
 }
-
-#[derive(Debug)]
-struct Node {
-    path: CString,
-    device: Device,
-    /// The host's node with the same number, in case mknod is not permitted.
-    host: Option<Source>,
-}
-
-const LINKS: [(&CStr, &CStr); 5] = [
-    (c"/proc/self/fd", c"fd"),
-    (c"/proc/self/fd/0", c"stdin"),
-    (c"/proc/self/fd/1", c"stdout"),
-    (c"/proc/self/fd/2", c"stderr"),
-    (c"pts/ptmx", c"ptmx"),
-];
 
 /// A problem with the root or with one of its mounts.
 #[derive(Debug)]
@@ -111,7 +95,7 @@ fn complete(
     let is_dev = |mount: &ContainerMount| {
         mount.destination.as_bytes() == b"/dev" && matches!(mount.source, MountSource::Bind { .. })
     };
-    let devices = plan.devices.iter().map(|device| node(device, around.privileged)).collect::<Result<Vec<_>>>()?;
+    let devices = Devices::prepare(plan, around.privileged)?;
     let sysctl = plan.sysctl.iter().map(|one| {
         let path = CString::new(format!("sys/{}", one.path));
         let path = path.map_err(|_| Error::new(Step::Sysctl, one.path.clone(), "contains a NUL byte"))?;
@@ -141,19 +125,6 @@ fn revealing_mounts() -> Result<Vec<CString>> {
     Ok(revealing.filter_map(|mount| CString::new(mount.point().into_os_string().into_vec()).ok()).collect())
 }
 
-fn node(device: &Device, privileged: bool) -> Result<Node> {
-    let (path, host) = (relative(device.path.as_path())?, device.path.as_path());
-    // In a user namespace mknod is not permitted. Then the host's node is bound, if it is the same device.
-    let host = Source::following(host, privileged, false).ok().filter(|source| {
-        let stat = source.stat();
-        stat.st_mode & libc::S_IFMT == device.kind && stat.st_rdev == makedev(device.major.into(), device.minor.into())
-    });
-    Ok(Node { path, device: device.clone(), host })
-}
-
-const SLAVE: Attributes<'static> =
-    Attributes { set: 0, clear: 0, propagation: libc::MS_SLAVE, recursive: true, idmap: None };
-
 impl PreparedContainerRoot {
     /// Whether a process outside the pid namespace that the container joins can build it.
     pub fn is_built_outside(&self) -> bool {
@@ -173,11 +144,8 @@ impl PreparedContainerRoot {
         if !self.cwd.is_empty() {
             let _ = within::create(root.as_fd(), &self.cwd, Shape::Directory); // an error shows when the directory is entered
         }
-        if let Some(nodes) = &self.devices {
-            for (index, node) in nodes.iter().enumerate() {
-                node.apply(root.as_fd()).during(Step::Device, index)?;
-            }
-            self.link_devices(root.as_fd()).during(Step::Device, nodes.len())?;
+        if let Some(devices) = &self.devices {
+            devices.apply(root.as_fd(), scratch.as_fd())?;
         }
         let BuildResults { freeze, devpts, proc, expected } = results;
         // If the container has no procfs and none can be mounted, the old root's is used. In the procfs of a pid namespace that
@@ -251,10 +219,7 @@ impl PreparedContainerRoot {
             step if step.is_of_mount() => plan.mounts.get(index).map(|mount| mount.destination.to_string()),
             Step::Mask => plan.confinement.masked_paths.get(index).map(ToString::to_string),
             Step::ReadOnly => plan.confinement.readonly_paths.get(index).map(ToString::to_string),
-            Step::Device => {
-                let nodes = self.devices.as_deref().unwrap_or_default();
-                Some(nodes.get(index).map_or("/dev".to_owned(), |node| node.device.path.to_string()))
-            }
+            Step::Device => Some(plan.devices.get(index).map_or("/dev".to_owned(), |device| device.path.to_string())),
             Step::Sysctl => self.sysctl.get(index).map(|(path, _)| format!("/proc/{}", path.to_string_lossy())),
             Step::Verify => {
                 let mounts = plan.mounts.iter().map(|mount| &mount.destination);
@@ -280,48 +245,6 @@ impl PreparedContainerRoot {
             Err(_) => mount::attach_over_root(&tree)?,
         }
         tree.into_owned()
-    }
-
-    fn link_devices(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        let dev = within::create(root, c"dev", Shape::Directory)?;
-        for (target, name) in LINKS {
-            match symlinkat(target, &dev, name) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Node {
-    fn apply(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-        let (parent, name) = within::parent_of(root, &self.path)?;
-        let Device { kind, major, minor, mode, uid, gid, .. } = self.device;
-        let number = makedev(major.into(), minor.into());
-        let mode = Mode::from_bits_truncate(mode & 0o7777);
-        match mknodat(&parent, name.as_c_str(), SFlag::from_bits_truncate(kind), mode, number) {
-            Ok(()) => {
-                fchmodat(&parent, name.as_c_str(), mode, FchmodatFlags::NoFollowSymlink)?;
-                let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-                fchownat(&parent, name.as_c_str(), owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW)
-            }
-            Err(Errno::EEXIST) => self.verify(&parent, &name, number),
-            Err(Errno::EPERM) => {
-                let host = self.host.as_ref().ok_or(Errno::EPERM)?;
-                let place = within::create(root, &self.path, Shape::File)?;
-                mount::attach(host.tree(&[SLAVE])?, &place)
-            }
-            Err(errno) => Err(errno),
-        }
-    }
-
-    /// An existing entry must be the same device.
-    fn verify(&self, parent: &OwnedFd, name: &CStr, number: libc::dev_t) -> std::result::Result<(), Errno> {
-        let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        let same = stat.st_mode & libc::S_IFMT == self.device.kind
-            && (stat.st_rdev == number || self.device.kind == libc::S_IFIFO);
-        if same { Ok(()) } else { Err(Errno::EEXIST) }
     }
 }
 

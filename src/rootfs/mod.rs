@@ -5,6 +5,7 @@
 //! kernels need them attached: the directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)`
 //! exchanges the top of the stack with the old root, and everything else is detached.
 
+mod container_devices;
 pub mod container_mounts;
 pub mod container_root;
 mod copy_up;

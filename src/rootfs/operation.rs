@@ -77,6 +77,8 @@ pub enum MountPoint {
 pub enum What {
     /// A tree of the host, with these attribute changes.
     Tree { source: Source, changes: Vec<Attributes<'static>> },
+    /// A tree of the container's root as the earlier mounts show it, with these attribute changes.
+    Inside { path: CString, recursive: bool, changes: Vec<Attributes<'static>> },
     /// A new instance of a file system.
     FileSystem { kind: CString, options: Vec<(CString, Option<CString>)>, strict: bool, copy_up: bool },
     /// A directory of the scratch tmpfs.
@@ -148,8 +150,10 @@ impl Content {
 impl Mount {
     fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         let existed = self.covers_a_directory(root);
-        let target = self.target(root).during(Step::MountPoint, self.index)?;
+        let inside = self.clone_inside(root)?;
+        let target = self.target(root, inside.as_ref()).during(Step::MountPoint, self.index)?;
         match &self.what {
+            What::Inside { .. } => inside.map_or(Ok(()), |tree| self.attach(tree.as_fd(), &target, results)),
             What::Tree { source, changes } => {
                 let tree = source.tree(changes).during(Step::Mount, self.index)?;
                 self.attach(tree.as_fd(), &target, results)
@@ -193,7 +197,20 @@ impl Mount {
         }
     }
 
-    fn target(&self, root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    /// The detached mount of a source in the root itself.
+    fn clone_inside(&self, root: BorrowedFd<'_>) -> Applied<Option<OwnedFd>> {
+        let What::Inside { path, recursive, changes } = &self.what else { return Ok(None) };
+        let path = if path.is_empty() { c"." } else { path.as_c_str() };
+        let source = mount::open_beneath(root, path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS);
+        let source = source.during(Step::Source, self.index)?;
+        let tree = mount::clone_tree(source.as_fd(), c"", *recursive).during(Step::MountClone, self.index)?;
+        for change in changes {
+            mount::set_attributes(&tree, *change).during(Step::MountAttributes, self.index)?;
+        }
+        Ok(Some(tree))
+    }
+
+    fn target(&self, root: BorrowedFd<'_>, inside: Option<&OwnedFd>) -> Result<OwnedFd, Errno> {
         let destination = match &self.point {
             MountPoint::Planned(place) => {
                 place.create(root)?;
@@ -204,11 +221,11 @@ impl Mount {
         let target = match &self.what {
             What::FileSystem { strict: true, .. } => within::create_directory(root, destination),
             What::Existing { .. } => mount::open_beneath(root, destination, libc::O_PATH, IN_ROOT | NO_MAGICLINKS),
-            What::Tree { source, .. } if !source.is_dir() => within::create(root, destination, Shape::File),
+            _ if self.wants_directory(inside)? == Some(false) => within::create(root, destination, Shape::File),
             _ => within::create(root, destination, Shape::Directory),
         }?;
         let is_directory = fstat(&target)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        if self.wants_directory().is_some_and(|wanted| wanted != is_directory) {
+        if self.wants_directory(inside)?.is_some_and(|wanted| wanted != is_directory) {
             return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
         }
         // Checked after resolving links. Most files of procfs must not be covered, because only the kernel may provide their
@@ -221,12 +238,13 @@ impl Mount {
     }
 
     /// Whether the mount point must be a directory (or must not). `None` accepts what exists.
-    fn wants_directory(&self) -> Option<bool> {
-        match &self.what {
-            What::Existing { .. } => None,
-            What::Tree { source, .. } => Some(source.is_dir()),
+    fn wants_directory(&self, inside: Option<&OwnedFd>) -> Result<Option<bool>, Errno> {
+        Ok(match (&self.what, inside) {
+            (What::Existing { .. }, _) => None,
+            (What::Tree { source, .. }, _) => Some(source.is_dir()),
+            (_, Some(inside)) => Some(fstat(inside)?.st_mode & libc::S_IFMT == libc::S_IFDIR),
             _ => Some(true),
-        }
+        })
     }
 
     fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, results: &mut BuildResults) -> Applied {
@@ -250,7 +268,7 @@ impl Mount {
         let kept = if let What::Existing { clear, .. } = &self.what { before & !clear } else { 0 };
         let expected =
             Expected { id, set: self.set | kept, shared: last & libc::MS_SHARED != 0, below: false, index: self.index };
-        if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Existing { .. }) {
+        if self.set_below != 0 && matches!(self.what, What::Tree { .. } | What::Inside { .. } | What::Existing { .. }) {
             // Verified at once, because these attributes are not required of mounts that are attached below later.
             let below = Expected { set: self.set_below, below: true, shared: true, ..expected };
             read_back::verify(results.proc.as_ref().map(AsFd::as_fd), &[below])?;

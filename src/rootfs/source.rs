@@ -186,6 +186,10 @@ fn text(path: &Path) -> Result<CString, Errno> {
     }
 }
 
+/// No mount event reaches the host.
+pub const SLAVE: Attributes<'static> =
+    Attributes { set: 0, clear: 0, propagation: libc::MS_SLAVE, recursive: true, idmap: None };
+
 /// The attributes of every bind mount, recursive, with private propagation.
 pub fn bind_attributes(attributes: u64) -> Attributes<'static> {
     Attributes { set: attributes, propagation: libc::MS_PRIVATE, recursive: true, ..Attributes::default() }

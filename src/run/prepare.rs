@@ -123,6 +123,13 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
             why: "Landlock restricts the ports of TCP alone".to_owned(),
         });
     }
+    streams::let_open_anew(&streams, users.host_uid);
+    if let Some(landlock) = &landlock {
+        (0..).zip(&streams).try_for_each(|(number, stream)| match stream {
+            ChildStream::Inherited(file) => landlock.allow_stream(*file, number != 0),
+            _ => Ok(()),
+        })?;
+    }
     step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
     let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?;
     step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));

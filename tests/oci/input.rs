@@ -92,8 +92,7 @@ fn missing_fields_are_reported() {
             ("/root/path", "root: path must not be empty"),
             ("/process/args", "process: args must name a program"),
             ("/process/cwd", "process: cwd is missing"),
-            ("/linux/namespaces", "linux: namespaces must have a mount namespace"),
-            ("/linux", "mount namespace"),
+            ("/linux", "linux is missing"),
         ] {
             remove(&mut trial.bundle.config, pointer);
             if pointer.starts_with("/linux") {

@@ -5,6 +5,7 @@ mod common;
 
 mod beyond;
 mod bundle;
+mod cgroups;
 mod checkpoint;
 mod config;
 mod cve;
@@ -15,7 +16,9 @@ mod input;
 mod labels;
 mod lifecycle;
 mod limits;
+mod mounts;
 mod notify;
 mod refused_calls;
 mod rootless;
 mod steps;
+mod streams;

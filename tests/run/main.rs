@@ -20,5 +20,6 @@ mod rules;
 mod runtimes;
 mod sources;
 mod steps;
+mod streams;
 mod terminal;
 mod workloads;

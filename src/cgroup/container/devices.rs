@@ -15,8 +15,9 @@ const ACCESS: [(char, i32); 3] = [('m', 1), ('r', 2), ('w', 4)];
 const BLOCK: i32 = 1;
 const CHAR: i32 = 2;
 
-/// Creating nodes is harmless if they cannot be opened. The other rules allow the default nodes, terminals and ptmx.
-const DEFAULT_NODES: [(Option<u32>, Option<u32>, &str); 9] = [
+/// Creating nodes is harmless if they cannot be opened. The other rules allow the default nodes, terminals, ptmx and, as under
+/// runc, `/dev/net/tun`, which needs a capability to do anything.
+const DEFAULT_NODES: [(Option<u32>, Option<u32>, &str); 10] = [
     (None, None, "m"),
     (Some(1), Some(3), "rwm"),
     (Some(1), Some(5), "rwm"),
@@ -26,6 +27,7 @@ const DEFAULT_NODES: [(Option<u32>, Option<u32>, &str); 9] = [
     (Some(5), Some(0), "rwm"),
     (Some(5), Some(2), "rwm"),
     (Some(136), None, "rwm"),
+    (Some(10), Some(200), "rwm"),
 ];
 
 fn rules(resources: &Resources) -> Vec<DeviceRule> {

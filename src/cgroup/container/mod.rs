@@ -23,7 +23,7 @@ pub use self::oom::OomWatch;
 pub use self::place::Places;
 use super::files::Dir;
 use super::{failed, leaf, usage, v1};
-use crate::error::Result;
+use crate::error::{Error, Result, Step};
 use crate::plan::Facility;
 use crate::plan::container::{CgroupView, ContainerCgroup, Resources};
 use crate::report::{self, Usage};
@@ -60,7 +60,17 @@ impl Groups {
                 fresh &= v1::make(&one.path, &one.controllers)?;
             }
         }
-        Ok(Self { fresh, ..Self::open(places)? })
+        Self { fresh, ..Self::open(places)? }.unless_frozen()
+    }
+
+    /// A process in a frozen cgroup would never run, and the runtime would wait for it for ever.
+    fn unless_frozen(self) -> Result<Self> {
+        if !self.is_frozen() {
+            return Ok(self);
+        }
+        let path = self.with("freezer").map(|dir| dir.path().display().to_string()).unwrap_or_default();
+        Err(Error::new(Step::Cgroup, path, "is frozen, so that no process in it runs")
+            .hint("thaw it, or the cgroup above"))
     }
 
     /// Opens the existing directories.
@@ -83,7 +93,7 @@ impl Groups {
         for one in &mut places.directories {
             one.path = one.path.join(&relative);
         }
-        Self::open(places)
+        Self::open(places)?.unless_frozen()
     }
 
     /// In cgroup v2, the cgroup below these that contains this process. Otherwise these cgroups.

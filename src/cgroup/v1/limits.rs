@@ -112,6 +112,12 @@ impl Cgroup {
 
     fn limit_cpu(&self, resources: &Resources) -> Result<()> {
         let cpu = |at| CpuController::new(at, false);
+        // The kernel takes no shares for an idle cgroup.
+        let set_idle = |wanted| match resources.cpu_idle.filter(|idle| (*idle > 0) == wanted) {
+            Some(idle) => self.set_directly("cpu.idle", idle),
+            None => Ok(()),
+        };
+        set_idle(false)?;
         if let Some(shares) = some(resources.cpu_shares) {
             self.set("cpu.shares", shares, |at| cpu(at).set_shares(shares))?;
         }
@@ -124,22 +130,31 @@ impl Cgroup {
         if let Some(burst) = resources.cpu_burst {
             self.set_directly("cpu.cfs_burst_us", burst)?;
         }
-        if let Some(period) = some(resources.cpu_realtime_period) {
-            self.set("cpu.rt_period_us", period, |at| cpu(at).set_rt_period_us(period))?;
+        let set_period = || match some(resources.cpu_realtime_period) {
+            Some(period) => self.set("cpu.rt_period_us", period, |at| cpu(at).set_rt_period_us(period)),
+            None => Ok(()),
+        };
+        let set_runtime = || match some(resources.cpu_realtime_runtime) {
+            Some(runtime) => self.set("cpu.rt_runtime_us", runtime, |at| cpu(at).set_rt_runtime(runtime)),
+            None => Ok(()),
+        };
+        // The runtime may never exceed the period, nor its share that of the cgroup above. So only one of the two orders works.
+        match set_period() {
+            Err(_) if some(resources.cpu_realtime_runtime).is_some() => set_runtime().and_then(|()| set_period())?,
+            set => set.and_then(|()| set_runtime())?,
         }
-        if let Some(runtime) = some(resources.cpu_realtime_runtime) {
-            self.set("cpu.rt_runtime_us", runtime, |at| cpu(at).set_rt_runtime(runtime))?;
-        }
-        if let Some(idle) = resources.cpu_idle {
-            self.set_directly("cpu.idle", idle)?;
-        }
-        Ok(())
+        set_idle(true)
     }
 
     fn limit_block_devices(&self, resources: &Resources) -> Result<()> {
         let blkio = |at| BlkIoController::new(at, false);
+        // The BFQ scheduler has files of its own. Kernels without CFQ (5.0 and newer) have no others.
+        let bfq = self.with("blkio").is_some_and(|dir| !dir.has("blkio.weight") && dir.has("blkio.bfq.weight"));
         if let Some(weight) = some(resources.block_weight) {
-            self.set("blkio.weight", weight, |at| blkio(at).set_weight(weight.into()))?;
+            match bfq {
+                true => self.set_directly("blkio.bfq.weight", weight)?,
+                false => self.set("blkio.weight", weight, |at| blkio(at).set_weight(weight.into()))?,
+            }
         }
         if let Some(weight) = some(resources.block_leaf_weight) {
             self.set("blkio.leaf_weight", weight, |at| blkio(at).set_leaf_weight(weight.into()))?;
@@ -150,7 +165,9 @@ impl Cgroup {
             self.set(file, format!("{device} {value}"), |at| set(&blkio(at), major, minor, value))
         };
         for (device, weight, leaf_weight) in &resources.block_weights {
-            if let Some(weight) = weight {
+            if let Some(weight) = weight.filter(|_| bfq) {
+                self.set_directly("blkio.bfq.weight_device", format!("{device} {weight}"))?;
+            } else if let Some(weight) = weight {
                 set("blkio.weight_device", BlkIoController::set_weight_for_device, device, (*weight).into())?;
             }
             if let Some(weight) = leaf_weight {

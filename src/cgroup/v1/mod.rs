@@ -182,15 +182,25 @@ pub fn make(path: &Path, controllers: &[String]) -> Result<bool> {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(failed(path, errno)),
         }
-        if let Some(above) = path.parent().filter(|_| cpuset) {
-            fill_cpuset(path, above)?;
-        }
+    }
+    if let Some(above) = path.parent().filter(|_| cpuset) {
+        fill_cpuset(path, above)?;
     }
     Ok(!missing.is_empty())
 }
 
-/// Copies the settings of the parent into a new cpuset. A new cpuset is empty and takes no process until then.
+/// Copies the settings of the parent into an empty cpuset, which takes no process until then. An empty parent is filled first.
 fn fill_cpuset(path: &Path, above: &Path) -> Result<()> {
+    let is_empty = |at: &Path| {
+        let empty = |file| std::fs::read_to_string(at.join(file)).is_ok_and(|list| list.trim().is_empty());
+        empty("cpuset.cpus") || empty("cpuset.mems")
+    };
+    if !is_empty(path) {
+        return Ok(()); // the kernel has done it, `cgroup.clone_children`
+    }
+    if let Some(further) = above.parent().filter(|_| is_empty(above)) {
+        fill_cpuset(above, further)?;
+    }
     let dir = Dir::open(path).map_err(|errno| failed(path, errno))?;
     for (file, set) in
         [("cpuset.cpus", CpuSetController::set_cpus as fn(&_, &str) -> _), ("cpuset.mems", CpuSetController::set_mems)]

@@ -144,8 +144,9 @@ fn forbid_writable_programs(rules: &Landlock, plan: &mut ContainerPlan) -> Resul
         }
     }
     for mount in plan.mounts.iter_mut().filter(|mount| writable(mount)) {
-        mount.set |= NOEXEC;
-        mount.clear &= !NOEXEC;
+        // Not in `set`: an attribute of a bind's own would replace those of its source.
+        mount.set_below |= NOEXEC;
+        (mount.clear, mount.clear_below) = (mount.clear & !NOEXEC, mount.clear_below & !NOEXEC);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The rest of `linux`: masked and read-only paths, devices, network devices, kernel parameters, seccomp.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use oci_spec::runtime::{Linux, LinuxDevice, LinuxDeviceType, LinuxNetDevice};
 
@@ -83,11 +84,13 @@ fn device(device: &LinuxDevice) -> Read<Device> {
         LinuxDeviceType::P => libc::S_IFIFO,
         LinuxDeviceType::A => return Err(wrong("type", "is not one of c, u, b and p")),
     };
+    let path = absolute("path", device.path())?;
     if text("path", device.path())?.split('/').any(|part| part == "..") {
         return Err(wrong("path", "contains \"..\""));
     }
     Ok(Device {
-        path: absolute("path", device.path())?,
+        // Without a trailing slash, empty components and ".".
+        path: Bytes::from(&path.as_path().components().collect::<PathBuf>()),
         kind,
         major: ranged("major", device.major(), 0..=0xfff)?,
         minor: ranged("minor", device.minor(), 0..=0xf_ffff)?,

@@ -129,7 +129,7 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
         if spec.annotations.contains_key("") {
             return Err(wrong("annotations", "one has an empty name"));
         }
-        let linux = spec.linux.as_ref().ok_or_else(|| wrong("linux.namespaces", namespaces::NO_MOUNT))?;
+        let linux = spec.linux.as_ref().ok_or_else(|| wrong("linux", "is missing"))?;
         let name = |field, name: &Option<String>| name.as_ref().map(|name| bytes_of(field, name)).transpose();
         let hostname = name("hostname", &spec.hostname)?;
         let mut plan = ContainerPlan {

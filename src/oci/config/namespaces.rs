@@ -7,9 +7,6 @@ use super::document::{Read, each, entries, wrong};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{ClockOffset, IdRange, Joined, NamespaceKind};
 
-/// The error for a configuration without a mount namespace.
-pub const NO_MOUNT: &str = "must have a mount namespace: the root cannot be changed without one";
-
 /// The kernel's limits for an id map: its lines, and its length as text, which must be less than a page.
 const MAX_RANGES: usize = 340;
 const MAX_MAP_BYTES: usize = 4095;
@@ -33,7 +30,9 @@ pub fn read(linux: &Linux, plan: &mut ContainerPlan) -> Read<()> {
     })?;
     let own = |kind| seen.contains(&kind);
     if !own(NamespaceKind::Mount) {
-        return Err(wrong("namespaces", NO_MOUNT));
+        // In the runtime's own, the container's mounts would appear on the host and outlive it, and `exec` would start outside of
+        // its root.
+        plan.new.push(NamespaceKind::Mount);
     }
     plan.uid_map = ranges("uidMappings", linux.uid_mappings())?;
     plan.gid_map = ranges("gidMappings", linux.gid_mappings())?;

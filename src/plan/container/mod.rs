@@ -176,6 +176,14 @@ pub struct IdRange {
     pub count: u32,
 }
 
+impl IdRange {
+    /// The host's number of an id inside. Without a map both are the same.
+    pub fn host_id(map: &[Self], id: u32) -> Option<u32> {
+        let within = |range: &Self| Some(range.outside + id.checked_sub(range.inside).filter(|at| *at < range.count)?);
+        if map.is_empty() { Some(id) } else { map.iter().find_map(within) }
+    }
+}
+
 /// An offset of a clock, `time_namespaces(7)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

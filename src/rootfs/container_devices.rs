@@ -1,0 +1,153 @@
+//! The device nodes of a container and the usual links in its `/dev`.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mkdirat, mknodat};
+use nix::unistd::{Gid, Uid, fchownat, symlinkat};
+
+use super::mount_point::{Shape, relative};
+use super::source::{SLAVE, Source};
+use super::within;
+use crate::error::{Result, Step};
+use crate::failure::{Applied, During};
+use crate::plan::ContainerPlan;
+use crate::plan::container::{Device, IdRange, NamespaceKind};
+use crate::sys::mount::{self, BENEATH, FsContext, NO_SYMLINKS, NOEXEC, NOSUID};
+
+const LINKS: [(&CStr, &CStr); 5] = [
+    (c"/proc/self/fd", c"fd"),
+    (c"/proc/self/fd/0", c"stdin"),
+    (c"/proc/self/fd/1", c"stdout"),
+    (c"/proc/self/fd/2", c"stderr"),
+    (c"pts/ptmx", c"ptmx"),
+];
+
+/// All device nodes, prepared.
+#[derive(Debug)]
+pub struct Devices {
+    nodes: Vec<Node>,
+    /// A tmpfs with nodes that the parent made, by their index. No node can be made in a user namespace, or used on a file system
+    /// that was mounted there.
+    made: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Node {
+    path: CString,
+    device: Device,
+    /// Its name in the parent's tmpfs, if it could be made.
+    made: Option<CString>,
+    /// The host's node with the same number, in case no node can be made.
+    host: Option<Source>,
+}
+
+impl Devices {
+    /// Parent half.
+    pub fn prepare(plan: &ContainerPlan, privileged: bool) -> Result<Self> {
+        let makes = privileged && plan.makes(NamespaceKind::User);
+        let made =
+            makes.then(|| FsContext::open(c"tmpfs").and_then(|context| context.mount(NOSUID | NOEXEC)).ok()).flatten();
+        let nodes = plan.devices.iter().enumerate().map(|(index, device)| {
+            let name = made.as_ref().and_then(|tmpfs| make(tmpfs.as_fd(), index, device, plan).ok());
+            Ok(Node {
+                path: relative(device.path.as_path())?,
+                device: device.clone(),
+                host: if name.is_none() { host_node(device, privileged) } else { None },
+                made: name,
+            })
+        });
+        Ok(Self { nodes: nodes.collect::<Result<_>>()?, made })
+    }
+
+    /// Child half. `scratch` is a directory of ours.
+    pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Applied {
+        // Only a mount of our own namespace can be cloned.
+        let made = self.made.as_ref().map(|tmpfs| attach_at(tmpfs, scratch)).transpose().during(Step::Device, 0)?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.apply(root, made).during(Step::Device, index)?;
+        }
+        link_streams(root).during(Step::Device, self.nodes.len())
+    }
+}
+
+/// Makes a node with the owner that the configuration names.
+fn make(
+    tmpfs: BorrowedFd<'_>,
+    index: usize,
+    device: &Device,
+    plan: &ContainerPlan,
+) -> std::result::Result<CString, Errno> {
+    let (uid, gid) = (IdRange::host_id(&plan.uid_map, device.uid), IdRange::host_id(&plan.gid_map, device.gid));
+    let name = CString::new(index.to_string()).map_err(|_| Errno::EINVAL)?;
+    create(tmpfs, &name, device, (uid.ok_or(Errno::EOVERFLOW)?, gid.ok_or(Errno::EOVERFLOW)?))?;
+    Ok(name)
+}
+
+fn create(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    device: &Device,
+    (uid, gid): (u32, u32),
+) -> std::result::Result<(), Errno> {
+    let mode = Mode::from_bits_truncate(device.mode & 0o7777);
+    mknodat(directory, name, SFlag::from_bits_truncate(device.kind), mode, number(device))?;
+    fchmodat(directory, name, mode, FchmodatFlags::NoFollowSymlink)?;
+    fchownat(directory, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::AT_SYMLINK_NOFOLLOW)
+}
+
+/// The host's node at this path, if it is the same device.
+fn host_node(device: &Device, privileged: bool) -> Option<Source> {
+    Source::following(device.path.as_path(), privileged, false).ok().filter(|source| {
+        let stat = source.stat();
+        stat.st_mode & libc::S_IFMT == device.kind && stat.st_rdev == number(device)
+    })
+}
+
+fn number(device: &Device) -> libc::dev_t {
+    makedev(device.major.into(), device.minor.into())
+}
+
+fn attach_at<'a>(tmpfs: &'a OwnedFd, scratch: BorrowedFd<'_>) -> std::result::Result<BorrowedFd<'a>, Errno> {
+    mkdirat(scratch, c"nodes", Mode::from_bits_truncate(0o700))?;
+    let place = mount::open_beneath(scratch, c"nodes", libc::O_PATH | libc::O_DIRECTORY, BENEATH | NO_SYMLINKS)?;
+    mount::attach(tmpfs, place)?;
+    Ok(tmpfs.as_fd())
+}
+
+fn link_streams(root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+    let dev = within::create(root, c"dev", Shape::Directory)?;
+    LINKS.iter().try_for_each(|(target, name)| match symlinkat(*target, &dev, *name) {
+        Err(Errno::EEXIST) => Ok(()),
+        linked => linked,
+    })
+}
+
+impl Node {
+    fn apply(&self, root: BorrowedFd<'_>, made: Option<BorrowedFd<'_>>) -> std::result::Result<(), Errno> {
+        let (parent, name) = within::parent_of(root, &self.path)?;
+        match create(parent.as_fd(), &name, &self.device, (self.device.uid, self.device.gid)) {
+            Err(Errno::EEXIST) => self.verify(&parent, &name),
+            Err(Errno::EPERM) => {
+                let place = within::create(root, &self.path, Shape::File)?;
+                if let (Some(directory), Some(name)) = (made, &self.made) {
+                    let node = mount::open_beneath(directory, name, libc::O_PATH, BENEATH | NO_SYMLINKS)?;
+                    return mount::attach(mount::clone_tree(node.as_fd(), c"", false)?, &place);
+                }
+                let host = self.host.as_ref().ok_or(Errno::EPERM)?;
+                mount::attach(host.tree(&[SLAVE])?, &place)
+            }
+            created => created,
+        }
+    }
+
+    /// An existing entry must be the same device.
+    fn verify(&self, parent: &OwnedFd, name: &CStr) -> std::result::Result<(), Errno> {
+        let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let same = stat.st_mode & libc::S_IFMT == self.device.kind
+            && (stat.st_rdev == number(&self.device) || self.device.kind == libc::S_IFIFO);
+        if same { Ok(()) } else { Err(Errno::EEXIST) }
+    }
+}
