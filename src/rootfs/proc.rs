@@ -48,11 +48,16 @@ fn make_covers(scratch: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
     make_directory(scratch, EMPTY_DIRECTORY, COVER_DIRECTORY_MODE)
 }
 
+/// Opens what the path leads to within the root. A link is followed, because its target can also be reached by its own name.
+fn existing(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {
+    match mount::open_beneath(root, path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+        target => target.map(Some),
+    }
+}
+
 fn cover(root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {
-    let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
-        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
-        target => target?,
-    };
+    let Some(target) = existing(root, path)? else { return Ok(None) };
     let is_dir = SFlag::from_bits_truncate(fstat(&target)?.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
     let tree = mount::clone_tree(scratch, if is_dir { EMPTY_DIRECTORY } else { EMPTY_FILE }, false)?;
     let set = RDONLY | NOSUID | NODEV | NOEXEC;
@@ -71,10 +76,7 @@ pub fn freeze(root: BorrowedFd<'_>, paths: &[CString], on_mount: OnMount<'_>) ->
 }
 
 fn freeze_one(root: BorrowedFd<'_>, path: &CStr) -> std::result::Result<Option<OwnedFd>, Errno> {
-    let target = match mount::open_beneath(root, path, libc::O_PATH | libc::O_NOFOLLOW, IN_ROOT | NO_MAGICLINKS) {
-        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
-        target => target?,
-    };
+    let Some(target) = existing(root, path)? else { return Ok(None) };
     let tree = mount::clone_tree(target.as_fd(), c"", true)?;
     mount::set_attributes(&tree, Attributes { set: RDONLY, recursive: true, ..Attributes::default() })?;
     mount::attach(&tree, target)?;

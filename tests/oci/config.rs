@@ -171,6 +171,40 @@ fn masked_and_read_only_paths_are_both() {
     });
 }
 
+/// The target of a link can be reached by its own name, so it is what must be protected. Absolute links lead to the
+/// container's root.
+#[test]
+fn a_link_among_masked_and_read_only_paths_protects_its_target() {
+    for_each_runtime(|runtime| {
+        let script = "cat /secret; ls /hidden; echo x > /frozen/x; echo x > /to-frozen/y";
+        let Some(mut bundle) = Bundle::new(runtime, script) else { return };
+        let root = bundle.rootfs();
+        std::fs::write(root.join("secret"), "secret\n").unwrap();
+        std::fs::create_dir_all(root.join("hidden/inner")).unwrap();
+        std::fs::create_dir(root.join("frozen")).unwrap();
+        let links =
+            [("to-secret", "secret"), ("to-hidden", "/hidden"), ("to-frozen", "../../frozen"), ("gone", "none")];
+        for (link, target) in links {
+            symlink(target, root.join(link)).unwrap();
+        }
+        bundle.config["root"]["readonly"] = json!(false);
+        bundle.config["linux"]["maskedPaths"] = json!(["/to-secret", "/to-hidden", "/gone"]);
+        bundle.config["linux"]["readonlyPaths"] = json!(["/to-frozen", "/gone"]);
+        let called = bundle.run();
+        assert_eq!(called.out(), "", "{called:?}");
+        assert_eq!(called.err().matches("Read-only file system").count(), 2, "{called:?}");
+        // A link that leads nowhere else cannot be protected, and is not taken for a missing path.
+        symlink("../circle", root.join("circle")).unwrap();
+        for list in ["maskedPaths", "readonlyPaths"] {
+            bundle.config["linux"][list] = json!(["/circle"]);
+            let called = bundle.run();
+            assert!(!called.0.status.success() && called.out().is_empty(), "{list}: {called:?}");
+            bundle.about("delete");
+            bundle.config["linux"][list] = json!([]);
+        }
+    });
+}
+
 #[test]
 fn masked_paths_are_empty_for_a_user_without_capabilities() {
     for_each_runtime(|runtime| {
