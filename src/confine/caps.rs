@@ -42,6 +42,11 @@ pub fn can_trace(sets: Sets) -> bool {
     all & (PTRACE | ADMIN) == PTRACE
 }
 
+/// The warning about those that a container does not get. The words are runc's, because other programs search for them.
+pub fn left_out(names: &[String]) -> String {
+    format!("ignoring unknown or unavailable capabilities: [{}]", names.join(" "))
+}
+
 /// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits.
 ///
 /// The bounding set is dropped by number, so capabilities that are newer than this program are dropped too.

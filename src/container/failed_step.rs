@@ -9,6 +9,7 @@ use crate::confine::schedule;
 use crate::error::{Error, Step};
 use crate::failure::Failure;
 use crate::plan::ContainerPlan;
+use crate::plan::container::{ContainerMount, MountSource};
 
 /// Turns the child's numbers into an error with the names of the plan.
 pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure) -> Error {
@@ -29,8 +30,7 @@ pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Fail
             .hint("a createContainer hook, or a process that shares the mount namespace, may have changed it");
     }
     if failure.step == Step::MountPoint
-        && let Some(reason) =
-            plan.mounts.get(index).and_then(|mount| unfit(plan, mount.destination.as_path(), failure.errno))
+        && let Some(reason) = plan.mounts.get(index).and_then(|mount| unfit(plan, mount, failure.errno))
     {
         return Error::new(failure.step, object.unwrap_or_default(), reason);
     }
@@ -38,12 +38,17 @@ pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Fail
 }
 
 /// Explains why an existing path cannot be the mount point. `None` if the path has changed or gone meanwhile.
-fn unfit(plan: &ContainerPlan, destination: &std::path::Path, errno: Errno) -> Option<String> {
+fn unfit(plan: &ContainerPlan, mount: &ContainerMount, errno: Errno) -> Option<String> {
     let root = plan.root.as_ref()?;
+    let destination = mount.destination.as_path();
     let path = root.as_path().join(destination.strip_prefix("/").unwrap_or(destination));
     let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
     match errno {
-        Errno::ENOTDIR if kind.is_symlink() => Some(format!("{} is a symlink; a directory is needed", path.display())),
+        Errno::ENOTDIR if kind.is_symlink() => {
+            let MountSource::FileSystem { kind, .. } = &mount.source else { return None };
+            // The end is runc's.
+            Some(format!("{} is a symlink; filesystem {kind:?} must be mounted on ordinary directory", path.display()))
+        }
         Errno::ENOTDIR if !kind.is_dir() => {
             let kind = if kind.is_file() { "a file" } else { "a special file" };
             Some(format!("{} is {kind}; a directory is needed", path.display()))

@@ -132,8 +132,7 @@ pub fn prepare<'a>(
     let mut warnings = seccomp.as_ref().map_or_else(Vec::new, |seccomp| seccomp.warnings.clone());
     warnings.extend(parts.degraded.into_iter().map(|one| format!("{} is not in force: {}", one.what, one.why)));
     if parts.lost_capabilities != 0 {
-        let lost = parts.lost_capabilities;
-        warnings.push(format!("capabilities {lost:#x} are dropped: the runtime does not have them"));
+        warnings.push(caps::left_out(&caps::names(parts.lost_capabilities)));
     }
     let deferred = [NamespaceKind::Cgroup, NamespaceKind::Time];
     let made = plan.new.iter().filter(|kind| !deferred.contains(kind));

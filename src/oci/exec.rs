@@ -43,6 +43,9 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     }
     let detach = runtime.args.is_on("detach");
     let plan = plan(runtime, &held)?;
+    if let Some(cpus) = &plan.process.initial_cpu_affinity {
+        step("cpus", || format!("initial CPU affinity: 0x{}", mask(cpus)));
+    }
     if let Some(number) = process_descriptor(runtime, preserved) {
         let _ = nix::unistd::close(number);
     }
@@ -103,6 +106,13 @@ fn refuse_takeover(container: &ContainerPlan, plan: &ContainerPlan, held: &Held)
 fn unexecuted_admin(pid: i32) -> bool {
     let has = |status: &status::Status, name| status.mask(name).is_none_or(|mask| mask & ADMIN != 0);
     status::Status::of(pid).is_ok_and(|status| has(&status, "CapPrm") && !has(&status, "CapBnd"))
+}
+
+/// CPUs as a hexadecimal mask.
+fn mask(cpus: &[u32]) -> String {
+    let digit = |at: u32| cpus.iter().filter(|cpu| *cpu / 4 == at).fold(0, |digit, cpu| digit | 1_u32 << (cpu % 4));
+    let highest = cpus.iter().max().map_or(0, |cpu| cpu / 4);
+    (0..=highest).rev().filter_map(|at| char::from_digit(digit(at), 16)).collect()
 }
 
 /// `CLONE_NEW*` of the namespaces that the container does not share with the runtime.

@@ -610,7 +610,9 @@ fn cve_2025_52881_kernel_parameters_are_written_where_they_are() {
 fn the_kind_of_a_bad_mount_point_is_in_the_error() {
     for_each_runtime(|runtime| {
         for place in ["proc", "sys", "dev", "dev/shm"] {
-            for (what, called) in [("file", "is a file"), ("fifo", "is a special file"), ("link", "is a symlink")] {
+            for (what, called) in
+                [("file", "is a file"), ("fifo", "is a special file"), ("link", "is a symlink; filesystem")]
+            {
                 let Some(mut bundle) = Bundle::new(runtime, "echo ran") else { return };
                 let path = bundle.rootfs().join(place);
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();

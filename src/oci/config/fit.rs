@@ -1,6 +1,7 @@
 //! What has to change in a document before the types of `oci-spec` take it as the specification means it.
 
 use super::document::{Json, Read, Within as _, spelt, wrong};
+use crate::confine::caps;
 use crate::plan::Capability;
 
 /// What is taken out of a configuration.
@@ -15,7 +16,7 @@ pub struct Aside {
 pub fn spec(root: &mut Json) -> Read<Aside> {
     let mut aside = Aside { seccomp: None, warnings: Vec::new() };
     if let Some(at) = field(root, "process") {
-        aside.warnings = process(at).within("process")?.iter().map(|warning| format!("process.{warning}")).collect();
+        aside.warnings = process(at).within("process")?;
     }
     if let Some(linux) = field(root, "linux") {
         aside.seccomp = take(linux, "seccomp").map(|profile| profile.to_string());
@@ -29,21 +30,21 @@ pub fn spec(root: &mut Json) -> Read<Aside> {
 /// A process; with what is left out of it.
 pub fn process(process: &mut Json) -> Read<Vec<String>> {
     // The types take no unknown one; the specification wants such a configuration to work on.
-    let mut warnings = Vec::new();
+    let mut unknown = Vec::new();
     for set in ["bounding", "effective", "inheritable", "permitted", "ambient"] {
         let names = field(process, "capabilities").and_then(|sets| field(sets, set));
         let Some(Json::Array(names)) = names else { continue };
-        let mut index = 0;
-        names.retain(|name| {
-            let known = !matches!(name, Json::String(name) if Capability::from_word(name).is_none());
-            if !known {
-                let place = format!("capabilities.{set}[{index}]");
-                warnings.push(format!("{place}: {name} is not a known capability, and is left out"));
+        names.retain(|name| match name {
+            Json::String(name) if Capability::from_word(name).is_none() => {
+                unknown.push(name.to_string());
+                false
             }
-            index += 1;
-            known
+            _ => true,
         });
     }
+    unknown.sort();
+    unknown.dedup();
+    let warnings = if unknown.is_empty() { Vec::new() } else { vec![caps::left_out(&unknown)] };
     // Absent ones would be 0; and some engines write "unlimited" as -1.
     for (index, limit) in items(process, "rlimits").iter_mut().enumerate() {
         for key in ["soft", "hard"] {
