@@ -36,6 +36,8 @@ pub struct Devices {
 
 #[derive(Debug)]
 struct Node {
+    /// The index of the plan's device.
+    index: usize,
     path: CString,
     device: Device,
     /// Its name in the parent's tmpfs, if it could be made.
@@ -50,9 +52,12 @@ impl Devices {
         let makes = privileged && plan.makes(NamespaceKind::User);
         let made =
             makes.then(|| FsContext::open(c"tmpfs").and_then(|context| context.mount(NOSUID | NOEXEC)).ok()).flatten();
-        let nodes = plan.devices.iter().enumerate().map(|(index, device)| {
+        // The container's own terminals are opened through its devpts: `/dev/ptmx` is a link, whatever device is listed there.
+        let listed = plan.devices.iter().enumerate().filter(|(_, device)| device.path.as_bytes() != b"/dev/ptmx");
+        let nodes = listed.map(|(index, device)| {
             let name = made.as_ref().and_then(|tmpfs| make(tmpfs.as_fd(), index, device, plan).ok());
             Ok(Node {
+                index,
                 path: relative(device.path.as_path())?,
                 device: device.clone(),
                 host: if name.is_none() { host_node(device, privileged) } else { None },
@@ -66,10 +71,10 @@ impl Devices {
     pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>) -> Applied {
         // Only a mount of our own namespace can be cloned.
         let made = self.made.as_ref().map(|tmpfs| attach_at(tmpfs, scratch)).transpose().during(Step::Device, 0)?;
-        for (index, node) in self.nodes.iter().enumerate() {
-            node.apply(root, made).during(Step::Device, index)?;
+        for node in &self.nodes {
+            node.apply(root, made).during(Step::Device, node.index)?;
         }
-        link_streams(root).during(Step::Device, self.nodes.len())
+        link_streams(root).during(Step::Device, usize::MAX)
     }
 }
 

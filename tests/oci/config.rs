@@ -311,6 +311,17 @@ fn the_procfs_of_a_joined_pid_namespace_shows_its_processes_alone() {
 }
 
 #[test]
+fn the_ptmx_is_the_containers_own_whatever_device_is_listed() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "readlink /dev/ptmx; ls /dev/pts") else { return };
+        // Engines list all devices of the host in a privileged container.
+        let listed = json!({ "path": "/dev/ptmx", "type": "c", "major": 5, "minor": 2, "fileMode": 0o666 });
+        bundle.config["linux"]["devices"] = json!([listed]);
+        assert_eq!(printed(&bundle), "pts/ptmx\nptmx\n");
+    });
+}
+
+#[test]
 fn a_user_namespace_has_the_ranges_it_was_given() {
     for_each_runtime(|runtime| {
         let script = "id -u; cat /proc/self/uid_map; touch /made; ls -ln /dev/null; echo > /dev/null && echo written";
