@@ -21,8 +21,8 @@ address = "{dir}/ttrpc"
 """
 
 
-def oci_image(house, name, path):
-    """Packs the house's root as an image that `ctr image import` takes."""
+def oci_image(house, name, path, user=None):
+    """Packs the house's root as an image that `ctr image import` takes, for a user if one is named."""
     import hashlib
     import json
     import shutil
@@ -41,7 +41,7 @@ def oci_image(house, name, path):
     with open(house.tar, "rb") as file:
         layer = blob(file.read())
     config = {"architecture": "amd64" if os.uname().machine == "x86_64" else "arm64", "os": "linux",
-              "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "1000000"]},
+              "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "1000000"]} | ({"User": user} if user else {}),
               "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}}
     of_config = blob(json.dumps(config).encode())
     kind = "application/vnd.oci.image"

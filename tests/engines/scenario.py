@@ -1,7 +1,8 @@
 """The parts of all scenarios: commands with an expected status and output, and daemons that are stopped by pid.
 
 A scenario is a function of an engine. It runs first with runc, as the control, and then with the runtime under test. If the
-control fails, the scenario counts as skipped, with the control's error as the reason.
+control fails, the scenario counts as skipped, with the control's error as the reason. If it returns something, it has to
+return the same with both.
 """
 
 import fcntl
@@ -90,6 +91,15 @@ def expect(holds, what):
         raise Failed(what)
 
 
+def refusal(function, *words, **more):
+    """What something says that has to fail."""
+    try:
+        function(*words, **more)
+    except Failed as failed:
+        return str(failed)
+    raise Failed(f"succeeded: {words} {more}")
+
+
 def on_terminal(argv, dialogue, status, timeout=30, env=None):
     """Runs a command on a new terminal of 33 lines of 99. `dialogue` is pairs: a text to wait for, and the input to type."""
     pid, terminal = pty.fork()
@@ -141,6 +151,18 @@ def on_terminal(argv, dialogue, status, timeout=30, env=None):
     return text
 
 
+def differences(one, other, path=""):
+    """Where two values differ, as short texts."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [text for key in sorted({*one, *other}, key=str) for text in differences(one.get(key), other.get(key), f"{path}/{key}")]
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and one != other:
+        if len(one) == len(other) and any(isinstance(part, (dict, list, tuple)) for part in one):
+            return [text for at, pair in enumerate(zip(one, other)) for text in differences(*pair, f"{path}/{at}")]
+        missing, new = [str(x) for x in one if x not in other], [str(x) for x in other if x not in one]
+        return [f"{path}: not {missing}, but {new}" if missing or new else f"{path}: in another order: {one} and {other}"]
+    return [] if one == other else [f"{path}: not {one!r}, but {other!r}"]
+
+
 class Daemon:
     """A daemon that the test starts with a log, and stops by pid."""
 
@@ -189,6 +211,8 @@ class Engine:
 
     name = ""
     scenarios = Scenarios()
+    # Whether the control always runs, because scenarios return what has to be the same with both runtimes.
+    compared = False
 
     def __init__(self, house):
         self.house = house
