@@ -134,7 +134,7 @@ fn plan(runtime: &Runtime, held: &Held) -> Result<ContainerPlan> {
     let plan = held.plan()?;
     let process = match runtime.args.path("process") {
         Some(path) => {
-            let (process, warnings) = config::load_process(&path)?;
+            let (process, warnings) = config::load_process(&path, &plan.process.capabilities)?;
             warnings.iter().for_each(|warning| runtime.log.warn(warning));
             process
         }

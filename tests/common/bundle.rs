@@ -131,11 +131,15 @@ impl Bundle {
         self
     }
 
-    /// A command of the runtime for this bundle.
-    pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
-        // Written atomically: another command may be reading it.
+    /// Writes `config.json` atomically: another command may be reading it.
+    pub fn write_config(&self) {
         let (new, path) = (self.dir.join("config.json.new"), self.dir.join("config.json"));
         std::fs::write(&new, self.config.to_string()).and_then(|()| std::fs::rename(&new, &path)).unwrap();
+    }
+
+    /// A command of the runtime for this bundle.
+    pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+        self.write_config();
         let mut command = self.runtime.command();
         command.arg("--root").arg(self.dir.join("state")).args(words).stdin(Stdio::null());
         command

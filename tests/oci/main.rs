@@ -8,6 +8,7 @@ mod bundle;
 mod cgroups;
 mod checkpoint;
 mod config;
+mod conformance;
 mod cve;
 mod edges;
 mod fields;

@@ -89,10 +89,14 @@ pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
     Ok(config)
 }
 
-/// Reads a process for `exec --process`.
-pub fn load_process(path: &Path) -> Result<(container::Process, Vec<String>)> {
+/// Reads a process for `exec --process`. One that does not mention capabilities gets the container's, as with runc and crun.
+pub fn load_process(path: &Path, container: &container::CapabilitySets) -> Result<(container::Process, Vec<String>)> {
     let bytes = file::read_stream(Step::Config, path, MAX_BYTES)?;
-    let process = document::read(&bytes, fit::process, |process, warnings| Ok((process::read(&process)?, warnings)));
+    let process = document::read(&bytes, fit::process, |document: process::Document, warnings| {
+        let process = process::read(&document)?;
+        let capabilities = if document.has_capabilities() { process.capabilities } else { container.clone() };
+        Ok((container::Process { capabilities, ..process }, warnings))
+    });
     process.map_err(|error| named(&path.display().to_string(), error))
 }
 

@@ -40,6 +40,13 @@ pub struct Document {
     console_size: runtime::Box,
 }
 
+impl Document {
+    /// Whether it says which capabilities the process has.
+    pub fn has_capabilities(&self) -> bool {
+        self.capabilities.is_some()
+    }
+}
+
 /// Reads a process.
 pub fn read(document: &Document) -> Read<Process> {
     let argv = strings("args", &document.args)?;
