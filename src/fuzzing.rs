@@ -23,7 +23,7 @@ use crate::audit::Line;
 use crate::cgroup::hierarchies;
 use crate::cli::denials;
 use crate::error::{Error, is_deceptive, printable, printable_json};
-use crate::launch::channels::{self, Exited};
+use crate::launch::channels;
 use crate::oci::config;
 use crate::oci::record;
 use crate::plan::Bytes;

@@ -1,6 +1,6 @@
 //! The life of a container: every command in every state.
 
-use super::Runtime::{Crun, Runc};
+use super::Runtime::Crun;
 use super::case::{Case, case};
 
 /// Ends at TERM with 3.

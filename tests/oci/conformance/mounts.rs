@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Runtime::{Crun, Runc};
-use super::case::{Case, Need, case};
+use super::case::{Case, case};
 
 /// The options of the mount at a place, and its file system.
 fn shows(place: &str) -> String {

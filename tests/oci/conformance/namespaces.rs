@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Runtime::{Crun, Runc};
-use super::case::{Case, Need, case};
+use super::case::{Case, case};
 
 /// Prints whether each namespace is the host's.
 const COMPARES: &str = "for n in ipc mnt net pid uts cgroup; do [ $(readlink /proc/self/ns/$n) = \"$(busybox sed -n s/^$n=//p /etc/host)\" ] && echo $n shared || echo $n own; done";
