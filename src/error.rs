@@ -55,6 +55,7 @@ steps! {
     Policy = "policy", "reading the policy";
     Config = "config", "reading the configuration";
     State = "state", "reading the container's state";
+    Status = "status", "checking the container's status";
     Plan = "plan", "planning the run";
     SeccompProfile = "seccomp_profile", "reading the seccomp profile";
     Host = "host", "examining this host";
@@ -161,9 +162,17 @@ impl Error {
     }
 }
 
-/// `doing: object: reason`, without the hint. Control characters are escaped.
+/// `doing: object: reason`, without the hint. Control characters are escaped. A wrong status is `reason: object`, because
+/// engines expect such a message to begin with the reason.
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let (Step::Status, Cause::Reason(reason)) = (self.step, &self.cause) {
+            f.write_str(&printable(reason))?;
+            return match self.object.as_str() {
+                "" => Ok(()),
+                object => write!(f, ": {}", printable(object)),
+            };
+        }
         f.write_str(self.step.doing())?;
         if !self.object.is_empty() {
             write!(f, ": {}", printable(&self.object))?;

@@ -16,6 +16,8 @@ use stockade_seccomp::{Arch, Context};
 pub struct Work {
     /// The directory.
     pub dir: PathBuf,
+    /// A directory for runtimes' state that is not in memory.
+    pub disk: PathBuf,
     /// The static program that every contestant runs. `None` if it is not installed.
     pub busybox: Option<PathBuf>,
     /// The C floor. `None` if there is no C compiler.
@@ -41,7 +43,9 @@ impl Work {
             }
         }
         let busybox = ["/usr/bin/busybox", "/bin/busybox"].into_iter().map(PathBuf::from).find(|path| is_static(path));
-        let work = Self { floor: floor(&dir), busybox, dir };
+        let disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("state-{}", std::process::id()));
+        std::fs::create_dir(&disk).map_err(|error| format!("{}: {error}", disk.display()))?;
+        let work = Self { floor: floor(&dir), busybox, dir, disk };
         work.bundle()?;
         Ok(work)
     }
@@ -62,6 +66,13 @@ impl Work {
         config["process"]["args"] = json!(words);
         self.file(&format!("{name}/config.json"), &config.to_string());
         self.dir.join(name)
+    }
+
+    /// A file for `exec --process` with this command, and the privileges of the bundles.
+    pub fn process_of(&self, name: &str, words: &[&str]) -> PathBuf {
+        let mut process = self.config()["process"].take();
+        process["args"] = json!(words);
+        self.file(&format!("{name}.json"), &process.to_string())
     }
 
     fn bundle(&self) -> Result<(), String> {
@@ -102,6 +113,7 @@ impl Drop for Work {
     fn drop(&mut self) {
         let _ = umount2(&self.dir, MntFlags::MNT_DETACH);
         let _ = std::fs::remove_dir_all(&self.dir);
+        let _ = std::fs::remove_dir_all(&self.disk);
     }
 }
 

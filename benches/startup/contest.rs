@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::bundle::{Work, is_root};
-use super::programs::{STOCKADE, STOCKADE_OCI};
+use super::programs::STOCKADE;
 
 /// A command. `{}` stands for the container's number.
 pub type Words = Vec<String>;
@@ -45,7 +45,6 @@ pub struct Claim {
 
 const ALL: &[&str] = &["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 const HOST_NETWORK: &[&str] = &["user", "mnt", "pid", "ipc", "uts", "cgroup"];
-const CONTAINER: &[&str] = &["mnt", "pid", "net", "ipc", "uts"];
 const SANDBOX: Claim =
     Claim { namespaces: ALL, filter: true, no_new_privs: true, no_capabilities: true, read_only_root: true };
 
@@ -57,7 +56,8 @@ pub const PROBE: &str = "cat /proc/self/status /proc/self/mountinfo; \
 pub const IDLE: [&str; 2] = ["sleep", "61.07"];
 
 impl Contestant {
-    fn new(name: &'static str, program: &str) -> Self {
+    /// A contestant without commands.
+    pub fn new(name: &'static str, program: &str) -> Self {
         Self {
             name,
             steps: Vec::new(),
@@ -96,14 +96,14 @@ impl Contestant {
     }
 }
 
-/// All contestants except engines.
+/// All contestants except runtimes and engines.
 pub fn all(work: &Work) -> Vec<Contestant> {
     let Some(busybox) = work.busybox.as_ref().map(|path| path.display().to_string()) else {
         return vec![Contestant::without("everything", "busybox-static is not installed")];
     };
     let floor = work.floor.as_ref().map(|path| path.display().to_string());
     let filter = work.dir.join("filter").display().to_string();
-    let mut all = vec![
+    vec![
         Contestant::before("bare exec", &[], &busybox, Claim::default()),
         match &floor {
             Some(floor) if is_root() => {
@@ -127,25 +127,7 @@ pub fn all(work: &Work) -> Vec<Contestant> {
         ),
         bubblewrap(work, &busybox),
         nsjail(&busybox),
-    ];
-    let runtimes = [
-        ("stockade-oci run", STOCKADE_OCI.as_str()),
-        ("crun run", "crun"),
-        ("runc run", "runc"),
-        ("runsc run", "runsc"),
-    ];
-    for (name, program) in runtimes {
-        all.push(oci_run(work, name, program));
-    }
-    let lifecycles = [
-        ("stockade-oci create+start+delete", STOCKADE_OCI.as_str()),
-        ("crun create+start+delete", "crun"),
-        ("runc create+start+delete", "runc"),
-    ];
-    for (name, program) in lifecycles {
-        all.push(lifecycle(work, name, program));
-    }
-    all
+    ]
 }
 
 /// Bubblewrap with the same view, but without masks on /proc, a filter, Landlock, limits and a supervisor that reports.
@@ -186,57 +168,6 @@ fn nsjail(busybox: &str) -> Contestant {
     let words = [&program, "-Mo", "-Q", "-R", "/usr", "-R", "/bin", "-R", "/lib", "-R", "/lib64", "-T", "/tmp", "--"];
     let claim = Claim { namespaces: ALL, no_new_privs: true, no_capabilities: true, ..Claim::default() };
     Contestant::before("nsjail", &words, busybox, claim)
-}
-
-fn runtime(name: &'static str, program: &str) -> Result<String, Box<Contestant>> {
-    if !is_root() {
-        return Err(Box::new(Contestant::without(name, "requires root")));
-    }
-    find(program).ok_or_else(|| Box::new(Contestant::without(name, "not installed")))
-}
-
-const OCI: Claim =
-    Claim { namespaces: CONTAINER, filter: false, no_new_privs: true, no_capabilities: false, read_only_root: true };
-
-fn oci_run(work: &Work, name: &'static str, program: &str) -> Contestant {
-    let program = match runtime(name, program) {
-        Ok(program) => program,
-        Err(missing) => return *missing,
-    };
-    let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
-    let run = |bundle: PathBuf| -> Words {
-        [&program, "--root", &state, "run", "--bundle", &bundle.display().to_string(), "startup-{}"]
-            .map(str::to_owned)
-            .to_vec()
-    };
-    Contestant {
-        steps: vec![run(work.dir.join("bundle"))],
-        probe: Some(run(work.bundle_of("probe", &["/bin/busybox", "sh", "-c", PROBE]))),
-        idle: Some(run(work.bundle_of("idle", &["/bin/busybox", IDLE[0], IDLE[1]]))),
-        claim: OCI,
-        ..Contestant::new(name, &program)
-    }
-}
-
-fn lifecycle(work: &Work, name: &'static str, program: &str) -> Contestant {
-    let program = match runtime(name, program) {
-        Ok(program) => program,
-        Err(missing) => return *missing,
-    };
-    let state = work.dir.join("state").join(name.split(' ').next().unwrap_or_default()).display().to_string();
-    let bundle = work.dir.join("bundle").display().to_string();
-    let of = |words: &[&str]| -> Words {
-        [&program, "--root", &state].into_iter().chain(words.iter().copied()).map(str::to_owned).collect()
-    };
-    Contestant {
-        steps: vec![
-            of(&["create", "--bundle", &bundle, "startup-{}"]),
-            of(&["start", "startup-{}"]),
-            of(&["delete", "--force", "startup-{}"]),
-        ],
-        claim: OCI,
-        ..Contestant::new(name, &program)
-    }
 }
 
 /// Finds a program in PATH or in the directories for administrators.

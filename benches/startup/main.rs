@@ -18,6 +18,7 @@ mod contest;
 mod engines;
 mod measure;
 mod programs;
+mod runtimes;
 mod start;
 mod table;
 
@@ -87,6 +88,8 @@ fn run(options: &Options) -> Result<(), String> {
     start::adopt_orphans();
     let work = bundle::Work::new()?;
     let mut contestants = contest::all(&work);
+    let mut runtimes = runtimes::Runtimes::start(&work, &options.only);
+    contestants.append(&mut runtimes.contestants);
     let engines = engines::Engines::start(&work, options.engines);
     contestants.extend(engines.contestants(&work));
     contestants.retain(|one| options.only.is_empty() || options.only.iter().any(|word| one.name.contains(word)));
@@ -105,6 +108,7 @@ fn run(options: &Options) -> Result<(), String> {
         figures[*one].overhead_kib = measure::overhead_kib(&contestants[*one]);
     }
     drop(engines);
+    drop(runtimes);
     println!("\n{}", table::times(&figures));
     println!("{}", table::ratios(&figures));
     if let Some(path) = &options.json {

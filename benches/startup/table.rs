@@ -44,10 +44,10 @@ const VERSIONS: [(&str, &[&str]); 7] = [
 /// The observed confinement of a contestant.
 pub fn claims(contestant: &Contestant, checked: &Checked) -> String {
     match checked {
-        Checked::Missing(why) => format!("{:34} {why}", contestant.name),
-        Checked::Fine(_) if contestant.probe.is_none() => format!("{:34} as its `run`", contestant.name),
+        Checked::Missing(why) => format!("{:38} {why}", contestant.name),
+        Checked::Fine(_) if contestant.probe.is_none() => format!("{:38} as its `run`", contestant.name),
         Checked::Fine(seen) => format!(
-            "{:34} {} own namespaces{}, {}, {}, capabilities {:x}, {} mounts, {} of them over /proc, root {}",
+            "{:38} {} own namespaces{}, {}, {}, capabilities {:x}, {} mounts, {} of them over /proc, root {}",
             contestant.name,
             seen.namespaces,
             if seen.network { "" } else { " (network of the host)" },
@@ -64,7 +64,7 @@ pub fn claims(contestant: &Contestant, checked: &Checked) -> String {
 /// A line for each contestant: milliseconds, starts per second, memory.
 pub fn times(figures: &[Figures]) -> String {
     let mut text = format!(
-        "{:34} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {:>28}  {:>9}\n",
+        "{:38} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {:>28}  {:>9}\n",
         "milliseconds",
         "median",
         "p95",
@@ -77,7 +77,7 @@ pub fn times(figures: &[Figures]) -> String {
     );
     for one in figures {
         if let Checked::Missing(why) = &one.checked {
-            let _ = writeln!(text, "{:34} {why}", one.name);
+            let _ = writeln!(text, "{:38} {why}", one.name);
             continue;
         }
         let ms = |value: Option<f64>| value.map_or("-".into(), |us| format!("{:.2}", us / 1000.0));
@@ -85,7 +85,7 @@ pub fn times(figures: &[Figures]) -> String {
             (0..IN_FLIGHT.len()).map(|level| one.rate(level).map_or("-".into(), |rate| format!("{rate:.0}"))).collect();
         let _ = writeln!(
             text,
-            "{:34} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {:>28}  {:>9}",
+            "{:38} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {:>28}  {:>9}",
             one.name,
             ms(one.warm.quantile(0.5)),
             ms(one.warm.quantile(0.95)),
@@ -111,15 +111,22 @@ const fn target(subject: &'static str, reference: &'static str, max: f64) -> Tar
     Target { subject, reference, max }
 }
 
-const TARGETS: [Target; 12] = [
+const TARGETS: [Target; 19] = [
     target("stockade run", "bwrap", 0.85),
     target("stockade run", "crun run", 0.5),
     target("stockade run", "runc run", 0.15),
     target("stockade run", "docker run, runc", 1.0 / 80.0),
     target("stockade run", "floor (C)", 1.25),
     target("stockade-oci run", "crun run", 0.6),
-    target("stockade-oci create+start+delete", "crun create+start+delete", 0.6),
+    target("stockade-oci create+start+delete", "crun create+start+delete", 0.4),
     target("stockade-oci create+start+delete", "runc create+start+delete", 0.25),
+    target("stockade-oci exec", "crun exec", 0.5),
+    target("stockade-oci exec", "runc exec", 0.2),
+    target("stockade-oci run, disk", "crun run, disk", 0.6),
+    target("stockade-oci create+start+delete, disk", "crun create+start+delete, disk", 0.4),
+    target("stockade-oci create+start+delete, disk", "runc create+start+delete, disk", 0.25),
+    target("stockade-oci exec, disk", "crun exec, disk", 0.5),
+    target("stockade-oci exec, disk", "runc exec, disk", 0.2),
     target("docker run, stockade", "docker run, runc", 1.0),
     target("docker run, stockade", "docker run, crun", 1.0),
     target("podman run, stockade", "podman run, crun", 1.0),
@@ -131,19 +138,19 @@ pub fn ratios(figures: &[Figures]) -> String {
     let of = |name: &str, part: f64| {
         figures.iter().find(|one| one.name == name && one.runs()).and_then(|one| one.warm.quantile(part))
     };
-    let mut text = format!("{:66} {:>8} {:>8} {:>8}\n", "ratios", "median", "fastest", "aim");
+    let mut text = format!("{:78} {:>8} {:>8} {:>8}\n", "ratios", "median", "fastest", "aim");
     for Target { subject, reference, max } in TARGETS {
         let ratio = |part| Some(of(subject, part)? / of(reference, part)?);
         if let (Some(median), Some(fastest)) = (ratio(0.5), ratio(0.0)) {
             let name = format!("{subject} / {reference}");
-            let _ = writeln!(text, "{name:66} {median:>8.3} {fastest:>8.3} {:>8.3}", max);
+            let _ = writeln!(text, "{name:78} {median:>8.3} {fastest:>8.3} {:>8.3}", max);
         }
     }
     let rate = |name: &str| figures.iter().find(|one| one.name == name && one.runs()).and_then(|one| one.rate(2));
     if let (Some(ours), Some(theirs)) = (rate("stockade run"), rate("bwrap")) {
         let _ = writeln!(
             text,
-            "{:66} {:>8.3} {:>8} {:>8}",
+            "{:78} {:>8.3} {:>8} {:>8}",
             "throughput with 4 in flight: stockade run / bwrap",
             ours / theirs,
             "",
@@ -151,7 +158,7 @@ pub fn ratios(figures: &[Figures]) -> String {
         );
     }
     if let (Some(p99), Some(median)) = (of("stockade run", 0.99), of("stockade run", 0.5)) {
-        let _ = writeln!(text, "{:66} {:>8.3} {:>8} {:>8}", "stockade run: p99 / median", p99 / median, "", "3.000");
+        let _ = writeln!(text, "{:78} {:>8.3} {:>8} {:>8}", "stockade run: p99 / median", p99 / median, "", "3.000");
     }
     text
 }

@@ -12,10 +12,10 @@ use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::gate::Gate;
-use super::hooks::Inherited;
+use super::hooks::{self, Inherited};
 use super::prepare::Prepared;
 use super::streams::{devpts, give_streams, open_terminal, take_streams};
-use super::{home, hooks};
+use super::{home, hook_output};
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::program::Executable;
 use crate::confine::schedule;
@@ -127,7 +127,7 @@ fn take_root(
     if prepared.waits_for_hooks && !ends.built() {
         process::exit(125);
     }
-    let inherited = Inherited { environment: &prepared.hook_environment, filter: None };
+    let inherited = Inherited { environment: &prepared.hook_environment, output: &prepared.hook_output, filter: None };
     hooks::run_inside(&plan.hooks.create_container, 0, inherited, state, "creating", hook_message)?;
     set_up(prepared, plan, || {
         let inside: Vec<RawFd> = built.fds().chain(also.iter().copied()).collect();
@@ -191,9 +191,10 @@ fn wait_and_execute(
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
         let first = plan.hooks.create_container.len();
-        let own = &plan.process.command.env;
         let filter = prepared.seccomp.as_ref().filter(|_| !prepared.filters_early);
-        let inherited = Inherited { environment: own, filter };
+        // The files for their output are the host's, and closed.
+        let inherited =
+            Inherited { environment: &plan.process.command.env, output: &hook_output::Output::default(), filter };
         hooks::run_inside(&plan.hooks.start_container, first, inherited, state, "created", hook_message)?;
     }
     // Only now, because hooks inside the container must not be restricted.
@@ -312,7 +313,7 @@ fn confine<'a>(
     }
     prepared.capabilities.bound()?;
     credentials::keep_capabilities(true).during(Step::Capabilities, 0)?;
-    if prepared.users.can_clear_groups() {
+    if prepared.users.can_clear_groups() && !plan.keep_groups {
         match credentials::set_groups(&plan.process.groups) {
             // setgroups may be denied in a user namespace. Then no process inside has groups that could be dropped.
             Err(Errno::EPERM) if plan.process.groups.is_empty() && prepared.in_user_namespace => {}

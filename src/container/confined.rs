@@ -39,7 +39,8 @@ fn expected(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>) -
     };
     let (uid, gid) = prepared.users.inside();
     let forbidden = prepared.in_user_namespace && text("setgroups").is_ok_and(|text| text.trim() == "deny");
-    let set_groups = prepared.users.can_clear_groups() && !(forbidden && plan.process.groups.is_empty());
+    let set_groups =
+        prepared.users.can_clear_groups() && !plan.keep_groups && !(forbidden && plan.process.groups.is_empty());
     let groups = || plan.process.groups.iter().map(|group| outside(&maps.1, *group)).collect();
     Ok(Expected {
         ids: (outside(&maps.0, uid), outside(&maps.1, gid)),

@@ -7,7 +7,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, openat};
@@ -15,11 +15,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+use super::hook_output::Output;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::failure::{Applied, During};
 use crate::plan::Bytes;
-use crate::plan::container::{Hook, Hooks};
+use crate::plan::container::{Hook, HookFiles, Hooks};
 use crate::sys::{helper, image, process};
 
 /// Most bytes of a failed hook's standard error that are reported: the last ones.
@@ -29,16 +30,18 @@ const MAX_FAILURE_MESSAGE: usize = 1024;
 const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs hooks one after the other and stops at the first failure.
-pub fn run(stage: &str, hooks: &[Hook], state: &str) -> Result<()> {
-    let environment = inherited_by(hooks);
+pub fn run(stage: &str, hooks: &[Hook], files: &HookFiles, state: &str) -> Result<()> {
+    let (environment, output) = (inherited_by(hooks), Output::of(hooks, files)?);
+    let inherited = Inherited { environment: &environment, output: &output, filter: None };
     for (index, hook) in hooks.iter().enumerate() {
-        run_one(hook, state, Inherited { environment: &environment, filter: None })
+        run_one(hook, state, inherited)
             .map_err(|reason| Error::new(Step::Hook, format!("{stage}[{index}] {}", hook.path), reason))?;
     }
     Ok(())
 }
 
 /// Runs the hooks of a stage from the container's own process. `first` is the index of the first among all that it runs.
+/// `inherited` is the environment of those that have none of their own.
 pub fn run_inside(
     all: &[Hook],
     first: usize,
@@ -76,12 +79,14 @@ pub fn inherited_by(hooks: &[Hook]) -> Vec<Bytes> {
 pub struct Inherited<'a> {
     /// Its environment, if it has none of its own.
     pub environment: &'a [Bytes],
+    /// The files for its output.
+    pub output: &'a Output,
     /// Its system call filter, if this process has not installed it yet.
     pub filter: Option<&'a PreparedSeccomp>,
 }
 
 /// Runs one hook. The error is a message.
-pub fn run_one(hook: &Hook, state: &str, inherited: Inherited<'_>) -> std::result::Result<(), String> {
+fn run_one(hook: &Hook, state: &str, inherited: Inherited<'_>) -> std::result::Result<(), String> {
     let failed = |errno: nix::errno::Errno| errno.to_string();
     let (reads, says) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
     let bytes = |text: &Bytes| OsStr::from_bytes(text.as_bytes()).to_owned();
@@ -100,7 +105,11 @@ pub fn run_one(hook: &Hook, state: &str, inherited: Inherited<'_>) -> std::resul
     // A file instead of a pipe: a hook need not read its state, and a slow reader delays nothing.
     let mut input = File::from(image::memory_file(c"state").map_err(failed)?);
     input.write_all(state.as_bytes()).and_then(|()| input.rewind()).map_err(|error| error.to_string())?;
-    command.stdin(input).stdout(Stdio::null()).stderr(says);
+    let own = |error: std::io::Error| error.to_string();
+    command
+        .stdin(input)
+        .stdout(inherited.output.stdout().map_err(own)?)
+        .stderr(inherited.output.stderr(says).map_err(own)?);
     command.process_group(0); // so that the whole group can be killed
     if let Some(filter) = inherited.filter.cloned() {
         helper::before_execve(&mut command, move || {

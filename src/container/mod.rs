@@ -64,6 +64,7 @@ mod filter_handshake;
 pub mod foreground;
 pub mod gate;
 mod home;
+pub mod hook_output;
 pub mod hooks;
 pub mod listener;
 mod net_devices;
@@ -78,7 +79,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Pid;
+use nix::unistd::{Gid, Pid};
 
 pub use self::errors::start_error;
 use self::errors::with_message;
@@ -232,7 +233,10 @@ fn enforced(plan: &ContainerPlan, prepared: &Prepared<'_>, groups: Option<&Group
         no_new_privs: plan.process.no_new_privs,
         host_uid: IdRange::host_id(&plan.uid_map, uid),
         host_gid: IdRange::host_id(&plan.gid_map, gid),
-        supplementary_groups: plan.process.groups.clone(),
+        supplementary_groups: match plan.keep_groups {
+            true => nix::unistd::getgroups().unwrap_or_default().into_iter().map(Gid::as_raw).collect(),
+            false => plan.process.groups.clone(),
+        },
         ..Enforced::default()
     };
     if let Some(landlock) = &prepared.landlock {

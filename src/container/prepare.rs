@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use super::Entered;
 use super::filter_handshake::FilterHandshake;
 use super::gate::Gate;
+use super::hook_output::Output;
 use super::hooks;
 use super::parts::{Join, Parts};
 use super::remaining_calls;
@@ -80,6 +81,8 @@ pub struct Prepared<'a> {
     pub needs_home: bool,
     /// The environment of `createContainer` hooks that have none of their own.
     pub hook_environment: Vec<Bytes>,
+    /// Where the output of `createContainer` hooks goes.
+    pub hook_output: Output,
     /// Whether its user namespace differs from the runtime's.
     pub in_user_namespace: bool,
     /// Whether Landlock and the filter are in force before "ready" ([`remaining_calls`]). Otherwise they come last.
@@ -184,6 +187,7 @@ pub fn prepare<'a>(
         waits_for_hooks: !plan.hooks.prestart.is_empty() || !plan.hooks.create_runtime.is_empty(),
         needs_home: !plan.process.command.env.iter().any(|variable| variable.as_bytes().starts_with(b"HOME=")),
         hook_environment: hooks::inherited_by(&plan.hooks.create_container),
+        hook_output: Output::of(&plan.hooks.create_container, &plan.hooks.files)?,
         in_user_namespace: new_user,
         filters_early,
         confines_first,

@@ -35,15 +35,18 @@ const GLOBAL: &[Flag] = &[
 
 const CREATE: &[Flag] = &[
     value("bundle").short('b'),
+    value("config").short('f'),
     value("console-socket"),
     value("pidfd-socket"),
     value("pid-file"),
     switch("no-pivot"),
     switch("no-new-keyring"),
     value("preserve-fds"),
+    switch("no-subreaper"),
 ];
 const RUN: &[Flag] = &[
     value("bundle").short('b'),
+    value("config").short('f'),
     value("console-socket"),
     value("pidfd-socket"),
     value("pid-file"),
@@ -130,9 +133,11 @@ const VERBS: &[Verb] = &[
     verb("run", "Create and start a container").options(&[("Options", RUN)]).operands(ID),
     verb("state", "Print the state of a container as JSON").operands(ID),
     verb("kill", "Send a signal to a container")
-        .options(&[("Options", &[switch("all").short('a')])])
+        .options(&[("Options", &[switch("all").short('a'), switch("regex").short('r')])])
         .operands(&[CONTAINER, Operand::Optional("SIGNAL", "Its name or number; SIGTERM by default")]),
-    verb("delete", "Delete a container").options(&[("Options", &[switch("force").short('f')])]).operands(ID),
+    verb("delete", "Delete a container")
+        .options(&[("Options", &[switch("force").short('f'), switch("regex").short('r')])])
+        .operands(ID),
     verb("exec", "Run another program in a container")
         .options(&[("Options", EXEC)])
         .operands(&[CONTAINER, Operand::Command("PROGRAM")]),
@@ -147,7 +152,8 @@ const VERBS: &[Verb] = &[
         .options(&[("Options", &[value("interval"), switch("stats")])])
         .operands(ID),
     verb("features", "Print the features of this runtime as JSON"),
-    verb("spec", "Write a new config.json").options(&[("Options", &[value("bundle").short('b'), switch("rootless")])]),
+    verb("spec", "Write a new config.json")
+        .options(&[("Options", &[value("bundle").short('b'), value("file").short('f'), switch("rootless")])]),
     verb("check", "Print what a bundle configures, and what prevents it on this host")
         .options(&[("Options", &[value("format").short('f'), value("bundle").short('b')])])
         .operands(&[Operand::Optional("BUNDLE", "Its directory")]),

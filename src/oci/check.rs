@@ -55,7 +55,7 @@ pub fn check(runtime: &Runtime) -> Result<u8> {
         asks: Vec::new(),
         problems: Vec::new(),
     };
-    match config::load(&bundle, "check", runtime.flags()) {
+    match config::load(&bundle.join("config.json"), &bundle, "check", runtime.flags()?) {
         Err(error) => findings.error("config.json", error),
         Ok(config) => findings.examine(&config)?,
     }

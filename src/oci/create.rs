@@ -94,16 +94,16 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let id = held.record.id.clone();
     match held.status() {
         Status::Created => {}
-        Status::Stopped => return Err(Error::new(Step::State, id, "cannot start a container that has stopped")),
-        Status::Creating => return Err(Error::new(Step::State, id, "cannot start a container that is being created")),
-        Status::Running => return Err(Error::new(Step::State, id, "cannot start an already running container")),
-        Status::Paused => return Err(Error::new(Step::State, id, "cannot start a container that is paused")),
+        Status::Stopped => return Err(Error::new(Step::Status, id, "cannot start a container that has stopped")),
+        Status::Creating => return Err(Error::new(Step::Status, id, "cannot start a container in the creating state")),
+        Status::Running => return Err(Error::new(Step::Status, id, "cannot start an already running container")),
+        Status::Paused => return Err(Error::new(Step::Status, id, "cannot start a container in the paused state")),
     }
     let listener = Listener::open(&held.directory)?;
     let underway = match open_gate(&held.directory) {
         // No process waits at the gate, or it died when the gate was opened.
         Err(Errno::ENXIO | Errno::ENOENT | Errno::EPIPE) => {
-            return Err(Error::new(Step::State, id, "cannot start a container that has stopped"));
+            return Err(Error::new(Step::Status, id, "cannot start a container that has stopped"));
         }
         opened => opened.map_err(|errno| Error::errno(Step::State, "exec fifo", errno))?,
     };
@@ -130,7 +130,9 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
         Started::Failed(failure, words) => {
             return Err(start_error(&super::store::read_plan(&directory)?, failure, words));
         }
-        Started::Died => return Err(Error::new(Step::State, id, "died before its program was executed")),
+        Started::Died => {
+            return Err(Error::new(Step::Status, id, "the container died before its program was executed"));
+        }
     }
     if !record.later_hooks {
         return Ok(listener);
@@ -143,7 +145,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let plan = held.plan()?;
     if !plan.hooks.poststart.is_empty() {
         step("hooks", || "poststart");
-        hooks::run("poststart", &plan.hooks.poststart, &record.state_text(record.pid, "running"))?;
+        hooks::run("poststart", &plan.hooks.poststart, &plan.hooks.files, &record.state_text(record.pid, "running"))?;
     }
     Ok(listener)
 }
@@ -160,7 +162,7 @@ fn verify_executed(record: &Record) -> Result<()> {
 fn first_process(record: &Record) -> Result<(OwnedFd, u64)> {
     let proc_pid = open_proc_pid(Pid::from_raw(record.pid))?;
     if !record.is_alive() {
-        return Err(Error::new(Step::State, record.id.clone(), "died before its program was executed"));
+        return Err(Error::new(Step::Status, record.id.clone(), "the container died before its program was executed"));
     }
     Ok((proc_pid, record.filters.unwrap_or(1)))
 }
@@ -171,7 +173,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     let id = runtime.args.id()?;
     super::store::valid_id(id)?;
     let bundle = runtime.bundle()?;
-    let mut config = config::load(&bundle, id, runtime.flags())?;
+    let mut config = config::load(&runtime.config_file(&bundle)?, &bundle, id, runtime.flags()?)?;
     #[cfg(feature = "ablate")]
     crate::launch::ablate::thin_container(&mut config.plan);
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
@@ -184,6 +186,7 @@ fn make(runtime: &Runtime, preserved: u32, bridged: bool) -> Result<(Held, Launc
     let plan = &config.plan;
     record.later_hooks = !plan.hooks.poststart.is_empty() || !plan.hooks.poststop.is_empty();
     super::report::place(&record, Some(plan))?;
+    super::report::check_hook_files(plan)?;
     record.places = if plan.cgroup.disabled { None } else { places(plan, id)? };
     let mut held = runtime.store.create(record)?;
     step("state", || format!("{} created", held.directory.display()));
@@ -242,8 +245,8 @@ fn fill(runtime: &Runtime, preserved: u32, held: &mut Held, config: &mut Config)
     let mut built = |pid: nix::unistd::Pid| {
         let text = state(pid.as_raw(), "creating");
         step("hooks", || "prestart, createRuntime");
-        hooks::run("prestart", &plan.hooks.prestart, &text)?;
-        hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
+        hooks::run("prestart", &plan.hooks.prestart, &plan.hooks.files, &text)?;
+        hooks::run("createRuntime", &plan.hooks.create_runtime, &plan.hooks.files, &text)
     };
     // Written while the child builds its root. A record with a pid means that the container is ready, so this one is not
     // visible yet.

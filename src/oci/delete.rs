@@ -15,9 +15,13 @@ use crate::sys::process;
 /// How long a killed process may take to exit.
 const EXIT_TIMEOUT_MS: u16 = 10_000;
 
-/// Removes a container.
+/// Removes a container, or with `--regex` all whose ids match.
 pub fn delete(runtime: &Runtime) -> Result<u8> {
-    let (id, force) = (runtime.args.id()?, runtime.args.is_on("force"));
+    runtime.for_each_match(|id| delete_one(runtime, id))
+}
+
+fn delete_one(runtime: &Runtime, id: &str) -> Result<u8> {
+    let force = runtime.args.is_on("force");
     let held = match runtime.store.hold(id) {
         Err(error) if force && is_missing(&error) => return Ok(0),
         Err(error) if force && is_damaged(&error) => {
@@ -29,7 +33,7 @@ pub fn delete(runtime: &Runtime) -> Result<u8> {
     match held.status() {
         status @ (Status::Running | Status::Paused | Status::Creating) if !force => {
             let reason = format!("cannot delete container {id} that is not stopped: {}", status.name());
-            Err(Error::new(Step::State, "", reason).hint("kill it first, or use --force"))
+            Err(Error::new(Step::Status, "", reason).hint("kill it first, or use --force"))
         }
         _ => destroy(runtime, held).map(|()| 0),
     }
@@ -51,7 +55,11 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
         let gone = PollFd::new(process.as_fd(), PollFlags::POLLIN);
         while let Err(nix::errno::Errno::EINTR) = poll(&mut [gone.clone()], PollTimeout::from(EXIT_TIMEOUT_MS)) {}
         if held.record.is_alive() {
-            return Err(Error::new(Step::State, held.record.id.clone(), "was killed but has not exited"));
+            return Err(Error::new(
+                Step::Status,
+                held.record.id.clone(),
+                "the container was killed but has not exited",
+            ));
         }
     }
     // Written first: the counters of its usage are removed with the cgroups.
@@ -61,15 +69,15 @@ pub fn destroy(runtime: &Runtime, held: Held) -> Result<()> {
     }
     rdt::remove(&held.directory)?;
     let plan = if held.record.later_hooks { held.plan().ok() } else { None };
-    let hooks = plan.map(|plan| plan.hooks.poststop);
+    let hooks = plan.map(|plan| plan.hooks).unwrap_or_default();
     let state = held.record.state_text(0, Status::Stopped.name());
     held.remove()?;
     if let Err(error) = reported {
         runtime.log.warn(&log::sentence(&error)); // only a warning: the container is already removed
     }
-    for hook in hooks.iter().flatten() {
+    for hook in &hooks.poststop {
         // Only a warning: the container is already removed.
-        if let Err(error) = hooks::run("poststop", std::slice::from_ref(hook), &state) {
+        if let Err(error) = hooks::run("poststop", std::slice::from_ref(hook), &hooks.files, &state) {
             runtime.log.warn(&log::sentence(&error));
         }
     }

@@ -20,7 +20,7 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
     let id = runtime.args.id()?;
     let (_, record) = runtime.store.read(id)?;
     if !record.runs() {
-        return Err(Error::new(Step::State, id, "container not running"));
+        return Err(Error::new(Step::Status, id, "container not running"));
     }
     let no_cgroup = || Error::new(Step::Cgroup, id, "the container has no cgroup, so its usage is unknown");
     let groups = record.groups().ok_or_else(no_cgroup)?;

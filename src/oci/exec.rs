@@ -37,9 +37,9 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         Status::Running | Status::Created => {}
         Status::Paused if runtime.args.is_on("ignore-paused") => {}
         Status::Paused => {
-            return Err(Error::new(Step::State, id, "cannot exec in a paused container").hint("use --ignore-paused"));
+            return Err(Error::new(Step::Status, id, "cannot exec in a paused container").hint("use --ignore-paused"));
         }
-        _ => return Err(Error::new(Step::State, id, "cannot exec in a stopped container")),
+        _ => return Err(Error::new(Step::Status, id, "cannot exec in a stopped container")),
     }
     let detach = runtime.args.is_on("detach");
     let plan = plan(runtime, &held)?;
@@ -51,10 +51,13 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
     }
     runtime.check_console(&plan, !detach)?;
     let first =
-        held.record.process().ok_or_else(|| Error::new(Step::State, id, "cannot exec in a stopped container"))?;
+        held.record.process().ok_or_else(|| Error::new(Step::Status, id, "cannot exec in a stopped container"))?;
     let groups = held.record.needed_groups()?;
-    let groups = match (groups, runtime.args.text("cgroup")?) {
-        (Some(groups), Some(path)) => Some(groups.below(path.rsplit_once(':').map_or(path, |(_, path)| path))?),
+    let groups = match (groups, cgroups_below(runtime)?) {
+        (None, below) if !below.is_empty() => {
+            return Err(Error::new(Step::Cgroup, id, "the container has no cgroup, so --cgroup names none"));
+        }
+        (Some(groups), below) if !below.is_empty() => Some(groups.below(&below)?),
         // If the container has created cgroups of its own, no process may be in the parent cgroup.
         (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
     };
@@ -115,6 +118,27 @@ fn mask(cpus: &[u32]) -> String {
     (0..=highest).rev().filter_map(|at| char::from_digit(digit(at), 16)).collect()
 }
 
+/// The values of `--cgroup`: `PATH`, or `CONTROLLER,…:PATH` for each hierarchy.
+fn cgroups_below(runtime: &Runtime) -> Result<Vec<(Vec<&str>, &str)>> {
+    let wrong = |text: &str, reason: &str| Err(Error::new(Step::Usage, format!("--cgroup {text}"), reason));
+    let mut all: Vec<(Vec<&str>, &str)> = Vec::new();
+    for value in runtime.args.all("cgroup") {
+        let Some(text) = value.to_str() else { return wrong(&value.to_string_lossy(), "is not UTF-8") };
+        let (controllers, path) = match text.split_once(':') {
+            Some((names, path)) => (names.split(',').collect(), path),
+            None => (Vec::new(), text),
+        };
+        if !all.is_empty() && (controllers.is_empty() || all[0].0.is_empty()) {
+            return wrong(text, "several paths need a controller each: CONTROLLER:PATH");
+        }
+        if controllers.iter().any(|name| all.iter().any(|(known, _)| known.contains(name))) {
+            return wrong(text, "names a controller for the second time");
+        }
+        all.push((controllers, path));
+    }
+    Ok(all)
+}
+
 /// `CLONE_NEW*` of the namespaces that the container does not share with the runtime.
 fn namespaces(plan: &ContainerPlan) -> i32 {
     plan.namespaces().fold(0, |flags, kind| flags | kind.number() as i32)
@@ -140,7 +164,9 @@ fn plan(runtime: &Runtime, held: &Held) -> Result<ContainerPlan> {
         }
         None => from_flags(runtime, &plan)?,
     };
-    let ContainerPlan { confinement, personality, memory_policy, mount_label, new_keyring, cgroup, .. } = plan;
+    let ContainerPlan {
+        confinement, personality, memory_policy, mount_label, new_keyring, cgroup, keep_groups, ..
+    } = plan;
     let confinement =
         Confinement { masked_paths: Vec::new(), readonly_paths: Vec::new(), hostname: None, ..confinement };
     Ok(ContainerPlan {
@@ -151,6 +177,7 @@ fn plan(runtime: &Runtime, held: &Held) -> Result<ContainerPlan> {
         mount_label,
         new_keyring,
         cgroup,
+        keep_groups,
         ..ContainerPlan::default()
     })
 }

@@ -72,7 +72,7 @@ fn known() -> std::result::Result<Features, OciSpecError> {
         .mount_options(config::mount_options())
         .linux(linux.build()?)
         .annotations([("org.stockade.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
-        .potentially_unsafe_config_annotations(Vec::new())
+        .potentially_unsafe_config_annotations(names(&config::annotations::HONOURED))
         .build()
 }
 

@@ -1,8 +1,11 @@
-//! Writes messages to standard error and to the file of `--log`, whose last record engines read.
+//! Writes messages as records, in runc's formats: to the file of `--log`, whose last record engines read, or else to standard
+//! error.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+
+use serde_json::json;
 
 use crate::args::Args;
 use crate::error::{Error, Result, Step, printable};
@@ -60,10 +63,15 @@ impl Log {
             }
         };
         let level = if args.is_on("debug") { Level::Debug } else { *read.as_ref().unwrap_or(&Level::default()) };
-        let path = args.path("log");
-        let opened = path.as_ref().map_or(Ok(()), |path| {
-            open(path).map(drop).map_err(|error| Error::io(Step::Output, path.display().to_string(), &error))
-        });
+        let (path, opened) = match args.path("log").map(destination).transpose() {
+            Ok(path) => {
+                let opened = path.as_ref().map_or(Ok(()), |path| {
+                    open(path).map(drop).map_err(|error| Error::io(Step::Output, path.display().to_string(), &error))
+                });
+                (path, opened)
+            }
+            Err(error) => (None, Err(error)),
+        };
         (Self { path, json, level }, read.map(drop).and(format).and(opened))
     }
 
@@ -72,45 +80,61 @@ impl Log {
         level >= self.level
     }
 
-    /// Logs the error that ends the command.
+    /// Logs the error that ends the command. With a file, standard error gets the message as well.
     pub fn error(&self, error: &Error) {
         let text = sentence(error);
         self.write("error", &text);
-        let _ = std::io::stderr().write_all(format!("{}\n", printable(&text)).as_bytes());
+        if self.path.is_some() {
+            to_stderr(&printable(&text));
+        }
     }
 
-    /// Logs a step of a start: to the file, or to standard error if there is none.
+    /// Logs a step of a start.
     pub fn debug(&self, step: &str) {
-        match self.path {
-            Some(_) => self.write("debug", step),
-            None => drop(std::io::stderr().write_all(format!("{step}\n").as_bytes())),
-        }
+        self.write("debug", step);
     }
 
     /// Logs a warning.
     pub fn warn(&self, text: &str) {
-        if !self.has(Level::Warn) {
-            return;
+        if self.has(Level::Warn) {
+            self.write("warning", text);
         }
-        if self.path.is_none() {
-            let _ = std::io::stderr().write_all(format!("stockade-oci: warning: {}\n", printable(text)).as_bytes());
-        }
-        self.write("warning", text);
     }
 
     fn write(&self, level: &str, text: &str) {
-        let Some(path) = &self.path else { return };
-        let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
-        let line = match self.json {
-            true => format!("{}\n", serde_json::json!({ "level": level, "msg": text, "time": time.to_string() })),
-            false => format!("time=\"{time}\" level={level} msg={text:?}\n"),
+        let Some(path) = &self.path else {
+            // A person reads a terminal, and programs read everything else.
+            let plain = !self.json && std::io::stderr().is_terminal();
+            return to_stderr(&if plain { format!("{level}: {}", printable(text)) } else { self.record(level, text) });
         };
-        let _ = open(path).and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = open(path).and_then(|mut file| file.write_all(format!("{}\n", self.record(level, text)).as_bytes()));
     }
+
+    /// A record as engines parse it.
+    fn record(&self, level: &str, text: &str) -> String {
+        let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
+        match self.json {
+            true => json!({ "level": level, "msg": text, "time": time.to_string() }).to_string(),
+            false => format!("time=\"{time}\" level={level} msg={}", json!(printable(text))),
+        }
+    }
+}
+
+fn to_stderr(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
     File::options().create(true).append(true).open(path)
+}
+
+/// The file that `--log` names: its path, or `file:` and its path as with crun.
+fn destination(given: PathBuf) -> Result<PathBuf> {
+    let text = given.to_string_lossy();
+    if ["journald:", "syslog:"].iter().any(|backend| text.starts_with(backend)) {
+        return Err(wrong("--log", &text, "is not supported: name a file"));
+    }
+    Ok(text.strip_prefix("file:").map(PathBuf::from).unwrap_or(given))
 }
 
 fn wrong(option: &str, value: &str, reason: &str) -> Error {

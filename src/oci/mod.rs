@@ -37,6 +37,7 @@ use crate::container::foreground::Foreground;
 use crate::error::{Error, Result, Step};
 use crate::launch::steps;
 use crate::sys::process;
+use crate::sys::regex::Pattern;
 
 /// The context of every command.
 #[derive(Debug)]
@@ -98,12 +99,40 @@ impl Runtime {
     }
 
     /// The options that affect the configuration.
-    fn flags(&self) -> Flags {
-        Flags {
-            systemd_cgroup: self.args.is_on("systemd-cgroup"),
-            no_cgroup: self.args.value("cgroup-manager").is_some_and(|manager| manager == "disabled"),
-            no_new_keyring: self.args.is_on("no-new-keyring"),
+    fn flags(&self) -> Result<Flags> {
+        let manager = self.args.text("cgroup-manager")?.unwrap_or_default();
+        if !matches!(manager, "" | "cgroupfs" | "systemd" | "disabled") {
+            let reason = "must be cgroupfs, systemd or disabled";
+            return Err(Error::new(Step::Usage, format!("--cgroup-manager {manager}"), reason));
         }
+        Ok(Flags {
+            systemd_cgroup: self.args.is_on("systemd-cgroup") || manager == "systemd",
+            no_cgroup: manager == "disabled",
+            no_new_keyring: self.args.is_on("no-new-keyring"),
+        })
+    }
+
+    /// Calls a function for the container that the command names, or with `--regex` for each one whose id matches. Of several
+    /// errors, the last is returned and the others are logged.
+    fn for_each_match(&self, of_one: impl Fn(&str) -> Result<u8>) -> Result<u8> {
+        let id = self.args.id()?;
+        if !self.args.is_on("regex") {
+            return of_one(id);
+        }
+        let wrong = || Error::new(Step::Usage, format!("--regex {id}"), "is not an extended regular expression");
+        let pattern = Pattern::new(id).map_err(|_| wrong())?;
+        let mut failed = None;
+        for id in self.store.ids().iter().filter(|id| pattern.matches(id)) {
+            if let Err(error) = of_one(id) {
+                failed.replace(error).iter().for_each(|error| self.log.error(error));
+            }
+        }
+        failed.map_or(Ok(0), Err)
+    }
+
+    /// The configuration file of a bundle: `config.json` in it, or the file of `--config`.
+    fn config_file(&self, bundle: &std::path::Path) -> Result<PathBuf> {
+        self.args.path("config").map_or_else(|| Ok(bundle.join("config.json")), |given| absolute(&given))
     }
 
     /// The absolute path of the bundle.

@@ -11,6 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::config::annotations::{HOOKS_STDERR, HOOKS_STDOUT, REPORT};
 use super::record::{End, Record};
 use super::store::Held;
 use crate::error::{Error, Result, Step, errno_of};
@@ -20,14 +21,25 @@ use crate::rootfs::reach::{self, Reach};
 use crate::sys::file;
 use crate::sys::walk::{self, Place, Trail};
 
-/// The annotation.
-const ANNOTATION: &str = "org.stockade.report";
-
 /// The location of a container's report, if one is configured. Fails before anything is created if the report cannot be
 /// written there, or if the container of this plan could write there.
 pub fn place(record: &Record, plan: Option<&ContainerPlan>) -> Result<Option<Place>> {
-    let Some(text) = record.annotations.get(ANNOTATION) else { return Ok(None) };
-    let wrong = |reason: &str| Error::new(Step::Config, format!("annotation {ANNOTATION}: {text:?}"), reason);
+    record.annotations.get(REPORT).map(|text| checked(REPORT, text, plan)).transpose()
+}
+
+/// The same check for the files to which annotations send the output of hooks.
+pub fn check_hook_files(plan: &ContainerPlan) -> Result<()> {
+    let files = &plan.hooks.files;
+    for (annotation, path) in [(HOOKS_STDOUT, &files.stdout), (HOOKS_STDERR, &files.stderr)] {
+        let text = path.as_ref().map(ToString::to_string).filter(|path| !path.starts_with("/dev/std"));
+        text.map(|text| checked(annotation, &text, Some(plan))).transpose()?;
+    }
+    Ok(())
+}
+
+/// The place of a file that an annotation names. Fails if it cannot be written there, or if the container could write there.
+fn checked(annotation: &str, text: &str, plan: Option<&ContainerPlan>) -> Result<Place> {
+    let wrong = |reason: &str| Error::new(Step::Config, format!("annotation {annotation}: {text:?}"), reason);
     let path = Path::new(text);
     if !path.is_absolute() || text.contains('\0') || text.ends_with('/') || path.file_name().is_none() {
         return Err(wrong("is not an absolute path of a file"));
@@ -44,7 +56,7 @@ pub fn place(record: &Record, plan: Option<&ContainerPlan>) -> Result<Option<Pla
     let reach = reach.map_err(|errno| Error::errno(Step::Host, "the mount table", errno))?;
     let trail = Trail::of_place(&place);
     match reach.as_ref().and_then(|reach| reach.find(&trail, true)) {
-        None => Ok(Some(place)),
+        None => Ok(place),
         Some(tree) => Err(wrong(&format!("is in {}, which the container can write", tree.source))
             .hint("name a file outside of the bundle's root and of writable mounts")),
     }
@@ -52,7 +64,7 @@ pub fn place(record: &Record, plan: Option<&ContainerPlan>) -> Result<Option<Pla
 
 /// Writes the report, if one is configured. The container's cgroups still exist, with the counters of its usage.
 pub fn write(held: &Held) -> Result<()> {
-    if !held.record.annotations.contains_key(ANNOTATION) {
+    if !held.record.annotations.contains_key(REPORT) {
         return Ok(());
     }
     let usage = held.record.groups().map(|groups| groups.usage()).unwrap_or_default();

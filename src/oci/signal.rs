@@ -11,18 +11,32 @@ use crate::error::{Cause, Error, Result, Step};
 use crate::plan::container::NamespaceKind;
 use crate::sys::process;
 
-/// Sends a signal to a container's first process. If the container has no pid namespace of its own, SIGKILL goes to all of
-/// its processes.
+/// Signals that ask a program to end.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// Sends a signal to a container's first process. With `--all` it goes to all of its processes, and so does SIGKILL if the
+/// container has no pid namespace of its own.
 pub fn kill(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(2)?;
+    runtime.for_each_match(|id| kill_one(runtime, id))
+}
+
+fn kill_one(runtime: &Runtime, id: &str) -> Result<u8> {
     // Without the lock, which `start` may hold while it waits for a hook that never ends.
-    let (directory, record) = runtime.store.read(runtime.args.id()?)?;
-    let signal = match runtime.args.words.get(1) {
+    let (directory, record) = runtime.store.read(id)?;
+    let (id, all) = (record.id.clone(), runtime.args.is_on("all"));
+    let mut signal = match runtime.args.words.get(1) {
         None => libc::SIGTERM,
         Some(word) => number(&word.to_string_lossy())?,
     };
-    let id = record.id.clone();
-    let not_running = || Error::new(Step::State, id.clone(), "container not running");
+    // The process that waits at the gate handles no signal, and as pid 1 it ignores what it does not handle. The lock prevents
+    // `start` from executing the program, which may handle it.
+    let is_created = || record.status(&directory) == Status::Created;
+    let _lock = if ENDING.contains(&signal) && is_created() { Some(runtime.store.hold(&id)?) } else { None };
+    if _lock.is_some() && is_created() {
+        signal = libc::SIGKILL;
+    }
+    let not_running = || Error::new(Step::Status, id.clone(), "container not running");
     let own_pids = || read_plan(&directory).is_ok_and(|plan| plan.makes(NamespaceKind::Pid));
     let groups = match record.needed_groups() {
         // Without the cgroups, frozen processes would not die, and without a pid namespace only the first process would.
@@ -31,16 +45,15 @@ pub fn kill(runtime: &Runtime) -> Result<u8> {
     };
     let Some(process) = record.process().filter(|_| record.runs()) else {
         // Without a pid namespace of its own, other processes may survive the first.
-        let to_all = runtime.args.is_on("all") || signal == libc::SIGKILL;
-        let left = groups.filter(|_| to_all && !own_pids());
+        let left = groups.filter(|_| (all || signal == libc::SIGKILL) && !own_pids());
         return match left.filter(|groups| !groups.pids().is_empty()) {
             Some(groups) => groups.signal_all(signal).map(|()| 0),
+            None if all => Ok(0), // all none of them
             None => Err(not_running()),
         };
     };
-    if signal == libc::SIGKILL
-        && !own_pids()
-        && let Some(groups) = &groups
+    if let Some(groups) = &groups
+        && (all || signal == libc::SIGKILL && !own_pids())
     {
         return groups.signal_all(signal).map(|()| 0);
     }
@@ -66,7 +79,7 @@ pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
     runtime.args.at_most(1)?;
     let held = runtime.store.hold(runtime.args.id()?)?;
     let id = held.record.id.clone();
-    let wrong = |reason: &str| Err(Error::new(Step::State, id.clone(), reason));
+    let wrong = |reason: &str| Err(Error::new(Step::Status, id.clone(), reason));
     match (held.status(), frozen) {
         (Status::Running | Status::Created, true) | (Status::Paused, false) => {}
         (Status::Stopped, _) => return wrong("container not running"),
@@ -81,7 +94,7 @@ pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
 
 /// A signal by its number or its name, with or without `SIG`; real-time ones as `RTMIN+2`.
 fn number(text: &str) -> Result<i32> {
-    let wrong = || Error::new(Step::Usage, text.to_owned(), "is not a signal");
+    let wrong = || Error::new(Step::Usage, "", format!("unknown signal {text:?}"));
     if let Ok(number) = text.parse::<i32>() {
         return if (0..=64).contains(&number) { Ok(number) } else { Err(wrong()) };
     }

@@ -13,7 +13,7 @@ use crate::plan::container::OCI_VERSION;
 /// Writes it into the bundle. Fails if the file exists.
 pub fn spec(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(0)?;
-    let path = runtime.bundle()?.join("config.json");
+    let path = runtime.bundle()?.join(runtime.args.path("file").unwrap_or_else(|| "config.json".into()));
     let text = serde_json::to_string_pretty(&default_config(runtime.args.is_on("rootless"))).unwrap_or_default();
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
     let written = file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));

@@ -72,7 +72,7 @@ impl Store {
     /// Creates a container's directory and locks it.
     fn claim(&self, id: &str) -> Result<(PathBuf, Flock<File>)> {
         let directory = self.root.join(id);
-        let exists = || Error::new(Step::State, id, "container with given ID already exists");
+        let exists = || Error::new(Step::Status, id, "container with given ID already exists");
         loop {
             match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(exists()),
@@ -361,7 +361,7 @@ pub fn read_plan(directory: &Path) -> Result<ContainerPlan> {
 }
 
 fn missing(id: &str) -> Error {
-    Error::new(Step::State, id, "container does not exist")
+    Error::new(Step::Status, id, "container does not exist")
 }
 
 /// Whether an error means that the container does not exist.
@@ -381,7 +381,7 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
 pub fn valid_id(id: &str) -> Result<()> {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-.".contains(&byte);
     if id.is_empty() || id.len() > 255 || id == "." || id == ".." || id.starts_with('-') || !id.bytes().all(fine) {
-        return Err(Error::new(Step::State, format!("{id:?}"), "invalid container ID format")
+        return Err(Error::new(Step::Status, format!("{id:?}"), "invalid container ID format")
             .hint("letters, digits, and _ + - . are allowed"));
     }
     Ok(())

@@ -19,7 +19,7 @@ pub fn update(runtime: &Runtime) -> Result<u8> {
     }
     let held = runtime.store.hold(runtime.args.id()?)?;
     if !held.record.runs() {
-        return Err(Error::new(Step::State, held.record.id.clone(), "container not running"));
+        return Err(Error::new(Step::Status, held.record.id.clone(), "container not running"));
     }
     let groups = held.record.groups();
     let groups = groups.ok_or_else(|| Error::new(Step::Cgroup, "update", "the container has no cgroup"))?;

@@ -23,6 +23,7 @@ pub mod mountinfo;
 pub mod namespace;
 pub mod net;
 pub mod process;
+pub mod regex;
 pub mod schedule;
 pub mod seccomp;
 pub mod shared;

@@ -94,7 +94,7 @@ fn give(bundle: &Bundle, verb: Verb, out: &str) -> Outcome {
         ("container not running", Outcome::Stopped),
         ("container not paused", Outcome::NotPaused),
         ("cannot start an already running container", Outcome::Running),
-        ("cannot start a container that is paused", Outcome::Paused),
+        ("cannot start a container in the paused state", Outcome::Paused),
         ("cannot exec in a paused container", Outcome::Paused),
         ("that is not stopped: running", Outcome::Running),
         ("that is not stopped: paused", Outcome::Paused),

@@ -959,3 +959,24 @@ fn a_mount_that_a_hook_changed_stops_the_container() {
         }
     });
 }
+
+#[test]
+fn host_and_domain_names_are_not_set_by_kernel_parameters_that_contradict_their_fields() {
+    for_each_runtime(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "cat /proc/sys/kernel/domainname") else { return };
+        bundle.config["linux"]["sysctl"] = json!({ "kernel.domainname": "here" });
+        assert_eq!(bundle.run().expect(0).out(), "here\n");
+        // Also without a hostname: the field is the place for it.
+        bundle.config.as_object_mut().unwrap().remove("hostname");
+        bundle.config["linux"]["sysctl"] = json!({ "kernel.hostname": "here" });
+        if runtime == Runtime::Crun {
+            return; // sets it
+        }
+        bundle.run().expect(1).expect_error("is not allowed as it conflicts with the OCI \"hostname\" field");
+        if runtime == Runtime::Ours {
+            bundle.config["domainname"] = json!("there");
+            bundle.config["linux"]["sysctl"] = json!({ "kernel.domainname": "here" });
+            bundle.run().expect(1).expect_error("conflicts with the OCI \"domainname\" field");
+        }
+    });
+}

@@ -288,7 +288,7 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
         ("/linux/sysctl", json!({ "net.ipv4.ip_forward": "1\n2" }), "is not a kernel parameter value"),
         ("/linux/sysctl", json!({ "net.ipv4.ip_forward": 1 }), "must be a string"),
         ("/linux/sysctl", json!({ "net.ipv4.no_such_thing": "1" }), "/proc/sys/net/ipv4/no_such_thing"),
-        ("/linux/sysctl", json!({ "kernel.hostname": "x" }), "contradicts hostname"),
+        ("/linux/sysctl", json!({ "kernel.hostname": "x" }), "conflicts with the OCI \"hostname\" field"),
         ("/linux/maskedPaths", json!([""]), "linux.maskedPaths[0]: \"\": must name a path below the root"),
         ("/linux/readonlyPaths", json!(["/"]), "linux.readonlyPaths[0]: \"/\": must name a path below the root"),
         ("/linux/maskedPaths", json!([deep]), "masking a path"),

@@ -80,6 +80,35 @@ fn steps_go_to_standard_error_without_a_log() {
 }
 
 #[test]
+fn records_go_to_standard_error_without_a_log() {
+    for_each_runtime(|runtime| {
+        if runtime == Runtime::Crun {
+            return; // it writes the message alone
+        }
+        let Some(bundle) = Bundle::new(runtime, "true") else { return };
+        let failed = |options: &[&str]| {
+            let words = options.iter().copied().chain(["state", "no\u{7}thing"]);
+            bundle.call(words).expect(1).err().trim_end().lines().last().unwrap().to_owned()
+        };
+        let line = failed(&[]);
+        let (time, rest) = line.strip_prefix("time=\"").unwrap().split_once("\" ").unwrap();
+        assert!(humantime::parse_rfc3339(time).is_ok(), "{line}");
+        assert!(rest.starts_with("level=error msg=\"") && rest.ends_with('"') && !rest.contains('\u{7}'), "{line}");
+        let record: Value = serde_json::from_str(&failed(&["--log-format", "json"])).unwrap();
+        assert_eq!(record["level"], "error", "{record}");
+        assert!(humantime::parse_rfc3339(record["time"].as_str().unwrap()).is_ok(), "{record}");
+        // With a log, standard error has the message alone.
+        let log = bundle.dir.join("the.log");
+        let line = failed(&["--log", common::text(&log)]);
+        let record = std::fs::read_to_string(&log).unwrap();
+        assert!(!line.contains("level=") && record.contains("level=error"), "{line} {record}");
+        let debug =
+            bundle.call(["--debug", "--log-format=json", "list"]).expect(if runtime == Runtime::Ours { 1 } else { 0 });
+        assert!(debug.err().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", debug.err());
+    });
+}
+
+#[test]
 fn steps_of_exec_and_of_hooks_contain_no_secret() {
     const SECRET: &str = "hunter2-of-the-test";
     ours(|runtime| {

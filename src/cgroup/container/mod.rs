@@ -13,7 +13,7 @@ pub mod unit;
 mod v2;
 
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -86,12 +86,14 @@ impl Groups {
         Ok(Self { places, dirs, fresh: false })
     }
 
-    /// A cgroup below these, for `exec` into a cgroup of the container's own.
-    pub fn below(&self, path: &str) -> Result<Self> {
-        let relative = place::clean(path)?;
+    /// Cgroups below these, for `exec` into cgroups of the container's own: paths, each for the hierarchies of these controllers
+    /// or, without controllers, for all.
+    pub fn below(&self, paths: &[(Vec<&str>, &str)]) -> Result<Self> {
         let mut places = self.places.clone();
-        for one in &mut places.directories {
-            one.path = one.path.join(&relative);
+        for (controllers, path) in paths {
+            let top = Path::new(path).components().all(|one| matches!(one, Component::RootDir | Component::CurDir));
+            let relative = if top { PathBuf::new() } else { place::clean(path)? };
+            places.descend(controllers, &relative)?;
         }
         Self::open(places)?.unless_frozen()
     }

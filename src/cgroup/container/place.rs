@@ -40,6 +40,24 @@ impl Places {
     pub fn is_v2(&self) -> bool {
         self.directories.first().is_some_and(|one| one.controllers.is_empty())
     }
+
+    /// Goes down to this path in the hierarchies of these controllers, or in all without controllers.
+    pub fn descend(&mut self, controllers: &[&str], path: &Path) -> Result<()> {
+        let has = |one: &Place, name: &str| one.controllers.iter().any(|known| known == name);
+        if let Some(unknown) = controllers.iter().find(|name| !self.directories.iter().any(|one| has(one, name))) {
+            let reason = match self.is_v2() {
+                true => "cgroup v2 has one hierarchy, without controllers to choose by",
+                false => "the container has no cgroup of this controller",
+            };
+            return Err(Error::new(Step::Cgroup, *unknown, reason));
+        }
+        for one in &mut self.directories {
+            if controllers.is_empty() || controllers.iter().any(|name| has(one, name)) {
+                one.path.extend(path);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Determines the paths without systemd. A hybrid host has its controllers in v1, so v1 is used there.

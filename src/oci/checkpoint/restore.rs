@@ -47,7 +47,7 @@ pub fn restore(runtime: &Runtime) -> Result<u8> {
     store::valid_id(id)?;
     let images = Images::find(runtime)?;
     let bundle = runtime.bundle()?;
-    let config = config::load(&bundle, id, runtime.flags())?;
+    let config = config::load(&runtime.config_file(&bundle)?, &bundle, id, runtime.flags()?)?;
     config.warnings.iter().for_each(|warning| runtime.log.warn(warning));
     savable(&config.plan)?;
     let detach = runtime.args.is_on("detach");
@@ -126,8 +126,8 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
     let mut stage = |stage: Stage<'_>| match stage.name {
         "setup-namespaces" => {
             let text = held.record.state_text(stage.pid, "creating");
-            hooks::run("prestart", &plan.hooks.prestart, &text)?;
-            hooks::run("createRuntime", &plan.hooks.create_runtime, &text)
+            hooks::run("prestart", &plan.hooks.prestart, &plan.hooks.files, &text)?;
+            hooks::run("createRuntime", &plan.hooks.create_runtime, &plan.hooks.files, &text)
         }
         "orphan-pts-master" => {
             terminal = stage.fd;

@@ -11,7 +11,7 @@ use super::{Flags, ranged, schedule, text};
 use crate::plan::container::{ContainerCgroup, DeviceRule, Resources};
 
 /// The prefix of annotations that set properties of the systemd unit.
-const SYSTEMD_PROPERTY: &str = "org.systemd.property.";
+pub const SYSTEMD_PROPERTY: &str = "org.systemd.property.";
 
 /// Reads the path, the driver and the limits of the cgroup.
 pub fn read(linux: &Linux, annotations: &BTreeMap<String, String>, flags: Flags) -> Read<ContainerCgroup> {

@@ -24,9 +24,9 @@ const DEFAULT_DEVICES: [(&str, u32, u32); 6] = [
 const IPC: [&str; 8] = ["msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced"];
 
 /// Reads these parts into the plan.
-pub fn read(linux: &Linux, plan: &mut ContainerPlan, has_hostname: bool) -> Read<()> {
+pub fn read(linux: &Linux, plan: &mut ContainerPlan) -> Read<()> {
     plan.devices = devices(linux.devices())?;
-    plan.sysctl = sysctl(linux.sysctl(), plan, has_hostname)?;
+    plan.sysctl = sysctl(linux.sysctl(), plan)?;
     plan.personality = linux.personality().as_ref().map(schedule::personality).transpose().within("personality")?;
     plan.memory_policy =
         linux.memory_policy().as_ref().map(schedule::memory_policy).transpose().within("memoryPolicy")?;
@@ -127,17 +127,17 @@ fn net_devices(map: &Option<HashMap<String, LinuxNetDevice>>, plan: &ContainerPl
     Ok(devices)
 }
 
-fn sysctl(map: &Option<HashMap<String, String>>, plan: &ContainerPlan, has_hostname: bool) -> Read<Vec<Sysctl>> {
+fn sysctl(map: &Option<HashMap<String, String>>, plan: &ContainerPlan) -> Read<Vec<Sysctl>> {
     entries("sysctl", map, |name, value| {
         let path = path_of(name);
         let needed = match path.split('/').collect::<Vec<_>>().as_slice() {
             ["kernel", name] if IPC.contains(name) => NamespaceKind::Ipc,
             ["fs", "mqueue", _] => NamespaceKind::Ipc,
-            ["kernel", "domainname"] => NamespaceKind::Uts,
-            ["kernel", "hostname"] if has_hostname => {
-                return Err(wrong("", "contradicts hostname"));
+            ["kernel", "domainname"] if plan.domainname.is_none() => NamespaceKind::Uts,
+            // Also without the field: tools and hooks believe that it has the name.
+            ["kernel", field @ ("hostname" | "domainname")] => {
+                return Err(wrong("", format!("is not allowed as it conflicts with the OCI {field:?} field")));
             }
-            ["kernel", "hostname"] => NamespaceKind::Uts,
             ["net", _, ..] => NamespaceKind::Network,
             _ => return Err(wrong("", "is not a kernel parameter of a namespace")),
         };

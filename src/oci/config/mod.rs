@@ -4,6 +4,7 @@
 //! translated. An error names file, field, value and reason. Fields that the specification does not define are ignored, as it
 //! requires. Fields that it defines and this runtime does not support are errors.
 
+pub mod annotations;
 mod cgroup;
 mod document;
 mod fit;
@@ -78,10 +79,9 @@ pub struct Flags {
     pub no_new_keyring: bool,
 }
 
-/// Reads a bundle's configuration.
-pub fn load(bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
-    let path = bundle.join("config.json");
-    let bytes = text_of(&path)?;
+/// Reads the configuration of a bundle from this file.
+pub fn load(path: &Path, bundle: &Path, id: &str, flags: Flags) -> Result<Config> {
+    let bytes = text_of(path)?;
     let mut config = read(&bytes, bundle, id, flags).map_err(|error| named(&path.display().to_string(), error))?;
     if let Some(text) = config.annotations.get(landlock::ANNOTATION) {
         landlock::apply(text, &mut config.plan)?;
@@ -155,7 +155,8 @@ pub fn read(bytes: &[u8], bundle: &Path, id: &str, flags: Flags) -> Read<Config>
                 "hostname and domainname need a uts namespace of the container's own, because they would change the host otherwise",
             ));
         }
-        linux::read(linux, &mut plan, hostname.is_some()).within("linux")?;
+        linux::read(linux, &mut plan).within("linux")?;
+        annotations::read(&spec.annotations, &mut plan)?;
         plan.confinement.seccomp = seccomp::read(seccomp, &spec.annotations)?;
         plan.confinement.hostname = hostname.filter(|name| !name.as_bytes().is_empty());
         let Spec { oci_version, annotations, .. } = spec;
@@ -196,6 +197,7 @@ fn hooks(hooks: &runtime::Hooks) -> Read<Hooks> {
         start_container: each("startContainer", hooks.start_container(), hook)?,
         poststart: each("poststart", hooks.poststart(), hook)?,
         poststop: each("poststop", hooks.poststop(), hook)?,
+        ..Hooks::default()
     })
 }
 

@@ -62,6 +62,9 @@ pub struct ContainerPlan {
     pub cgroup: ContainerCgroup,
     /// Programs that run at the stages of its lifecycle.
     pub hooks: Hooks,
+    /// Whether its processes keep the supplementary groups of the runtime's caller instead of `process.groups`.
+    #[serde(default)]
+    pub keep_groups: bool,
 }
 
 impl ContainerPlan {
@@ -348,6 +351,19 @@ pub struct Hooks {
     pub start_container: Vec<Hook>,
     pub poststart: Vec<Hook>,
     pub poststop: Vec<Hook>,
+    /// Files for their output.
+    #[serde(default)]
+    pub files: HookFiles,
+}
+
+/// Files of the host to which the output of hooks is appended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HookFiles {
+    /// For standard output; `null` discards it.
+    pub stdout: Option<Bytes>,
+    /// For standard error; `null` keeps its end for the error message.
+    pub stderr: Option<Bytes>,
 }
 
 /// A program that runs at a stage of a container's lifecycle.
