@@ -187,7 +187,7 @@ def _(c):
     id = c.stay(pod, devices=[device("/dev/mine", "/dev/full", "rw"), device("/dev/only-read", "/dev/kmsg", "r"), device("/dev/deep/er", "/dev/zero", "mrw")])
     seen = [c.exec(id, "sh", "-c", script) for script in (
         "echo x >/dev/mine", "head -c 4 /dev/deep/er | wc -c", "echo x >/dev/only-read", "mknod /tmp/kmsg c 1 11 && head -c 0 /tmp/kmsg",
-        "mknod /tmp/mem c 1 1 && head -c 1 /tmp/mem", "mknod /tmp/null c 1 3 && echo x >/tmp/null")]
+        "mknod /tmp/mem c 1 1 && head -c 1 /tmp/mem", "mknod /tmp/null c 1 3 && echo x >/tmp/null", "mknod /tmp/tun c 10 200 && head -c 0 /tmp/tun")]
     user = c.stay(pod, name="user", devices=[device("/dev/mine", "/dev/full", "rw")], security={"run_as_user": {"value": 1000}})
     view = portrait(c, pod, id)["outside"]
     refusal(c.container, pod, ["true"], name="none", devices=[device("/dev/none", "/dev/not-there", "rw")])

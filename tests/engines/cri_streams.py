@@ -89,7 +89,7 @@ def _(c):
     second.until(STDOUT, "again\r\n")
     second.send(STDIN, b"exit 6\n")
     second.until(STDOUT, "exit 6")
-    return c.ended(id), [text.rstrip("\r") for _, _, text in c.log(id) if "$" not in text]
+    return c.ended(id), [text.rstrip("\r") for _, _, text in c.log(id) if "$" not in text and "exit" not in text]
 
 
 @scenarios.add("port-forward: to a server of the pod, and to no server")

@@ -21,9 +21,8 @@ PRIVATE, HOST_TO_CONTAINER, BIDIRECTIONAL = range(3)
 MASKED = ["/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
           "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap"]
 READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
-# What docs/oci.md names as different on cgroup v1: hierarchies without controllers are not joined or shown, and the tun device
-# is allowed only where a rule says so.
-UNJOINED, UNSHOWN, UNLISTED = re.compile(r"0::|[0-9]+:name="), (f"{ROOT}/systemd", f"{ROOT}/unified"), "c 10:200 rwm"
+# What docs/oci.md names as different on cgroup v1: hierarchies without controllers, and v2 beside v1, are not joined or shown.
+UNJOINED, UNSHOWN = re.compile(r"0::|[0-9]+:name="), (f"{ROOT}/systemd", f"{ROOT}/unified")
 # What covers hidden paths, which is each runtime's own affair.
 COVERS = ("/null", "/empty-file", "/empty-directory")
 STATUS = ("Umask", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters")
@@ -75,19 +74,21 @@ def mounts(pid):
         # An overlay's layers have numbers, a tmpfs its size in inodes of the host.
         more = "" if kind == "overlay" else ",".join(sorted(re.sub("nr_inodes=[0-9]+k?,?", "", more).split(",")))
         source = source if kind not in ("overlay", "tmpfs") else kind
-        if point in UNSHOWN:
-            continue
         # Without a cgroup namespace a mount of v2 shows the container's own cgroup, as docs/oci.md says, with runc all of them.
         source, root, more = ("", "", "") if kind == "cgroup2" else (source, root, more)
+        if point in UNSHOWN:
+            continue
+        # A bind with `rw` alone, as containerd asks for it: runc 1.1 keeps the attributes of the source, later ones replace them.
+        options = set(options.split(",")) - ({"nosuid", "nodev", "noexec"} if point == "/dev/shm" else set())
         # One sysfs is shared by all of its network namespace: whether the first mount was read-only is not the container's.
         more = "" if kind == "sysfs" else more
         # The specification's `ro` of a cgroup mount; runc leaves the tmpfs above the hierarchies of v1 writable.
-        options = options.replace("rw", "ro", 1) if kind == "tmpfs" and point == ROOT else options
+        options -= {"rw", "ro"} if kind == "tmpfs" and point == ROOT else set()
         if kind == "tmpfs" and (root in COVERS or point in MASKED):
             found.setdefault(point, []).append("hidden")
             continue
         peers = " ".join(sorted(peer.split(":")[0] for peer in peers))
-        found.setdefault(point, []).append(" ".join([kind, source, root, ",".join(sorted(options.split(","))), more, peers]))
+        found.setdefault(point, []).append(" ".join([kind, source, root, ",".join(sorted(options)), more, peers]))
     return found
 
 
@@ -116,7 +117,7 @@ def limits(pid):
         for name in names:
             try:
                 # Their order in `devices.list` means nothing.
-                found[name] = sorted(line for line in read(f"{directory}{path}/{name}").splitlines() if line != UNLISTED)
+                found[name] = sorted(read(f"{directory}{path}/{name}").splitlines())
             except OSError:
                 pass
     return found
@@ -124,7 +125,7 @@ def limits(pid):
 
 def memberships(lines):
     """The lines of /proc/PID/cgroup that count: all of v2 alone, and those with controllers of v1."""
-    return lines if len(lines) == 1 else [line for line in lines if not UNJOINED.match(line)]
+    return lines if os.path.exists(f"{ROOT}/cgroup.controllers") else [line for line in lines if not UNJOINED.match(line)]
 
 
 def from_outside(pid):
@@ -155,7 +156,7 @@ def from_inside(c, id):
     # The times and sizes of files tell nothing.
     text = re.sub(r" +[0-9]+ [A-Z][a-z]{2} +[0-9]+ +[0-9:]+ ", " ", out.stdout.decode(errors="replace"))
     lines = [line for line in text.splitlines() if not (line.startswith("dr-x") and line.endswith(" proc") or line.endswith("/proc/kcore"))]
-    return lines if os.path.exists(f"{ROOT}/cgroup.controllers") else [line for line in lines if not UNJOINED.match(line)]
+    return memberships(lines)
 
 
 def portrait(c, pod, id):
