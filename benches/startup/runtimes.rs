@@ -52,9 +52,6 @@ const ROWS: [Row; 10] = [
     (["runc exec", "runc exec, disk"], "runc", Exec),
 ];
 
-/// The name of the container in which `exec` runs.
-const ENTERED: &str = "startup-exec";
-
 impl Runtimes {
     /// All of them. `only` selects rows by parts of their names, as on the command line.
     pub fn start(work: &Work, only: &[String]) -> Self {
@@ -106,17 +103,19 @@ impl Runtimes {
                 ..like
             },
             Exec => {
+                // A name of its own, because the cgroup has it too.
+                let entered = format!("startup-exec-{}", self.deletions.len());
                 // Not the arguments of `idle`, by which the added process is recognised.
                 let bundle = path(work.bundle_of("entered", &["/bin/busybox", "sleep", "86400"]));
-                let begin = of(&["run", "--detach", "--bundle", &bundle, ENTERED]);
+                let begin = of(&["run", "--detach", "--bundle", &bundle, &entered]);
                 let begun = start::quiet(&begin, 0).stdin(Stdio::null()).status();
-                self.deletions.push(of(&["delete", "--force", ENTERED]));
+                self.deletions.push(of(&["delete", "--force", &entered]));
                 if !begun.is_ok_and(|status| status.success()) {
                     return Contestant::without(name, "its container does not run here");
                 }
                 // A process by file has the same privileges with every runtime, and engines do the same.
                 let exec = |name: &str, words: &[&str]| {
-                    of(&["exec", "--process", &path(work.process_of(name, words)), ENTERED])
+                    of(&["exec", "--process", &path(work.process_of(name, words)), &entered])
                 };
                 Contestant {
                     steps: vec![exec("process", &["/bin/busybox", "true"])],
