@@ -65,6 +65,11 @@ fn files(dir: &Dir, resources: &Resources) -> Result<Vec<(String, String)>> {
     if let Some(low) = resources.memory_reservation.filter(|low| *low != 0) {
         set("memory.low", bytes(low));
     }
+    // The kernel takes no weight for an idle cgroup.
+    let (ends, begins) = (resources.cpu_idle == Some(0), resources.cpu_idle.filter(|idle| *idle != 0));
+    if ends {
+        set("cpu.idle", "0".to_owned());
+    }
     if let Some(shares) = resources.cpu_shares.filter(|shares| *shares != 0) {
         set("cpu.weight", weight_of_shares(shares).to_string());
     }
@@ -75,7 +80,7 @@ fn files(dir: &Dir, resources: &Resources) -> Result<Vec<(String, String)>> {
     if let Some(burst) = resources.cpu_burst {
         set("cpu.max.burst", burst.to_string());
     }
-    if let Some(idle) = resources.cpu_idle {
+    if let Some(idle) = begins {
         set("cpu.idle", idle.to_string());
     }
     let lists = [("cpuset.cpus", &resources.cpus), ("cpuset.mems", &resources.mems)];
