@@ -22,6 +22,21 @@ pub enum Runtime {
     Crun,
 }
 
+/// Runs crun in a mount namespace of its own. crun refuses a hybrid host: it gets cgroup v1 alone. And crun 1.8 gives its standard
+/// streams to the container's user, even if they are the host's `/dev/null`: it gets another node.
+const FOR_CRUN: &str = r#"
+    cgroups=/sys/fs/cgroup
+    [ -e $cgroups/cgroup.controllers ] || [ ! -e $cgroups/unified/cgroup.controllers ] || umount $cgroups/unified || exit 125
+    is_null() {
+        [ /proc/self/fd/$1 -ef /dev/null ] || return 1
+        [ -e /mnt/null ] || { mount -t tmpfs -o mode=755 null /mnt && mknod -m 666 /mnt/null c 1 3; }
+    }
+    is_null 0 && exec </mnt/null
+    is_null 1 && exec >/mnt/null
+    is_null 2 && exec 2>/mnt/null
+    exec "$@"
+"#;
+
 impl Runtime {
     /// The runtime's program.
     pub fn program(self) -> &'static str {
@@ -32,15 +47,11 @@ impl Runtime {
         }
     }
 
-    /// The command line that starts the runtime: its program, after a wrapper if the host needs one.
+    /// The command line that starts the runtime: its program, for crun after a wrapper.
     pub fn words(self) -> Vec<&'static str> {
-        let hybrid = !Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
-            && Path::new("/sys/fs/cgroup/unified/cgroup.controllers").exists();
         let mut words = Vec::new();
-        if self == Self::Crun && hybrid {
-            // crun refuses a hybrid host: it gets cgroup v1 alone, in a mount namespace of its own.
-            words.extend(["/usr/bin/unshare", "--mount", "--propagation", "slave", "/bin/sh", "-c"]);
-            words.extend(["umount /sys/fs/cgroup/unified && exec \"$@\"", "sh"]);
+        if self == Self::Crun {
+            words.extend(["/usr/bin/unshare", "--mount", "--propagation", "slave", "/bin/sh", "-c", FOR_CRUN, "sh"]);
         }
         words.push(self.program());
         words
