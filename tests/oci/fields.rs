@@ -235,7 +235,7 @@ fn the_cpus_of_exec_are_not_those_of_the_container() {
         };
         assert_eq!(allowed(&process(json!({ "initial": "0" })).expect(0).out()), own, "only until it has joined");
         let logged = bundle.call(["--debug", "exec", &bundle.id, "true"]).expect(0);
-        assert!(logged.err().contains("initial CPU affinity: 0x1\n"), "{logged:?}");
+        assert!(logged.err().contains("initial CPU affinity: 0x1"), "{logged:?}");
         process(json!({ "initial": "60000", "final": "0" })).expect_error("initial CPU affinity");
         process(json!({ "final": "60000" })).expect_error("final CPU affinity");
         process(json!({ "initial": "x" })).expect_error("execCPUAffinity.initial");
