@@ -73,6 +73,7 @@ pub mod preflight;
 mod prepare;
 pub mod rdt;
 mod remaining_calls;
+mod stream_owner;
 mod streams;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

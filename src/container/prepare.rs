@@ -10,7 +10,7 @@ use super::hook_output::Output;
 use super::hooks;
 use super::parts::{Join, Parts};
 use super::remaining_calls;
-use super::streams::give_streams;
+use super::stream_owner::give_streams;
 use crate::cgroup::container::Groups;
 use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
