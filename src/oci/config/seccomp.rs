@@ -26,7 +26,7 @@ pub fn read(profile: Option<String>, annotations: &BTreeMap<String, String>) -> 
         if let Some(unknown) = warnings.iter().find(|warning| warning.text.ends_with(UNKNOWN_CALL)) {
             return Err(wrong(
                 &format!("linux.seccomp.{}", unknown.path),
-                &format!("{}, and {FAIL_UNKNOWN} is set", unknown.text),
+                format!("{}, and {FAIL_UNKNOWN} is set", unknown.text),
             ));
         }
     }
