@@ -162,9 +162,12 @@ pub(super) fn cases() -> Vec<Case> {
             .set("process.capabilities", capabilities(&["CAP_KILL", "CAP_NONSENSE"]))
             .inside("grep CapEff /proc/self/status").prints("CapEff:\t0000000000000020\n"),
         case("a_capability_without_its_prefix").set("process.capabilities", capabilities(&["KILL"]))
-            .inside("grep CapEff /proc/self/status").prints("CapEff:\t0000000000000020\n").but(Runc, |seen| seen.prints("CapEff:\t0000000000000000\n"), "it ignores the name; what is meant is clear").but(Crun, |seen| seen.prints("CapEff:\t0000000000000000\n"), "it ignores the name; what is meant is clear"),
+            .inside("grep CapEff /proc/self/status").prints("CapEff:\t0000000000000020\n")
+            .but(Runc, |seen| seen.prints("CapEff:\t0000000000000000\n"), "it ignores the name; what is meant is clear")
+            .but(Crun, |seen| seen.prints("CapEff:\t0000000000000000\n"), "it ignores the name; what is meant is clear"),
         case("a_capability_in_lower_case").set("process.capabilities", capabilities(&["cap_kill"]))
-            .inside("grep CapEff /proc/self/status").prints("CapEff:\t0000000000000020\n").but(Runc, |seen| seen.prints("CapEff:\t0000000000000000\n"), "it ignores the name; what is meant is clear"),
+            .inside("grep CapEff /proc/self/status").prints("CapEff:\t0000000000000020\n")
+            .but(Runc, |seen| seen.prints("CapEff:\t0000000000000000\n"), "it ignores the name; what is meant is clear"),
         case("a_capability_twice").set("process.capabilities", capabilities(&["CAP_KILL", "CAP_KILL"]))
             .inside("grep CapEff /proc/self/status").prints("CapEff:\t0000000000000020\n"),
         case("no_new_privileges").inside("grep NoNewPrivs /proc/self/status").prints("NoNewPrivs:\t1\n"),
