@@ -8,16 +8,15 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::gate::Gate;
 use super::hooks::{self, Inherited};
+use super::path_rules::PathRules;
 use super::prepare::Prepared;
 use super::stream_owner::give_streams;
 use super::streams::{devpts, open_terminal, take_streams};
 use super::{home, hook_output};
-use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::program::Executable;
 use crate::confine::schedule;
 use crate::error::Step;
@@ -25,7 +24,6 @@ use crate::failure::{Applied, During};
 use crate::launch::channels::{self, ChildEnds, failure_with_message};
 use crate::plan::ContainerPlan;
 use crate::rootfs;
-use crate::sys::mount::FsContext;
 use crate::sys::process::CStringArray;
 use crate::sys::{credentials, entry, mount, namespace, net, process};
 
@@ -376,27 +374,4 @@ fn filter(prepared: &Prepared<'_>, ends: &ChildEnds, rules: Option<PathRules>) -
 fn enter(directory: &OwnedFd) -> std::result::Result<(), Errno> {
     nix::unistd::fchdir(directory)?;
     if nix::unistd::getcwd()?.is_absolute() { Ok(()) } else { Err(Errno::EXDEV) }
-}
-
-/// Landlock rules that are not enforced yet.
-#[derive(Debug)]
-struct PathRules {
-    /// A private file system that no rule permits. Once it cannot be read, the ruleset is in force.
-    outside: OwnedFd,
-}
-
-impl PathRules {
-    /// Adds the path rules while every path is still reachable and file systems can be mounted.
-    fn of(landlock: &PreparedLandlock) -> Applied<Self> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root = openat(AT_FDCWD, c"/", flags, Mode::empty()).during(Step::Landlock, usize::MAX)?;
-        let outside =
-            FsContext::open(c"tmpfs").and_then(|context| context.mount(0)).during(Step::Landlock, usize::MAX)?;
-        landlock.add_paths(root.as_fd())?;
-        Ok(Self { outside })
-    }
-
-    fn apply(self, prepared: &Prepared<'_>) -> Applied {
-        prepared.landlock.as_ref().map_or(Ok(()), |landlock| landlock.restrict(self.outside.as_fd()))
-    }
 }

@@ -69,6 +69,7 @@ pub mod hooks;
 pub mod listener;
 mod net_devices;
 mod parts;
+mod path_rules;
 pub mod preflight;
 mod prepare;
 pub mod rdt;
