@@ -183,9 +183,9 @@ fn wait_and_execute(
 ) -> Applied<Infallible> {
     ends.send_ready(executable.executed).during(Step::Fork, 0)?;
     // The runtime may refuse what it sees. And it must have recorded this process, or a process that no command knows would
-    // wait for ever.
+    // wait for ever. An end without a failure would look like an executed program.
     if !ends.wait() {
-        process::exit(125);
+        return Err(Errno::EPIPE).during(Step::Wait, 0);
     }
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;

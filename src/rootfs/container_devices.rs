@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 use super::mount_point::{Shape, relative};
 use super::source::{SLAVE, Source};
 use super::within;
-use crate::error::{Result, Step};
+use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{Device, IdRange, NamespaceKind};
@@ -50,12 +50,13 @@ impl Devices {
     /// Parent half.
     pub fn prepare(plan: &ContainerPlan, privileged: bool) -> Result<Self> {
         let makes = privileged && plan.makes(NamespaceKind::User);
-        let made =
-            makes.then(|| FsContext::open(c"tmpfs").and_then(|context| context.mount(NOSUID | NOEXEC)).ok()).flatten();
+        let made = makes.then(|| FsContext::open(c"tmpfs").and_then(|context| context.mount(NOSUID | NOEXEC)));
+        let made = made.transpose().map_err(|errno| Error::errno(Step::Device, "tmpfs for nodes", errno))?;
         // The container's own terminals are opened through its devpts: `/dev/ptmx` is a link, whatever device is listed there.
         let listed = plan.devices.iter().enumerate().filter(|(_, device)| device.path.as_bytes() != b"/dev/ptmx");
         let nodes = listed.map(|(index, device)| {
-            let name = made.as_ref().and_then(|tmpfs| make(tmpfs.as_fd(), index, device, plan).ok());
+            let name = made.as_ref().map(|tmpfs| make(tmpfs.as_fd(), index, device, plan)).transpose();
+            let name = name.map_err(|errno| Error::errno(Step::Device, device.path.to_string(), errno))?.flatten();
             Ok(Node {
                 index,
                 path: relative(device.path.as_path())?,
@@ -78,27 +79,37 @@ impl Devices {
     }
 }
 
-/// Makes a node with the owner that the configuration names.
+/// Makes a node with the owner that the configuration names. `None` if that owner does not exist in the container, or if this
+/// process may not make nodes.
 fn make(
     tmpfs: BorrowedFd<'_>,
     index: usize,
     device: &Device,
     plan: &ContainerPlan,
-) -> std::result::Result<CString, Errno> {
+) -> std::result::Result<Option<CString>, Errno> {
     let (uid, gid) = (IdRange::host_id(&plan.uid_map, device.uid), IdRange::host_id(&plan.gid_map, device.gid));
+    let (Some(uid), Some(gid)) = (uid, gid) else { return Ok(None) };
     let name = CString::new(index.to_string()).map_err(|_| Errno::EINVAL)?;
-    create(tmpfs, &name, device, (uid.ok_or(Errno::EOVERFLOW)?, gid.ok_or(Errno::EOVERFLOW)?))?;
-    Ok(name)
+    match create(tmpfs, &name, device) {
+        Err(Errno::EPERM) => return Ok(None),
+        created => created?,
+    }
+    give(tmpfs, &name, device, (uid, gid)).map(|()| Some(name))
 }
 
-fn create(
+fn create(directory: BorrowedFd<'_>, name: &CStr, device: &Device) -> std::result::Result<(), Errno> {
+    let mode = Mode::from_bits_truncate(device.mode & 0o7777);
+    mknodat(directory, name, SFlag::from_bits_truncate(device.kind), mode, number(device))
+}
+
+/// Sets mode and owner of a new node.
+fn give(
     directory: BorrowedFd<'_>,
     name: &CStr,
     device: &Device,
     (uid, gid): (u32, u32),
 ) -> std::result::Result<(), Errno> {
     let mode = Mode::from_bits_truncate(device.mode & 0o7777);
-    mknodat(directory, name, SFlag::from_bits_truncate(device.kind), mode, number(device))?;
     fchmodat(directory, name, mode, FchmodatFlags::NoFollowSymlink)?;
     fchownat(directory, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::AT_SYMLINK_NOFOLLOW)
 }
@@ -133,7 +144,8 @@ fn link_streams(root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
 impl Node {
     fn apply(&self, root: BorrowedFd<'_>, made: Option<BorrowedFd<'_>>) -> std::result::Result<(), Errno> {
         let (parent, name) = within::parent_of(root, &self.path)?;
-        match create(parent.as_fd(), &name, &self.device, (self.device.uid, self.device.gid)) {
+        match create(parent.as_fd(), &name, &self.device) {
+            Ok(()) => give(parent.as_fd(), &name, &self.device, (self.device.uid, self.device.gid)),
             Err(Errno::EEXIST) => self.verify(&parent, &name),
             Err(Errno::EPERM) => {
                 let place = within::create(root, &self.path, Shape::File)?;
@@ -144,7 +156,7 @@ impl Node {
                 let host = self.host.as_ref().ok_or(Errno::EPERM)?;
                 mount::attach(host.tree(&[SLAVE])?, &place)
             }
-            created => created,
+            Err(errno) => Err(errno),
         }
     }
 

@@ -341,7 +341,7 @@ fn a_paused_created_container_is_reported_and_can_be_resumed() {
         bundle.create().expect(0);
         bundle.about("pause").expect(0);
         assert_eq!(bundle.state()["status"], "paused");
-        bundle.about("start").expect(1).expect_error("is paused");
+        bundle.about("start").expect(1).expect_error("in the paused state");
         bundle.about("pause").expect(1);
         bundle.about("delete").expect(1).expect_error("not stopped: paused");
         bundle.about("resume").expect(0);

@@ -54,7 +54,11 @@ fn sweep(bundle: &Bundle, before: Before, words: &[&str], most: usize, plain: &[
             // nix panics if unlocking fails, which happens only at the very end.
             _ if complaint.contains("Failed to remove flock") => {}
             Some(_) => {
-                assert!(!complaint.is_empty() && !complaint.contains("panicked"), "{fault}: {complaint}");
+                assert!(
+                    !complaint.is_empty() && !complaint.contains("panicked"),
+                    "{fault}: {:?}: {complaint}",
+                    called.0.status
+                );
                 inject::assert_whole(&called.out(), plain, &fault);
             }
             None => panic!("{fault}: {:?}: {complaint}", called.0.status),
