@@ -67,11 +67,6 @@ impl Runtime {
         self != Self::Crun
     }
 
-    /// A standard input that is at its end. crun changes the owner of the host's null device if it gets that.
-    pub fn no_input(self) -> Stdio {
-        if self == Self::Crun { std::io::pipe().expect("a pipe").0.into() } else { Stdio::null() }
-    }
-
     /// A command of the runtime, without arguments.
     pub fn command(self) -> Command {
         let words = self.words();
@@ -157,7 +152,7 @@ impl Bundle {
     pub fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
         self.write_config();
         let mut command = self.runtime.command();
-        command.arg("--root").arg(self.dir.join("state")).args(words).stdin(self.runtime.no_input());
+        command.arg("--root").arg(self.dir.join("state")).args(words).stdin(Stdio::null());
         command
     }
 
