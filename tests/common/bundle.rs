@@ -29,11 +29,11 @@ const FOR_CRUN: &str = r#"
     [ -e $cgroups/cgroup.controllers ] || [ ! -e $cgroups/unified/cgroup.controllers ] || umount $cgroups/unified || exit 125
     is_null() {
         [ /proc/self/fd/$1 -ef /dev/null ] || return 1
-        [ -e /mnt/null ] || { mount -t tmpfs -o mode=755 null /mnt && mknod -m 666 /mnt/null c 1 3; }
+        [ -e /mnt/dev/null ] || { mount -t tmpfs -o mode=755 null /mnt && mkdir /mnt/dev && mknod -m 666 /mnt/dev/null c 1 3; }
     }
-    is_null 0 && exec </mnt/null
-    is_null 1 && exec >/mnt/null
-    is_null 2 && exec 2>/mnt/null
+    is_null 0 && exec </mnt/dev/null
+    is_null 1 && exec >/mnt/dev/null
+    is_null 2 && exec 2>/mnt/dev/null
     exec "$@"
 "#;
 
