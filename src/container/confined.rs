@@ -7,12 +7,11 @@ use std::os::fd::OwnedFd;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-use super::errors::weaker;
+use super::errors::{status_of, weaker};
 use super::prepare::Prepared;
 use crate::error::{Error, Result, Step, errno_of};
 use crate::launch::verify::{self, Capabilities, Expected, filters_with_one_more};
 use crate::plan::ContainerPlan;
-use crate::sys::status::Status;
 
 /// Most bytes that are read of a file. An id map has at most 340 lines.
 const LONGEST: usize = 1 << 20;
@@ -20,7 +19,7 @@ const LONGEST: usize = 1 << 20;
 /// Fails unless the process has exactly the expected ids, groups and capabilities, and is restricted as planned.
 pub fn verify(proc_pid: &OwnedFd, plan: &ContainerPlan, prepared: &Prepared<'_>) -> Result<()> {
     let expected = expected(proc_pid, plan, prepared)?;
-    let status = Status::at(proc_pid).map_err(|errno| Error::errno(Step::Verify, "/proc/PID/status", errno))?;
+    let status = status_of(proc_pid)?;
     verify::compare(&status, &expected).map_err(|error| weaker(&status, error))
 }
 

@@ -1,10 +1,12 @@
 //! Errors of a container's start, some of them in the words that engines look for.
 
+use std::os::fd::OwnedFd;
+
 use nix::errno::Errno;
 
 use super::hooks;
 use crate::confine::seccomp;
-use crate::error::{Cause, Error, Step};
+use crate::error::{Cause, Error, Result, Step};
 use crate::failure::Failure;
 use crate::plan::ContainerPlan;
 use crate::sys::status::Status;
@@ -16,6 +18,14 @@ const MAX_PROGRAM_NAME: usize = 1000;
 pub fn died(when: &str) -> Error {
     Error::new(Step::Supervise, "container", format!("its first process died {when}"))
         .hint("a memory limit that is too small is the usual cause; see dmesg")
+}
+
+/// The status of a process that is checked. One that has been reaped has died.
+pub fn status_of(proc_pid: &OwnedFd) -> Result<Status> {
+    Status::at(proc_pid).map_err(|errno| match errno {
+        Errno::ESRCH => died("while it was checked"),
+        errno => Error::errno(Step::Verify, "/proc/PID/status", errno),
+    })
 }
 
 /// The error for a process that is not confined as expected. A process that is ending has released its memory, and perhaps its

@@ -35,12 +35,11 @@ use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::stat::Mode;
 
-use super::errors::weaker;
+use super::errors::{status_of, weaker};
 use crate::error::{Error, Result, Step, errno_of};
 use crate::failure::Failure;
 use crate::launch::channels::{failure_record, parse_failure};
 use crate::launch::verify;
-use crate::sys::status::Status;
 use crate::sys::{
     file,
     shared::{LENGTH, NO_THREAD, OWNER_DIED, Shared, die},
@@ -186,7 +185,7 @@ impl FilterHandshake {
 
 /// Fails unless the process has at least this many filters.
 fn verify_filters(proc_pid: &OwnedFd, filters: u64) -> Result<()> {
-    let status = Status::at(proc_pid).map_err(|errno| Error::errno(Step::Verify, "/proc/PID/status", errno))?;
+    let status = status_of(proc_pid)?;
     verify::compare_filters(&status, filters).map_err(|error| weaker(&status, error))
 }
 
