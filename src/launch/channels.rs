@@ -4,15 +4,12 @@
 //! socket is also its lifeline: end of file means that the supervisor is gone.
 
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
-use nix::sys::time::{TimeVal, TimeValLike as _};
-use nix::time::{ClockId, clock_gettime};
 
+use super::times::CpuTime;
 use crate::error::{Error, Result, Step};
 use crate::failure::{Failure, Missing, MissingSet};
 use crate::sys::mount::FileOnMount;
@@ -66,31 +63,6 @@ pub enum Message {
     Ready(Option<FileOnMount>),
 }
 
-/// CPU time, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuTime {
-    /// In user mode.
-    pub user_us: u64,
-    /// In the kernel.
-    pub system_us: u64,
-}
-
-impl CpuTime {
-    /// User and system time together.
-    pub fn total_us(self) -> u64 {
-        self.user_us.saturating_add(self.system_us)
-    }
-
-    /// That of this process so far, `getrusage(2)`; zero if the call is refused.
-    pub fn own() -> Self {
-        let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
-        getrusage(UsageWho::RUSAGE_SELF).map_or(Self::default(), |usage| Self {
-            user_us: micros(usage.user_time()),
-            system_us: micros(usage.system_time()),
-        })
-    }
-}
-
 /// The workload's start, as seen by init.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
@@ -129,11 +101,6 @@ const MESSAGE_LENGTH: usize = 48;
 pub const MAX_FAILURE_MESSAGE: usize = 2048;
 /// Length of a failure record.
 pub const FAILURE_LENGTH: usize = 8;
-
-/// The monotonic clock of the host, in nanoseconds. Init is in the host's time namespace.
-pub fn monotonic_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_nanos() as u64)
-}
 
 /// Encodes a message with up to five numbers.
 fn message(kind: u32, status: i32, numbers: &[u64]) -> [u8; MESSAGE_LENGTH] {

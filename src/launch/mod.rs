@@ -12,4 +12,5 @@ pub mod standard;
 pub mod steps;
 pub mod streams;
 pub mod terminal;
+pub mod times;
 pub mod verify;

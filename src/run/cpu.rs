@@ -2,7 +2,7 @@
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::launch::channels::CpuTime;
+use crate::launch::times::CpuTime;
 
 /// CPU time of a process and all its living descendants, each including its reaped children.
 ///

@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::Pid;
 
-use crate::launch::channels::{Exited, monotonic_ns, send_exited, was_verified};
+use crate::launch::channels::{Exited, send_exited, was_verified};
+use crate::launch::times::monotonic_ns;
 use crate::sys::process::{self, ChildEvent};
 
 /// Serves until it is killed. All signals are blocked and read one by one.

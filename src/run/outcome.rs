@@ -9,7 +9,8 @@ use super::prepare::{Kept, Prepared};
 use super::program::Program;
 use crate::error::{Error, Step};
 use crate::failure::{Failure, Missing};
-use crate::launch::channels::{CpuTime, Exited};
+use crate::launch::channels::Exited;
+use crate::launch::times::CpuTime;
 use crate::plan::{Facility, RunPlan};
 use crate::report::{self, Degraded, Enforced, NetworkRecord, Report, Status, Timings, Usage};
 
