@@ -101,7 +101,8 @@ pub(super) fn cases() -> Vec<Case> {
         running("exec_outlives_nothing", "up; rt exec -d $ID sleep 100; rt kill $ID KILL; await stopped; remove; status"),
         running("many_execs_at_once", "up; for i in 1 2 3 4 5; do inside \"exit $i\" & p=\"$p $!\"; done; for i in $p; do wait $i; echo $?; done")
             .prints("1\n2\n3\n4\n5\n"),
-        running("exec_while_the_container_ends", "up; inside 'while :; do kill -15 1; sleep 0.1; done'; echo $?").prints("137\n"),
+        running("exec_while_the_container_ends", "up; inside 'while :; do kill -15 1; sleep 0.1; done'; echo $?")
+            .prints("137\n"),
         running("exec_joins_the_containers_network", "up; inside 'ls /sys/class/net'").prints("lo\n"),
         running("exec_has_the_seccomp_filter", "up; inside 'grep -w Seccomp /proc/self/status'")
             .set("linux.seccomp", json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["acct"], "action": "SCMP_ACT_ERRNO"}]}))

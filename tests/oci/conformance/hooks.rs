@@ -10,9 +10,11 @@ const KINDS: [&str; 6] = ["prestart", "createRuntime", "createContainer", "start
 /// crun's exit code after a failed hook is 1 or 255, as its processes happen to run.
 const ENDS_WITH_ONE: &str = "run || exit 1";
 
-/// A hook that runs this script with a shell that the host and the root have.
+/// A hook that runs this script with a shell that the host and the root have. It reads the state in any case: crun dies of
+/// SIGPIPE if a hook ends before it has written the state.
 fn hook(script: &str) -> Value {
-    json!({ "path": "/bin/sh", "args": ["sh", "-c", script] })
+    let reads = if script.contains("cat >") || script.contains("<&-") { "" } else { "cat >/dev/null; " };
+    json!({ "path": "/bin/sh", "args": ["sh", "-c", format!("{reads}{script}")] })
 }
 
 /// One hook of every kind, which writes its name to a file that all share, with the status that it reads.
@@ -76,9 +78,10 @@ pub(super) fn cases() -> Vec<Case> {
             .host(ENDS_WITH_ONE).fails("path"),
         case("a_hook_without_a_path").set("hooks", json!({"createRuntime": [{"args": ["x"]}]})).host(ENDS_WITH_ONE)
             .fails("path"),
-        case("a_hook_without_arguments").set("hooks", json!({"createRuntime": [{"path": "/bin/true"}]})),
+        case("a_hook_without_arguments").set("hooks", json!({"createRuntime": [{"path": "/bin/true"}]}))
+            .not_on(Crun, "it dies of SIGPIPE if a hook ends before it has written the state"),
         case("a_hook_whose_arguments_are_its_own")
-            .set("hooks", json!({"createRuntime": [{"path": "/bin/sh", "args": ["name", "-c", "echo $0 $1 >{dir}/log", "a", "b"]}]}))
+            .set("hooks", json!({"createRuntime": [{"path": "/bin/sh", "args": ["name", "-c", "cat >/dev/null; echo $0 $1 >{dir}/log", "a", "b"]}]}))
             .host("run; cat log").prints("a b\n"),
         with("a_hook_reads_the_state", "createRuntime", "cat >{dir}/log")
             .host("run; tr -d ' \\n' <log | grep -o -E '\"(id|bundle)\":\"[^\"]*\"' | sort")
@@ -96,12 +99,12 @@ pub(super) fn cases() -> Vec<Case> {
         with("a_poststop_hook_reads_stopped", "poststop", "cat >{dir}/log")
             .host("run; tr -d ' \\n' <log | grep -o '\"status\":\"[a-z]*\"'").prints("\"status\":\"stopped\"\n"),
         with("a_hook_that_does_not_read_its_state", "createRuntime", "exec <&-; exit 0").inside("echo x")
-            .prints("x\n"),
+            .prints("x\n").not_on(Crun, "it dies of SIGPIPE if a hook ends before it has written the state"),
         case("a_hook_has_the_given_environment")
-            .set("hooks", json!({"createRuntime": [{"path": "/usr/bin/env", "env": ["A=1", "B=2"], "args": ["env", "sh", "-c", "env | grep -E '^[AB]=|HOME' >{dir}/log"]}]}))
+            .set("hooks", json!({"createRuntime": [{"path": "/usr/bin/env", "env": ["A=1", "B=2"], "args": ["env", "sh", "-c", "cat >/dev/null; env | grep -E '^[AB]=|HOME' >{dir}/log"]}]}))
             .host("run; cat log").prints("A=1\nB=2\n"),
         case("an_empty_environment_of_a_hook")
-            .set("hooks", json!({"createRuntime": [{"path": "/bin/sh", "env": [], "args": ["sh", "-c", "echo =$MARK= >{dir}/log"]}]}))
+            .set("hooks", json!({"createRuntime": [{"path": "/bin/sh", "env": [], "args": ["sh", "-c", "cat >/dev/null; echo =$MARK= >{dir}/log"]}]}))
             .host("MARK=x run; cat log").prints("==\n"),
         with("a_hook_without_environment_has_the_runtimes", "createRuntime", "echo $MARK >{dir}/log")
             .host("export MARK=x; run; cat log").prints("x\n"),
@@ -127,7 +130,7 @@ pub(super) fn cases() -> Vec<Case> {
             .set("hooks", json!({"createRuntime": [{"path": "/bin/sleep", "args": ["sleep", "0.1"], "timeout": 20}]}))
             .inside("echo x").prints("x\n"),
         case("a_time_limit_of_zero").set("hooks", json!({"createRuntime": [{"path": "/bin/true", "timeout": 0}]}))
-            .fails("timeout").but(Crun, |seen| seen.exits(0), "the specification demands more than zero"),
+            .fails("timeout").not_on(Crun, "it takes 0 as no limit; the specification demands more than zero"),
         case("a_negative_time_limit").set("hooks", json!({"createRuntime": [{"path": "/bin/true", "timeout": -1}]}))
             .host(ENDS_WITH_ONE).fails("timeout"),
         with("a_hook_that_is_killed", "createRuntime", "kill -9 $$").host(ENDS_WITH_ONE).fails("hook"),
