@@ -97,11 +97,11 @@ def _(c):
     pod = c.pod()
     volume = f"{pod.directory}/volume"
     os.makedirs(volume)
-    shared = [{"container_path": "/work", "host_path": volume}]
+    shared = [{"container_path": "/shared", "host_path": volume}]
     init = lambda name, script, attempt=0: c.ended(c.container(pod, ["sh", "-c", script], name=name, attempt=attempt, mounts=shared))  # noqa: E731
-    codes = [init("first", "echo first >/work/order"), init("second", "test -e /work/again || { touch /work/again; exit 3; }"),
-             init("second", "test -e /work/again && echo second >>/work/order", attempt=1)]
-    main = c.container(pod, ["sh", "-c", "cat /work/order; exit 0"], mounts=shared)
+    codes = [init("first", "echo first >/shared/order"), init("second", "test -e /shared/again || { touch /shared/again; exit 3; }"),
+             init("second", "test -e /shared/again && echo second >>/shared/order", attempt=1)]
+    main = c.container(pod, ["sh", "-c", "cat /shared/order; exit 0"], mounts=shared)
     codes.append(c.ended(main))
     expect([text for _, _, text in c.log(main)] == ["first", "second"], str(c.log(main)))
     expect([code for code, _ in codes] == [0, 3, 0, 0], str(codes))
