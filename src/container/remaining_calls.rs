@@ -8,7 +8,7 @@ use crate::confine::seccomp::install::{KnownCall, PreparedSeccomp};
 use crate::plan::ContainerPlan;
 use crate::sys::clone::SIBLING_FLAGS;
 
-/// Waiting for "go" and for `start`, reporting "ready" or a failure, releasing what is no longer needed.
+/// Waiting for "go" and for `start`, reporting "ready" or a failure, freeing memory and descriptors.
 const ALWAYS: &[KnownCall] = &[
     KnownCall(libc::SYS_read, &[]),
     KnownCall(libc::SYS_write, &[]),

@@ -8,6 +8,7 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, makedev, mkdirat, mknodat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
+use super::dev::LINKS;
 use super::mount_point::{Shape, relative};
 use super::source::{SLAVE, Source};
 use super::within;
@@ -16,14 +17,6 @@ use crate::failure::{Applied, During};
 use crate::plan::ContainerPlan;
 use crate::plan::container::{Device, IdRange, NamespaceKind};
 use crate::sys::mount::{self, BENEATH, FsContext, NO_SYMLINKS, NOEXEC, NOSUID};
-
-const LINKS: [(&CStr, &CStr); 5] = [
-    (c"/proc/self/fd", c"fd"),
-    (c"/proc/self/fd/0", c"stdin"),
-    (c"/proc/self/fd/1", c"stdout"),
-    (c"/proc/self/fd/2", c"stderr"),
-    (c"pts/ptmx", c"ptmx"),
-];
 
 /// All device nodes, prepared.
 #[derive(Debug)]
@@ -135,7 +128,7 @@ fn attach_at<'a>(tmpfs: &'a OwnedFd, scratch: BorrowedFd<'_>) -> std::result::Re
 
 fn link_streams(root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
     let dev = within::create(root, c"dev", Shape::Directory)?;
-    LINKS.iter().try_for_each(|(target, name)| match symlinkat(*target, &dev, *name) {
+    LINKS.iter().try_for_each(|(name, target)| match symlinkat(*target, &dev, *name) {
         Err(Errno::EEXIST) => Ok(()),
         linked => linked,
     })

@@ -31,7 +31,8 @@ const NODES: [(&CStr, &str, u64, u64); 6] = [
 
 const NODE_ATTRIBUTES: u64 = NOSUID | NOEXEC;
 
-const LINKS: [(&CStr, &CStr); 5] = [
+/// The links in every `/dev`: name and target.
+pub(super) const LINKS: [(&CStr, &CStr); 5] = [
     (c"fd", c"/proc/self/fd"),
     (c"stdin", c"/proc/self/fd/0"),
     (c"stdout", c"/proc/self/fd/1"),

@@ -159,7 +159,7 @@ def _(c):
                 wrong.append(answer)
     expect(not wrong, f"{len(wrong)} of {len(times)} probes came out wrong: {wrong[:3]}")
     expect(c.status(ids[0]).state == RUNNING, "a container ended")
-    eventually(f"the shim lets go of what the probes took: {before}, {held()}", lambda: held()[0] <= before[0] + 3 and held()[1] == before[1])
+    eventually(f"the shim frees what the probes took: {before}, {held()}", lambda: held()[0] <= before[0] + 3 and held()[1] == before[1])
     c.note(f"{len(times)} probes, the median in {sorted(times)[len(times) // 2] * 1000:.0f} ms")
     expect(not any("exit" in c.said(id, "ps", "-o", "args").replace("exit 9", "") for id in ids), "probes are left")
 

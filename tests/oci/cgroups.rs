@@ -170,7 +170,7 @@ fn a_limit_on_processes_of_zero_or_less_is_none() {
 #[test]
 fn a_file_in_unified_prevails_over_the_field_for_it() {
     if !is_v2() {
-        return common::skip("there is no cgroup v2");
+        return common::skip("this host has no cgroup v2");
     }
     for_each_runtime(|runtime| {
         let Some(mut bundle) = Bundle::new(runtime, "sleep 60") else { return };
