@@ -179,7 +179,7 @@ fn a_process_that_waits_for_its_filter_cannot_be_taken_over() {
         };
         let said = exec(&bundle, &[]).expect(0).out();
         assert!(said.contains("CapPrm:\t0000000000200020"), "the first process waits with CAP_SYS_ADMIN: {said}");
-        exec(&bundle, &["CAP_SYS_PTRACE"]).expect(255).expect_error("CAP_SYS_PTRACE");
+        exec(&bundle, &["CAP_SYS_PTRACE"]).expect(255).expect_error("before the container's program runs");
         bundle.about("start").expect(0);
         let said = exec(&bundle, &[]).expect(0).out();
         assert!(said.contains("CapPrm:\t0000000000000020"), "{said}");
