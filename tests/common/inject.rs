@@ -33,6 +33,9 @@ pub const IOCTL: &str = "16";
 /// The number of `capget(2)`.
 pub const CAPGET: &str = "125";
 
+/// What `tests/inject` says if the process did not make the call.
+pub const NOT_MADE: &str = "tests/inject: the call was not made";
+
 /// A system call: the index of its process, its number, and its count among calls of that number.
 pub type Call = [String; 3];
 

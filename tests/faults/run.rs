@@ -323,12 +323,17 @@ fn a_process_of_the_sandbox_that_is_killed_in_any_call_is_named_and_leaves_nothi
         let plain = inject::normal(&run(&[]).expect(0).text());
         let mut calls = inject::listed(&run(&["../calls"]).expect(0).home.join("calls"));
         calls.retain(|call| call[0] != "0");
+        let mut missed = 0;
         for ([process, number, nth], _) in inject::some(calls, 40) {
             let name = format!("process {process}, killed in call {number}, time {nth}");
             eprintln!("{name}");
             let outcome = run(&[&process, &number, &nth, "KILL"]);
             inject::assert_whole(&outcome.text(), &plain, &name);
-            if process == "3" && number == inject::EXECVE {
+            if outcome.stderr.contains(inject::NOT_MADE) {
+                // How many calls close the descriptors depends on their numbers, which a busy machine changes.
+                missed += 1;
+                assert!(missed < 4, "{name}: {outcome}");
+            } else if process == "3" && number == inject::EXECVE {
                 // Everything was set up and verified: this looks the same as a workload that is killed at once.
                 outcome.expect(137).expect_status("signaled");
             } else {

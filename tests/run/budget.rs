@@ -783,7 +783,7 @@ fn usage_is_told_while_it_runs() {
     let dir = TempDir::new(Caller::Root);
     let lines = dir.join("lines");
     let python = "import time\nb = bytearray(24 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n\
-        end = time.monotonic() + 1.5\nwhile time.monotonic() < end: pass";
+        end = time.monotonic() + 1.5\nwhile time.monotonic() < end or time.process_time() < 0.5: pass";
     let run = root().without_report().opts(["-m", "96M", "--stats", "100ms", "--report", "fd:9"]).python(python);
     run.after_sh(&format!("exec 9>{}", lines.display())).go().expect(0);
     let text = fs::read_to_string(&lines).unwrap();

@@ -59,7 +59,7 @@ pub(super) fn cases() -> Vec<Case> {
         v2("a_reservation_v2", json!({"memory": {"reservation": 32 * MIB}}), "create; cat /sys/fs/cgroup/$ID/memory.low")
             .prints("33554432\n"),
         v2("swap_v2", json!({"memory": {"limit": 64 * MIB, "swap": 96 * MIB}}), "create; cat /sys/fs/cgroup/$ID/memory.swap.max")
-            .prints("33554432\n").needs(File("/sys/fs/cgroup/memory.swap.max")),
+            .prints("33554432\n").needs(File("/proc/swaps")),
         v1("swappiness_v1", json!({"memory": {"swappiness": 30}}), "create; cat /sys/fs/cgroup/memory/$ID/memory.swappiness")
             .prints("30\n"),
         limit("a_limit_below_zero", json!({"memory": {"limit": -2}}), "run").fails("memory.limit"),
