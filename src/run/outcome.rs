@@ -97,6 +97,15 @@ impl Outcome {
     pub fn without_set_up(&self, counted_us: u64) -> u64 {
         counted_us.saturating_sub(self.set_up.total_us())
     }
+
+    /// Leaves the workload's own CPU time in a reading that includes the set-up.
+    pub fn subtract_set_up(&self, cpu: &mut report::Cpu) {
+        cpu.total_us = cpu.total_us.map(|counted| self.without_set_up(counted));
+        // The kernel counts these at different moments. The sum must be the total.
+        let user_us = cpu.user_us.map(|counted| counted.saturating_sub(self.set_up.user_us));
+        cpu.user_us = user_us.zip(cpu.total_us).map(|(user, total)| user.min(total));
+        cpu.system_us = cpu.system_us.and(cpu.total_us.zip(cpu.user_us).map(|(total, user)| total - user));
+    }
 }
 
 /// A run that was started.
@@ -266,12 +275,7 @@ fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
             usage.cpu.source = Some("rusage".to_owned());
         }
     }
-    let cpu = &mut usage.cpu;
-    cpu.total_us = cpu.total_us.map(|counted| outcome.without_set_up(counted));
-    // The kernel reads these at different moments. The sum must be the total.
-    let user_us = cpu.user_us.map(|counted| counted.saturating_sub(outcome.set_up.user_us));
-    cpu.user_us = user_us.zip(cpu.total_us).map(|(user, total)| user.min(total));
-    cpu.system_us = cpu.system_us.and(cpu.total_us.zip(cpu.user_us).map(|(total, user)| total - user));
+    outcome.subtract_set_up(&mut usage.cpu);
     if let Some(scratch) = outcome.scratch.filter(|scratch| scratch.scratch_bytes != u64::MAX) {
         usage.disk.scratch_used_bytes = Some(scratch.scratch_bytes);
         usage.disk.inodes_used = Some(scratch.scratch_inodes);

@@ -794,6 +794,10 @@ fn usage_is_told_while_it_runs() {
     let cpu = |line: &Value| line.pointer("/usage/cpu/total_us").unwrap().as_u64().unwrap();
     assert!(samples.windows(2).all(|pair| cpu(&pair[0]) <= cpu(&pair[1])), "{text}");
     assert!(cpu(samples.last().unwrap()) <= cpu(report) && cpu(samples.last().unwrap()) > 300_000, "{text}");
+    for sample in samples {
+        let part = |name: &str| sample["usage"]["cpu"][name].as_u64().unwrap();
+        assert_eq!(part("user_us") + part("system_us"), part("total_us"), "{sample}");
+    }
     let memory = |line: &Value| line.pointer("/usage/memory/current_bytes").unwrap().as_u64().unwrap();
     // The last sample may come after the peak.
     assert!(samples.iter().any(|line| memory(line) >= 24 * MIB), "{text}");

@@ -54,6 +54,7 @@ impl Supervisor<'_> {
                 usage.cpu.source = Some("proc".to_owned());
             }
         }
+        self.outcome.subtract_set_up(&mut usage.cpu);
         let elapsed_us = u64::try_from((now - begun).as_micros()).unwrap_or(u64::MAX);
         usage.wall_us = Some(elapsed_us);
         if let Some(sampler) = &mut self.sampler {
