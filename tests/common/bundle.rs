@@ -214,6 +214,15 @@ impl Bundle {
         all.map(|path| path.join(&self.id)).filter(|path| path.exists()).collect()
     }
 
+    /// The processes in the container's cgroups.
+    pub fn members(&self) -> Vec<String> {
+        let listed = |path: PathBuf| std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+        self.cgroups()
+            .into_iter()
+            .flat_map(|path| listed(path).lines().map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Processes with the container's id in their arguments or environment.
     pub fn processes(&self) -> Vec<String> {
         let has = |pid: &str, file: &str| {
