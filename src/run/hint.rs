@@ -79,7 +79,8 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
             "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits runs without this layer"
         }
         (Step::Fork, Errno::EAGAIN) if plan.budget.pids.is_some() => {
-            "the process budget is too small: init and the workload need one each (--pids-limit)"
+            "a limit on processes was reached: --pids-limit (init and the workload need one each), ulimit -u, or pids.max of the \
+             caller's cgroup"
         }
         (Step::Keyring, Errno::EDQUOT) => "the caller's key quota is used up (kernel.keys.maxkeys)",
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",

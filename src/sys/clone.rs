@@ -3,7 +3,9 @@
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::{Result, check};
@@ -46,13 +48,25 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     }
     // SAFETY: without CLONE_VM the child runs on a copy of this stack, so returning twice is as sound as fork; `args` has
     // the size given, and the kernel writes `pidfd` before it returns.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) })?;
+    let clone = || check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) });
+    let pid = with_patience(clone)?;
     if pid == 0 {
         return Ok(Cloned::Child);
     }
     // SAFETY: the kernel has just created this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
+}
+
+/// Tries for 63 ms: often the limit on processes is reached for a moment only, because others have just ended.
+fn with_patience<T>(mut clone: impl FnMut() -> Result<T>) -> Result<T> {
+    for wait_ms in [1, 2, 4, 8, 16, 32] {
+        match clone() {
+            Err(Errno::EAGAIN) => std::thread::sleep(Duration::from_millis(wait_ms)),
+            cloned => return cloned,
+        }
+    }
+    clone()
 }
 
 /// The flags of [`sibling`].
@@ -90,11 +104,11 @@ impl Stack {
         // SAFETY: a new anonymous mapping at an address that the kernel chooses.
         let lowest = unsafe { libc::mmap(anywhere, STACK_SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if lowest == libc::MAP_FAILED {
-            return Err(nix::errno::Errno::last());
+            return Err(Errno::last());
         }
         // SAFETY: the start of our own new mapping, which is not in use yet.
         check(unsafe { libc::mprotect(lowest, GUARD_SIZE, libc::PROT_NONE) }.into())?;
-        NonNull::new(lowest).map(|lowest| Self { lowest }).ok_or(nix::errno::Errno::ENOMEM)
+        NonNull::new(lowest).map(|lowest| Self { lowest }).ok_or(Errno::ENOMEM)
     }
 
     /// Its lowest byte above the guard, and its size from there on.
@@ -130,20 +144,17 @@ where
     let sharing = libc::CLONE_VM | libc::CLONE_VFORK | if files { libc::CLONE_FILES } else { 0 };
     // SAFETY: the child runs on a stack of its own, which is exclusively ours and outlives it because of CLONE_VFORK. So does
     // the closure, and `pidfd`, which the kernel writes before it returns. Thread-local storage is this thread's, which waits.
-    let pid = unsafe {
-        libc::clone(
-            enter::<F>,
-            stack.lowest.as_ptr().byte_add(STACK_SIZE),
-            sharing | libc::CLONE_PIDFD | libc::SIGCHLD,
-            (&raw mut child).cast(),
-            &raw mut pidfd,
-        )
+    let clone = || unsafe {
+        let top = stack.lowest.as_ptr().byte_add(STACK_SIZE);
+        let flags = sharing | libc::CLONE_PIDFD | libc::SIGCHLD;
+        check(libc::clone(enter::<F>, top, flags, (&raw mut child).cast(), &raw mut pidfd).into())
     };
-    if pid == -1 {
-        let errno = nix::errno::Errno::last();
-        drop(ManuallyDrop::into_inner(child));
-        return Err(errno);
+    match with_patience(clone) {
+        // SAFETY: the kernel has just created this descriptor for us.
+        Ok(pid) => Ok((Pid::from_raw(pid as i32), unsafe { OwnedFd::from_raw_fd(pidfd) })),
+        Err(errno) => {
+            drop(ManuallyDrop::into_inner(child));
+            Err(errno)
+        }
     }
-    // SAFETY: the kernel has just created this descriptor for us.
-    Ok((Pid::from_raw(pid), unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }

@@ -15,6 +15,9 @@ pub const WRITE: &str = "1";
 /// The number of `execve(2)`.
 pub const EXECVE: &str = "59";
 
+/// The number of `clone(2)`.
+pub const CLONE: &str = "56";
+
 /// The number of `clone3(2)`.
 pub const CLONE3: &str = "435";
 

@@ -258,6 +258,23 @@ fn a_budget_too_small_to_start_in_is_reported_however_late_it_is_noticed() {
     assert!(outcome.stderr.contains("memory budget: is too small"), "{outcome}");
 }
 
+#[test]
+fn a_limit_on_processes_that_is_reached_for_a_moment_does_not_end_a_run() {
+    if !inject::may_inject() {
+        return;
+    }
+    for (process, call) in [("0", inject::CLONE3), ("1", inject::CLONE)] {
+        let full = |times: usize| {
+            let all: Vec<String> = (1..=times).map(|nth| nth.to_string()).collect();
+            let faults: Vec<&str> = all.iter().flat_map(|nth| [process, call, nth, "EAGAIN"]).collect();
+            Run::new(Caller::Root).via(inject::words(&faults)).cmd(["true"]).go()
+        };
+        full(2).expect(0);
+        let outcome = full(7).expect(125);
+        assert!(outcome.stderr.contains("a limit on processes was reached"), "{outcome}");
+    }
+}
+
 /// A supervisor that cannot read its capabilities would give the workload the caller's own id on the host.
 #[test]
 fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {
