@@ -22,6 +22,8 @@ pub struct Hierarchies {
     pub v2: Option<V2>,
     /// The hierarchies of cgroup v1 that have a controller, `cgroups(7)`.
     pub v1: Vec<V1>,
+    /// The named hierarchies of cgroup v1, which have no controller and limit nothing (systemd's on hybrid hosts).
+    pub named: Vec<V1>,
 }
 
 /// The hierarchy of cgroup v2.
@@ -36,7 +38,7 @@ pub struct V2 {
 /// A hierarchy of cgroup v1.
 #[derive(Debug, PartialEq)]
 pub struct V1 {
-    /// Its controllers.
+    /// Its controllers, or `name=` and its name.
     pub controllers: Vec<String>,
     /// Its topmost visible directory.
     pub mount: PathBuf,
@@ -90,7 +92,8 @@ impl Memberships {
         {
             let own = below(Path::new(DEFAULT_MOUNT), "/", path);
             if is_dir(&own)? {
-                return Ok(Hierarchies { v2: Some(V2 { mount: DEFAULT_MOUNT.into(), own }), v1: Vec::new() });
+                let v2 = Some(V2 { mount: DEFAULT_MOUNT.into(), own });
+                return Ok(Hierarchies { v2, ..Hierarchies::default() });
             }
         }
         let mounts = mounts(&read(mountinfo::OWN)?);
@@ -115,9 +118,11 @@ impl Memberships {
             }
             if controllers.is_empty() {
                 found.v2 = Some(V2 { mount: mount.at.clone(), own });
-            } else {
-                found.v1.push(V1 { controllers, mount: mount.at.clone(), own });
+                continue;
             }
+            let named = controllers.iter().any(|name| name.starts_with("name="));
+            let list = if named { &mut found.named } else { &mut found.v1 };
+            list.push(V1 { controllers, mount: mount.at.clone(), own });
         }
         Ok(found)
     }
@@ -171,9 +176,10 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Whether it is in the hierarchy with these controllers.
-    pub fn has(&self, controllers: &[String]) -> bool {
-        controllers.iter().all(|name| self.controllers.contains(name))
+    /// Whether it is in the hierarchy with these controllers: without any, in cgroup v2.
+    pub fn is_of(&self, controllers: &[String]) -> bool {
+        self.controllers.is_empty() == controllers.is_empty()
+            && controllers.iter().all(|name| self.controllers.contains(name))
     }
 
     /// The name of the cgroup's directory.
@@ -182,15 +188,13 @@ impl Membership {
     }
 }
 
-/// Parses the lines of `/proc/self/cgroup` for hierarchies that limit something.
+/// Parses the lines of `/proc/self/cgroup`.
 pub fn memberships(text: &str) -> Vec<Membership> {
     let of_line = |line: &str| {
         let mut fields = line.splitn(3, ':'); // the path may contain colons
         let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let controllers: Vec<_> = controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        // A named hierarchy without controllers (systemd's on hybrid hosts) limits nothing.
-        let named = controllers.iter().any(|name| name.starts_with("name="));
-        let known = !named && controllers.is_empty() == (id == "0");
+        let known = controllers.is_empty() == (id == "0");
         known.then_some(Membership { controllers, path: path.to_owned() })
     };
     text.lines().filter_map(of_line).collect()
@@ -233,7 +237,14 @@ mod tests {
             controllers: controllers.iter().map(ToString::to_string).collect(),
             path: path.into(),
         };
-        assert_eq!(found, [of(&["pids"], "/"), of(&["cpu", "cpuacct"], "/a"), of(&[], "/user.slice/x:y")]);
+        let v2 = of(&[], "/user.slice/x:y");
+        assert_eq!(found, [of(&["name=systemd"], "/s"), of(&["pids"], "/"), of(&["cpu", "cpuacct"], "/a"), v2]);
+        let are_of = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            found.iter().map(|one| one.is_of(&names)).collect::<Vec<_>>()
+        };
+        assert_eq!(are_of(&[]), [false, false, false, true]);
+        assert_eq!(are_of(&["cpu"]), [false, false, true, false]);
     }
 
     #[test]

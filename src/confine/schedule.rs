@@ -3,8 +3,6 @@
 //! privileges.
 
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
 use crate::error::Step;
 use crate::failure::{Applied, During};
@@ -47,15 +45,6 @@ pub fn bind_initially(process: &Process) -> Applied {
     schedule::set_affinity(cpus).during(Step::Scheduling, 5)
 }
 
-/// Sets its CPUs from then on: the configured ones, or those of the runtime.
-pub fn bind_finally(process: &Process, own: Option<&CpuSet>) -> Applied {
-    match (&process.cpu_affinity, own) {
-        (Some(cpus), _) => schedule::set_affinity(cpus).during(Step::Scheduling, 2),
-        (None, Some(own)) => sched_setaffinity(Pid::from_raw(0), own).during(Step::Scheduling, 2),
-        (None, None) => Ok(()),
-    }
-}
-
 /// Whether the process would run before all others. A real-time process that never sleeps starves them.
 pub fn is_real_time(process: &Process) -> bool {
     process.scheduler.is_some_and(|planned| REAL_TIME.contains(&planned.policy))
@@ -77,8 +66,13 @@ pub fn set_policy(process: &Process, pid: i32) -> Applied {
     schedule::set(pid, attributes).during(Step::Scheduling, 0)
 }
 
-/// Sets everything else that the plan configures. Children inherit these settings.
-pub fn apply(plan: &ContainerPlan) -> Applied {
+/// Sets everything else that the plan configures. Children inherit these settings. A process of `exec` has CPUs of its own. Any
+/// other has those of its cgroup, not the CPUs that a caller such as an engine's service is bound to.
+pub fn apply(plan: &ContainerPlan, is_exec: bool) -> Applied {
+    match &plan.process.cpu_affinity {
+        Some(cpus) if is_exec => schedule::set_affinity(cpus).during(Step::Scheduling, 2)?,
+        _ => drop(schedule::use_every_cpu()), // refused: the process stays with its caller's CPUs
+    }
     if let Some((class, level)) = plan.process.io_priority {
         schedule::set_io_priority(class, level).during(Step::Scheduling, 1)?;
     }

@@ -270,7 +270,7 @@ fn set_up(prepared: &Prepared<'_>, plan: &ContainerPlan, change_root: impl FnOnc
     if !prepared.confines_first && !prepared.scheduled_last {
         schedule::set_policy(&plan.process, 0)?; // otherwise the runtime sets it
     }
-    schedule::apply(plan)
+    schedule::apply(plan, prepared.root.is_none())
 }
 
 /// Sets the labels for the next execve. An intermediate process that joins a pid namespace does so while it can reach the

@@ -180,9 +180,6 @@ fn go<'a>(
         process::exit(125);
     }
     bound?; // reported only now that the runtime reads
-    if entered.is_some() {
-        schedule::bind_finally(&plan.process, prepared.own_affinity.as_ref())?;
-    }
     if plan.new.contains(&NamespaceKind::Time) {
         namespace::unshare(NamespaceKind::Time.number() as i32).during(Step::TimeNamespace, 0)?;
         write_offsets(plan).during(Step::TimeNamespace, 1)?;

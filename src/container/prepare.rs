@@ -55,8 +55,6 @@ pub struct Prepared<'a> {
     pub entered_flags: i32,
     /// Names in `/proc/PID/ns` of the namespaces that must differ from ours before set-up begins.
     pub new_namespaces: Vec<&'static str>,
-    /// The runtime's CPU affinity. With `initial` in `execCPUAffinity` the process of `exec` returns to it afterwards.
-    pub own_affinity: Option<nix::sched::CpuSet>,
     /// Namespaces that are entered by path.
     pub joined: Vec<Join>,
     /// Whether it gets a cgroup namespace. It creates that itself, after it was moved into its cgroup.
@@ -171,10 +169,6 @@ pub fn prepare<'a>(
         flags: made.fold(0, |flags, kind| flags | u64::from(kind.number())),
         entered_flags: entered,
         new_namespaces: plan.new.iter().filter(|kind| !deferred.contains(kind)).map(|kind| kind.file_name()).collect(),
-        own_affinity: match plan.process.initial_cpu_affinity {
-            Some(_) if entered != 0 => nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).ok(),
-            _ => None,
-        },
         joined,
         hides_cgroup: view.own_namespace,
         loopback: plan.makes(NamespaceKind::Network),

@@ -31,6 +31,7 @@ const GLOBAL: &[Flag] = &[
     value("cgroup-manager"),
     value("criu"),
     switch("version").short('v'),
+    switch("version").short('V'), // crun's letter
 ];
 
 const CREATE: &[Flag] = &[

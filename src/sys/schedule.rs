@@ -83,6 +83,13 @@ pub fn set_affinity(cpus: &[u32]) -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) }).map(drop)
 }
 
+/// Lets this process use every CPU that its cgroup allows.
+pub fn use_every_cpu() -> Result<()> {
+    let mask = [u8::MAX; 8192];
+    // SAFETY: the kernel reads a mask of the given length, a live local.
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) }).map(drop)
+}
+
 /// Sleeps for about this long, or until a signal. For polling loops: if the kernel refuses to sleep, the loop polls again at
 /// once, where `std::thread::sleep` would panic.
 pub fn pause(time: std::time::Duration) {

@@ -67,6 +67,27 @@ fn a_frozen_cgroup_is_an_error_and_not_a_hang() {
     });
 }
 
+/// The container is also in the cgroup of v2, whose freezer is another one.
+#[test]
+fn a_frozen_cgroup_of_v2_on_a_hybrid_host_is_an_error_and_not_a_hang() {
+    if !Path::new("/sys/fs/cgroup/unified/cgroup.procs").exists() {
+        return common::skip("not a hybrid host");
+    }
+    ours(|runtime| {
+        let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
+        let parent = Parent::new("unified", &bundle.id);
+        bundle.config["linux"]["cgroupsPath"] = json!(format!("/{}/below", bundle.id));
+        parent.write("cgroup.freeze", "1");
+        bundle.run().expect_error("is frozen");
+        parent.write("cgroup.freeze", "0");
+        bundle.run().expect(0);
+        bundle.about("delete");
+        for top in ["cpu", "memory"] {
+            let _ = std::fs::remove_dir(Path::new("/sys/fs/cgroup").join(top).join(&bundle.id));
+        }
+    });
+}
+
 /// A new cpuset of v1 is empty, and takes no process until it is filled. An engine's may be empty too.
 #[test]
 fn an_empty_cpuset_above_the_container_is_filled() {

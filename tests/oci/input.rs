@@ -180,6 +180,7 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
         ("/process/ioPriority", json!({ "class": "IOPRIO_CLASS_BE", "priority": 8 }), "process.ioPriority.priority: 8"),
         ("/process/execCPUAffinity", json!({ "initial": "0-" }), "process.execCPUAffinity.initial: \"0-\""),
         ("/process/execCPUAffinity", json!({ "final": "3-1" }), "process.execCPUAffinity.final: \"3-1\""),
+        ("/process/execCPUAffinity", json!({ "final": "," }), "process.execCPUAffinity.final: \",\""),
         ("/process/execCPUAffinity", json!({ "final": "0-999999" }), "process.execCPUAffinity.final"),
         ("/root/path", json!(""), "root.path: \"\": must not be empty"),
         ("/root/path", json!("config.json"), "Not a directory"),

@@ -62,7 +62,7 @@ impl Groups {
     pub fn is_frozen(&self) -> bool {
         let Some(dir) = self.with("freezer") else { return false };
         match self.places.is_v2() {
-            true => self.is_all_frozen() || dir.read("cgroup.freeze").is_ok_and(|text| text.trim() == "1"),
+            true => in_v2(dir),
             false => dir.read("freezer.state").is_ok_and(|text| text.trim() != "THAWED"),
         }
     }
@@ -71,7 +71,7 @@ impl Groups {
     fn is_all_frozen(&self) -> bool {
         let Some(dir) = self.with("freezer") else { return false };
         match self.places.is_v2() {
-            true => dir.read("cgroup.events").is_ok_and(|text| keyed(&text, "frozen") == Some(1)),
+            true => all_in_v2(dir),
             false => dir.read("freezer.state").is_ok_and(|text| text.trim() == "FROZEN"),
         }
     }
@@ -127,4 +127,13 @@ impl Groups {
         // Killed processes must run again to exit.
         if stopped && (!was_frozen || signal == libc::SIGKILL) { self.set_frozen(false) } else { Ok(()) }
     }
+}
+
+/// Whether a cgroup of v2 is frozen, or about to be.
+pub fn in_v2(dir: &Dir) -> bool {
+    all_in_v2(dir) || dir.read("cgroup.freeze").is_ok_and(|text| text.trim() == "1")
+}
+
+fn all_in_v2(dir: &Dir) -> bool {
+    dir.read("cgroup.events").is_ok_and(|text| keyed(&text, "frozen") == Some(1))
 }

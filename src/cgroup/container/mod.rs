@@ -65,10 +65,13 @@ impl Groups {
 
     /// A process in a frozen cgroup would never run, and the runtime would wait for it for ever.
     fn unless_frozen(self) -> Result<Self> {
-        if !self.is_frozen() {
-            return Ok(self);
-        }
-        let path = self.with("freezer").map(|dir| dir.path().display().to_string()).unwrap_or_default();
+        let unified = match &self.dirs {
+            Dirs::V1(cgroup) => cgroup.unified(),
+            Dirs::V2(_) => None,
+        };
+        let frozen = self.with("freezer").filter(|_| self.is_frozen()).or(unified.filter(|dir| freeze::in_v2(dir)));
+        let Some(dir) = frozen else { return Ok(self) };
+        let path = dir.path().display().to_string();
         Err(Error::new(Step::Cgroup, path, "is frozen, so that no process in it runs")
             .hint("thaw it, or the cgroup above"))
     }
@@ -168,7 +171,12 @@ impl Groups {
     pub fn view(&self) -> CgroupView {
         let mut view = CgroupView::default();
         for one in &self.places.directories {
-            let name = one.controllers.join(",");
+            let name = match one.controllers.as_slice() {
+                [] if self.places.is_v2() => String::new(),
+                [] => "unified".to_owned(), // systemd's name for it
+                [name] => name.strip_prefix("name=").unwrap_or(name).to_owned(),
+                several => several.join(","),
+            };
             if one.controllers.len() > 1 {
                 view.links.extend(one.controllers.iter().map(|link| (link.clone(), name.clone())));
             }
@@ -217,7 +225,10 @@ impl Groups {
         let path = self.places.main()?.display().to_string();
         let controllers = match &self.dirs {
             Dirs::V2(dir) => dir.read("cgroup.controllers").ok()?.split_whitespace().map(str::to_owned).collect(),
-            Dirs::V1(_) => self.places.directories.iter().flat_map(|one| one.controllers.clone()).collect(),
+            Dirs::V1(_) => {
+                let all = self.places.directories.iter().flat_map(|one| &one.controllers);
+                all.filter(|name| !name.starts_with("name=")).cloned().collect()
+            }
         };
         Some(report::Cgroup { path, controllers })
     }

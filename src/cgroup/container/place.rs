@@ -11,7 +11,8 @@ use crate::plan::container::ContainerCgroup;
 /// The directories of a container's cgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// One of cgroup v2, without controllers here, or one for each hierarchy of v1.
+    /// One of cgroup v2, without controllers here; or one for each hierarchy of v1 that has controllers, followed by those that
+    /// limit nothing: the named hierarchies, and on a hybrid host cgroup v2.
     pub directories: Vec<Place>,
     /// The topmost directory of v2.
     pub mount: PathBuf,
@@ -23,7 +24,7 @@ pub struct Places {
 /// A directory of a container's cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The controllers of a hierarchy of v1.
+    /// The controllers of a hierarchy of v1, or its name as `name=systemd`.
     pub controllers: Vec<String>,
     /// The path.
     pub path: PathBuf,
@@ -36,7 +37,7 @@ impl Places {
         Self { directories: self.directories.iter().filter(has).cloned().collect(), ..self.clone() }
     }
 
-    /// Whether it is cgroup v2.
+    /// Whether it is cgroup v2 alone.
     pub fn is_v2(&self) -> bool {
         self.directories.first().is_some_and(|one| one.controllers.is_empty())
     }
@@ -60,18 +61,18 @@ impl Places {
     }
 }
 
-/// Determines the paths without systemd. A hybrid host has its controllers in v1, so v1 is used there.
+/// Determines the paths without systemd. A hybrid host has its controllers in v1, so v1 limits there.
 pub fn find(planned: &ContainerCgroup, id: &str) -> Result<Places> {
     let found = hierarchies::try_look()?;
     let path = if planned.path.is_empty() { id } else { planned.path.as_str() };
     let relative = clean(path)?;
     let absolute = path.starts_with('/');
     if !found.v1.is_empty() {
-        let place = |v1: &hierarchies::V1| Place {
-            controllers: v1.controllers.clone(),
-            path: if absolute { v1.mount.join(&relative) } else { v1.own.join(&relative) },
-        };
-        return Ok(Places { directories: found.v1.iter().map(place).collect(), ..Places::default() });
+        let at = |mount: &Path, own: &Path| if absolute { mount.join(&relative) } else { own.join(&relative) };
+        let v1 = |of: &hierarchies::V1| Place { controllers: of.controllers.clone(), path: at(&of.mount, &of.own) };
+        let v2 = |of: &hierarchies::V2| Place { controllers: Vec::new(), path: at(&of.mount, &of.own) };
+        let directories = found.v1.iter().chain(&found.named).map(v1).chain(found.v2.iter().map(v2)).collect();
+        return Ok(Places { directories, ..Places::default() });
     }
     let Some(v2) = found.v2 else {
         return Err(Error::new(Step::Cgroup, path, "no cgroup file system is mounted")

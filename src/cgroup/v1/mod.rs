@@ -28,7 +28,7 @@ use cgroups_rs::pid::PidController;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
-use nix::sys::statfs::{CGROUP_SUPER_MAGIC, fstatfs};
+use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, fstatfs};
 use nix::unistd::Pid;
 
 pub use self::limits::SWAP;
@@ -42,7 +42,7 @@ use crate::sys::{file, schedule};
 /// The time limit for killed processes to leave their cgroup.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A cgroup: its directory in each hierarchy in use.
+/// A cgroup: its directory in each hierarchy in use. That of a container on a hybrid host also has one in cgroup v2.
 #[derive(Debug, Default)]
 pub struct Cgroup(Vec<Member>);
 
@@ -53,11 +53,14 @@ struct Member {
 }
 
 impl Cgroup {
-    /// Adds the directory in the hierarchy with these controllers.
+    /// Adds the directory in the hierarchy with these controllers: without any, in cgroup v2.
     pub fn open(&mut self, controllers: &[String], path: &Path) -> Result<()> {
         let dir = Dir::open(path).map_err(|errno| failed(path, errno))?;
-        if !fstatfs(dir.fd()).is_ok_and(|found| found.filesystem_type() == CGROUP_SUPER_MAGIC) {
-            return Err(Error::new(Step::Cgroup, path.display().to_string(), "is not in a hierarchy of cgroup v1"));
+        let (magic, version) =
+            if controllers.is_empty() { (CGROUP2_SUPER_MAGIC, "v2") } else { (CGROUP_SUPER_MAGIC, "v1") };
+        if !fstatfs(dir.fd()).is_ok_and(|found| found.filesystem_type() == magic) {
+            let reason = format!("is not in a hierarchy of cgroup {version}");
+            return Err(Error::new(Step::Cgroup, path.display().to_string(), reason));
         }
         self.0.push(Member { controllers: controllers.to_vec(), dir });
         Ok(())
@@ -67,6 +70,11 @@ impl Cgroup {
     pub fn with(&self, controller: &str) -> Option<&Dir> {
         let has = |member: &&Member| member.controllers.iter().any(|name| name == controller);
         self.0.iter().find(has).map(|member| &member.dir)
+    }
+
+    /// The directory in cgroup v2.
+    pub fn unified(&self) -> Option<&Dir> {
+        self.0.iter().find(|member| member.controllers.is_empty()).map(|member| &member.dir)
     }
 
     /// The directory that contains a file, whose name begins with its controller.
@@ -98,7 +106,7 @@ impl Cgroup {
         let elsewhere = self.0.iter().find(|member| {
             let is_there = |one: &hierarchies::Membership| {
                 // Above this process's own cgroup namespace the paths differ, except for the last component.
-                one.has(&member.controllers) && one.name() == member.dir.path().file_name()
+                one.is_of(&member.controllers) && one.name() == member.dir.path().file_name()
             };
             !memberships.iter().any(is_there)
         });

@@ -263,7 +263,7 @@ mod tests {
             config["process"]["capabilities"] = json!({ "bounding": ["CAP_KILL", "CAP_CAP_KILL", "CAP_99", "chown"] });
             config["process"]["rlimits"] = json!([{ "type": "RLIMIT_CORE", "soft": 0, "hard": -1 }]);
             config["process"]["user"] = Value::Null;
-            config["process"]["execCPUAffinity"] = json!({ "initial": "", "final": "0-1, 3" });
+            config["process"]["execCPUAffinity"] = json!({ "initial": "", "final": "0-1, 3," });
             config["linux"]["resources"] = json!({
                 "devices": [{ "allow": true, "type": "", "major": -1 }], "memory": { "limit": null, "swappiness": u64::MAX },
                 "hugepageLimits": [{ "pageSize": "2MB", "limit": u64::MAX }],

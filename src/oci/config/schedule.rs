@@ -68,7 +68,10 @@ fn numbers(field: &str, text: &str) -> Read<Vec<u32>> {
         let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
         (first <= last && last < 65_536).then_some(first..=last)
     };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    // runc takes empty parts too, such as that of a comma at the end.
+    let parts = text.split(',').filter(|part| !part.trim().is_empty());
+    let ranges: Option<Vec<_>> = parts.map(range).collect();
+    let ranges = ranges.filter(|ranges| !ranges.is_empty());
     let ranges = ranges.ok_or_else(|| wrong(field, "is not a list such as 0-3,7"))?;
     Ok(ranges.into_iter().flatten().collect())
 }

@@ -23,12 +23,26 @@ fn v2(name: &'static str, resources: Value, host: &'static str) -> Case {
     limit(name, resources, host).needs(CgroupV2)
 }
 
+/// Cgroup v2 of a hybrid host.
+const UNIFIED: &str = "/sys/fs/cgroup/unified/cgroup.procs";
+
 const MIB: u64 = 1 << 20;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
         case("a_container_has_its_cgroup").host("create; grep -c \"/$ID\\$\" /proc/$(pid)/cgroup | grep -vcx 0")
             .prints("1\n"),
+        case("a_container_is_in_every_hierarchy_of_a_hybrid_host")
+            .host("create; grep -v \"/$ID\\$\" /proc/$(pid)/cgroup; start; remove -f; ls -d /sys/fs/cgroup/*/$ID 2>/dev/null | wc -l")
+            .prints("0\n").needs(File(UNIFIED)).but(Crun, |seen| seen.prints("0::/\n0\n"), "it runs without cgroup v2 alone"),
+        case("exec_is_in_every_hierarchy_of_a_hybrid_host").inside("sleep 20")
+            .host("up; rt exec -d --pid-file $B/second $ID sleep 20; grep -v \"/$ID\\$\" /proc/$(cat second)/cgroup").exits(1)
+            .needs(File(UNIFIED)).not_on(Crun, "it runs without cgroup v2 alone"),
+        case("the_hierarchy_of_systemd_is_shown").inside("cat /sys/fs/cgroup/systemd/cgroup.procs | busybox head -1")
+            .prints("1\n").needs(File("/sys/fs/cgroup/systemd/cgroup.procs")),
+        case("cgroup_v2_of_a_hybrid_host_is_shown").inside("cat /sys/fs/cgroup/unified/cgroup.procs | busybox head -1")
+            .prints("1\n").needs(File(UNIFIED)).but(Runc, |seen| seen.prints(""), "it shows the hierarchies of v1 alone")
+            .but(Crun, |seen| seen.prints(""), "it runs without cgroup v2 alone"),
         case("a_cgroup_is_removed")
             .host("up; await stopped; remove; ls -d /sys/fs/cgroup/*/$ID /sys/fs/cgroup/$ID 2>/dev/null | wc -l")
             .prints("0\n"),

@@ -37,6 +37,8 @@ pub(super) fn cases() -> Vec<Case> {
             .but(Runc, |seen| seen.exits(0), "1.1 does not check the version"),
         case("a_version_of_the_future").set("ociVersion", json!("2.0.0")).fails("ociVersion")
             .but(Runc, |seen| seen.exits(0), "1.1 does not check the version"),
+        case("the_version_by_cruns_letter").host("rt -V | head -n 1 | grep -o version").prints("version\n")
+            .but(Runc, |seen| seen.exits(1).prints(""), "it knows -v alone"),
         case("the_first_version").set("ociVersion", json!("1.0.0")).inside("echo x").prints("x\n"),
         case("a_version_with_a_suffix").set("ociVersion", json!("1.0.2-dev")).inside("echo x").prints("x\n"),
         case("a_later_minor_version").set("ociVersion", json!("1.3.0")).inside("echo x").prints("x\n")

@@ -39,14 +39,14 @@ macro_rules! areas {
 }
 
 areas! {
-    cgroups: 58,
-    errors: 66,
+    cgroups: 62,
+    errors: 67,
     exec: 52,
     hooks: 47,
     lifecycle: 67,
     mounts: 101,
     namespaces: 57,
-    process: 90,
+    process: 92,
     seccomp: 43,
     terminals: 36,
     update: 44,

@@ -212,6 +212,16 @@ pub(super) fn cases() -> Vec<Case> {
             .inside("ls /proc/self/fd").prints("0\n1\n2\n3\n4\n5\n"),
         case("a_blocked_signal_of_the_caller").host("env --block-signal=USR2 true 2>/dev/null; run")
             .inside("grep SigBlk /proc/self/status").prints("SigBlk:\t0000000000000000\n"),
+        case("the_cpus_of_the_caller_are_not_those_of_the_container")
+            .host("[ \"$(taskset -c 0 sh -c '. ./prelude; run')\" = \"$(grep Cpus_allowed_list /proc/self/status)\" ] && echo all")
+            .inside("grep Cpus_allowed_list /proc/self/status").prints("all\n").needs(Need::File("/sys/devices/system/cpu/cpu1"))
+            .but(Runc, |seen| seen.exits(1).prints(""), "1.1 keeps them; newer ones do as ours")
+            .but(Crun, |seen| seen.exits(1).prints(""), "1.8 keeps them; newer ones do as ours"),
+        case("the_cpus_of_the_caller_are_not_those_of_exec").inside("sleep 20")
+            .host("up; [ \"$(taskset -c 0 sh -c '. ./prelude; inside \"grep Cpus_allowed_list /proc/self/status\"')\" = \"$(grep Cpus_allowed_list /proc/self/status)\" ] && echo all")
+            .prints("all\n").needs(Need::File("/sys/devices/system/cpu/cpu1"))
+            .but(Runc, |seen| seen.exits(1).prints(""), "1.1 keeps them; newer ones do as ours")
+            .but(Crun, |seen| seen.exits(1).prints(""), "1.8 keeps them; newer ones do as ours"),
         case("the_program_leads_its_session").inside("busybox cut -d' ' -f1,5,6 /proc/1/stat").prints("1 1 1\n"),
         case("the_program_has_no_parent_inside").inside("busybox cut -d' ' -f4 /proc/1/stat").prints("0\n"),
     ]
