@@ -729,7 +729,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__seccomp__subcmd__check)
-            opts="-h --strict --allow --cap --filter --network --help"
+            opts="-h --strict --allow --cap --filter --no-network --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -755,7 +755,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__seccomp__subcmd__compile)
-            opts="-o -h --output --allow --cap --filter --network --help"
+            opts="-o -h --output --allow --cap --filter --no-network --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -789,7 +789,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__seccomp__subcmd__dump)
-            opts="-h --allow --cap --filter --network --help"
+            opts="-h --allow --cap --filter --no-network --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -815,7 +815,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__seccomp__subcmd__explain)
-            opts="-h --allow --cap --filter --network --help"
+            opts="-h --allow --cap --filter --no-network --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

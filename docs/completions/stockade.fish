@@ -55,7 +55,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -s u -l user -d '
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l host-user -d 'User of the command on the host (needs root)' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-add -d 'Keep a capability inside the user namespace' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'Network access of the command' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), or on the host\'s network' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l hostname -d 'Host name in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
@@ -124,7 +124,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -s u -l user -d 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l host-user -d 'User of the command on the host (needs root)' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-add -d 'Keep a capability inside the user namespace' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'Network access of the command' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), or on the host\'s network' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hostname -d 'Host name in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
@@ -196,21 +196,21 @@ complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_se
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l strict -d 'Exit with 1 if there is any warning'
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l network -d 'Assume that the run has a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s o -l output -d 'Write the program to FILE; required' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l filter -d 'The filter of a seccompiler file that has several' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l network -d 'Assume that the run has a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l filter -d 'The filter of a seccompiler file that has several' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l network -d 'Assume that the run has a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l network -d 'Assume that the run has a network'
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'

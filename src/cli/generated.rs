@@ -171,7 +171,7 @@ fn clap_reads_the_same() {
         "run --memory=1G -e A=b -eC=d -v /a:/b -- -x y",
         "run --cpus 2 --cpus 3 a b -c",
         "run -itm=5 x",
-        "seccomp explain default --cap a ioctl --cap=b 1 -1 --network",
+        "seccomp explain default --cap a ioctl --cap=b 1 -1 --no-network",
         "seccomp compile -oout default",
         "audit verify log --head 1",
         "man",

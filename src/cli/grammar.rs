@@ -8,7 +8,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
     .verbs(&[
         verb("run", "Run a command in a sandbox")
             .more(
-                "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network, no capabilities and no \
+                "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network but its own loopback, no capabilities and no \
                  files of the caller's home. The exit code is the command's own; 128+N if signal N ended it; 124 if it \
                  reached a time limit; 125 if stockade could not start it; 126 if it was found but could not be executed; 127 \
                  if it was not found. Sizes are bytes, or K, M, G, T in powers of 1024. Times are 500ms, 30s, 5m, 1h or plain \
@@ -65,20 +65,26 @@ const SECCOMP: &[Verb] = &[
     verb("check", "Print the errors and dangerous rules of a profile")
         .options(&[(
             "Options",
-            &[switch("strict", "Exit with 1 if there is any warning"), ALLOW, CAP, FILTER, NETWORK],
+            &[switch("strict", "Exit with 1 if there is any warning"), ALLOW, CAP, FILTER, NO_NETWORK],
         )])
         .operands(&[PROFILE]),
     verb("compile", "Compile a profile to BPF, for --seccomp-bpf")
         .options(&[(
             "Options",
-            &[value("output", "FILE", "Write the program to FILE; required").short('o'), ALLOW, CAP, FILTER, NETWORK],
+            &[
+                value("output", "FILE", "Write the program to FILE; required").short('o'),
+                ALLOW,
+                CAP,
+                FILTER,
+                NO_NETWORK,
+            ],
         )])
         .operands(&[PROFILE]),
     verb("dump", "Print the BPF program of a profile, or a compiled program, as text")
-        .options(&[("Options", &[ALLOW, CAP, FILTER, NETWORK])])
+        .options(&[("Options", &[ALLOW, CAP, FILTER, NO_NETWORK])])
         .operands(&[PROFILE]),
     verb("explain", "Print the rule that decides a system call")
-        .options(&[("Options", &[ALLOW, CAP, FILTER, NETWORK])])
+        .options(&[("Options", &[ALLOW, CAP, FILTER, NO_NETWORK])])
         .operands(&[
             PROFILE,
             Operand::Word("SYSCALL", "Its name or number"),
@@ -91,7 +97,7 @@ const PROFILE: Operand =
 const ALLOW: Flag = list("allow", "GROUP", "Allow this group of calls too, as --seccomp-allow of run does");
 const CAP: Flag = list("cap", "CAP", "Assume that the workload keeps this capability: rules can depend on it");
 const FILTER: Flag = value("filter", "NAME", "The filter of a seccompiler file that has several");
-const NETWORK: Flag = switch("network", "Assume that the run has a network");
+const NO_NETWORK: Flag = switch("no-network", "Assume that the run has --network none");
 
 /// `run` has all groups of `plan` but the last: one table, so that the two cannot differ.
 const RUN: &[(&str, &[Flag])] = PLAN.split_at(PLAN.len() - 1).0;
@@ -154,7 +160,11 @@ const PLAN: &[(&str, &[Flag])] = &[
     (
         "Isolation",
         &[
-            value("network", "none|loopback|host", "Network access of the command"),
+            value(
+                "network",
+                "none|loopback|host",
+                "Sockets of TCP and UDP: none, in the sandbox (default), or on the host's network",
+            ),
             value("hostname", "NAME", "Host name in the sandbox"),
             value("name", "NAME", "Name of the sandbox"),
             switch("time-namespace", "Start the monotonic and boot clocks at zero"),

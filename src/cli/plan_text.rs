@@ -88,8 +88,8 @@ fn isolation(plan: &RunPlan, out: &mut Text) {
         out.line("nested namespaces", format!("{} of each kind", namespaces.nested));
     }
     let network = match namespaces.network {
-        Network::None => "none: only lo",
-        Network::Loopback => "loopback: only lo",
+        Network::None => "none: no sockets of IPv4 and IPv6",
+        Network::Loopback => "loopback: only its own lo",
         Network::Host => "host: not isolated",
     };
     out.line("network", network);

@@ -58,7 +58,7 @@ impl Subject {
         let name = word(&args.words[0])?.to_owned();
         if let Ok(builtin) = name.parse::<Builtin>() {
             let profile =
-                builtin.profile(args.is_on("network"), &groups, &context).map_err(in_file(Path::new(&name)))?;
+                builtin.profile(!args.is_on("no-network"), &groups, &context).map_err(in_file(Path::new(&name)))?;
             return Ok(Self::Profile { name, profile: Box::new(profile), warnings: Vec::new() });
         }
         if !name.contains('/') && !name.contains('.') {

@@ -82,9 +82,9 @@ pub struct Namespaces {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// A new network namespace whose only interface is `lo`.
+    /// A new network namespace, in which no socket of IPv4 or IPv6 can be made.
     None,
-    /// As `none`, for workloads that use sockets on 127.0.0.1 and ::1.
+    /// A new network namespace whose only interface is `lo`: the workload's processes reach each other on 127.0.0.1 and ::1.
     Loopback,
     /// The caller's network, without isolation.
     Host,

@@ -67,7 +67,7 @@ pub fn settings() -> Settings {
         hostname: Some(Hostname("sandbox".into())),
         umask: Some(Umask(0o022)),
         init: Some(true),
-        network: Some(Network::None),
+        network: Some(Network::Loopback),
         sysfs: Some(false),
         proc: Some(ProcView::Full),
         masked_paths: MASKED.iter().map(path).collect(),

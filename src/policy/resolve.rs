@@ -50,7 +50,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     if settings.env.keep == Some(true) {
         warnings.push("the caller's environment is passed to the workload, which can read secrets in it".into());
     }
-    let network = settings.network.unwrap_or(Network::None);
+    let network = settings.network.unwrap_or(Network::Loopback);
     if network == Network::Host {
         warnings.push("the workload uses the host's network, without isolation".into());
     }

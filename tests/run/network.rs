@@ -100,7 +100,8 @@ attempt("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
 attempt("packet", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3))
 "#,
         );
-        let inside = Run::new(caller).opts(["--network", "loopback"]).python(&program).go().expect(0);
+        let inside = Run::new(caller).python(&program).go().expect(0);
+        assert_eq!(inside.report()["network"]["mode"], "loopback", "the default");
         assert_eq!(inside.value("interfaces"), "lo");
         assert_eq!(inside.value("routes"), "0");
         assert_eq!(inside.value("ipv4"), "OK");

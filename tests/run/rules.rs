@@ -95,7 +95,7 @@ fn flags_end_up_in_the_plan() {
     assert!(off.confinement.seccomp.is_none() && off.confinement.landlock.is_none());
     assert!(said.contains("no seccomp profile") && said.contains("Landlock is off"), "{said}");
     assert_ne!(first.policy_sha256, off.policy_sha256);
-    let (_, said) = plan(&dir, &["--allow-connect", "80"]);
+    let (_, said) = plan(&dir, &["--network", "none", "--allow-connect", "80"]);
     assert!(said.contains("the network is none"), "{said}");
     let (listed, _) = plan(&dir, &["--allow-exec", "/usr", "--seccomp", "unconfined"]);
     assert_eq!(listed.confinement.guards, ["memory-programs", "core-limit", "init"]);
@@ -106,7 +106,7 @@ fn the_text_of_a_plan_shows_the_rules() {
     let words =
         ["--seccomp=strict", "--seccomp-allow=aio", "--allow-read=/a:optional", "--allow-exec=/usr", "--allow-bind=1"];
     let text = stockade(&here(), "plan", &words).expect(0).text();
-    for part in ["built-in strict, and aio", "ABI 2", "read only /a (if it exists)", "execute only /usr", "bind only 1"]
+    for part in ["built-in strict, and aio", "ABI 4", "read only /a (if it exists)", "execute only /usr", "bind only 1"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -131,16 +131,16 @@ fn a_list_of_programs_makes_every_writable_mount_noexec() {
 #[test]
 fn a_list_requires_the_abi_that_enforces_it() {
     let dir = here();
-    let loopback = ["--network", "loopback"];
+    let none = ["--network", "none"];
     for (options, abi) in [
         (&[][..], 2),
         (&["--landlock-abi", "1", "--allow-read", "/usr", "--allow-exec", "/usr"], 1),
         (&["--allow-write", "/tmp"], 3),
         (&["--landlock-abi", "1", "--allow-write", "/tmp"], 3),
         (&["--landlock-abi", "6", "--allow-write", "/tmp"], 6),
-        (&["--allow-connect", "443"], 2),
-        (&[&loopback[..], &["--allow-connect", "443"]].concat(), 4),
-        (&[&loopback[..], &["--allow-bind", "0", "--allow-write", "/tmp"]].concat(), 4),
+        (&[&none[..], &["--allow-connect", "443"]].concat(), 2),
+        (&["--allow-connect", "443"], 4),
+        (&["--allow-bind", "0", "--allow-write", "/tmp"], 4),
     ] {
         let (planned, _) = plan(&dir, options);
         assert_eq!(planned.confinement.landlock.unwrap().minimum_abi, abi, "{options:?}");
@@ -157,7 +157,15 @@ fn layers_add_rules_and_replace_profiles() {
     let landlock = alone.confinement.landlock.unwrap();
     assert_eq!((landlock.minimum_abi, landlock.read, landlock.write), (4, rules(&["/usr"]), Some(Vec::new())));
     assert_eq!(alone.confinement.allow_degraded, [Facility::Landlock]);
-    let words = ["-p", "./p.toml", "--seccomp=strict", "--seccomp-allow=aio", "--allow-read=/etc", "--allow-read=/usr"];
+    let words = [
+        "-p",
+        "./p.toml",
+        "--seccomp=strict",
+        "--seccomp-allow=aio",
+        "--network=none",
+        "--allow-read=/etc",
+        "--allow-read=/usr",
+    ];
     let (more, _) =
         plan(&dir, &[&words[..], &["--allow-connect=443", "--landlock=require", "--landlock-abi=1"]].concat());
     assert_eq!(more.confinement.seccomp, Some(seccomp("strict", &["sysv", "aio"], true)));

@@ -14,7 +14,7 @@ use crate::common::{
 #[track_caller]
 fn run(caller: Caller, workspace: &TempDir, options: &[&str], script: &str) -> Outcome {
     let outcome = Run::new(caller)
-        .opts(["--workspace", text(workspace.path()), "--network", "loopback"])
+        .opts(["--workspace", text(workspace.path())])
         .opts(options.iter().copied())
         .cmd(["/bin/bash", "-c", script])
         .go()

@@ -8,7 +8,7 @@ use crate::common::host::{busybox_rootfs, idmappable_dir};
 use crate::common::{Caller, Outcome, Run, TempDir, for_each_caller, has_program, outside, set_mode, skip, text};
 
 fn python(caller: Caller, program: &str) -> Outcome {
-    Run::new(caller).opts(["--network", "loopback"]).cmd([common::PYTHON, "-c", program]).go().expect(0)
+    Run::new(caller).cmd([common::PYTHON, "-c", program]).go().expect(0)
 }
 
 #[test]
@@ -90,7 +90,7 @@ Promise.all([1, 2, 3].map(square)).then(async squares => {
     fetch('http://127.0.0.1:' + server.address().port).then(r => r.text()).then(t => { console.log(t); server.close(); }));
 });
 ";
-        let outcome = Run::new(caller).opts(["--network", "loopback"]).cmd(["node", "-e", program]).go().expect(0);
+        let outcome = Run::new(caller).cmd(["node", "-e", program]).go().expect(0);
         assert_eq!(outcome.text(), "1,4,9 content a\nchild 4 z\nserved\n");
     });
 }

@@ -74,8 +74,8 @@ fn explain_names_the_rule() {
     for (words, wanted) in [
         (&["explain", "default", "ioctl", "0", "0x5413"][..], "ALLOW\n  by syscalls["),
         (&["explain", "default", "ioctl", "0", "0x100005412"], "ERRNO(ENOTTY)\n  by otherwise["),
-        (&["explain", "default", "socket", "2", "1", "6"], "ERRNO(EAFNOSUPPORT)"),
-        (&["explain", "default", "socket", "2", "1", "6", "--network"], "ALLOW\n  by inet: syscalls["),
+        (&["explain", "default", "socket", "2", "1", "6", "--no-network"], "ERRNO(EAFNOSUPPORT)"),
+        (&["explain", "default", "socket", "2", "1", "6"], "ALLOW\n  by inet: syscalls["),
         (&["explain", "default", "ptrace", "0", "--allow", "debug"], "ALLOW\n  by debug: syscalls[0]"),
         (&["explain", "docker", "mount", "0"], "ERRNO(EPERM), the default"),
         (&["explain", "docker", "mount", "0", "--cap", "CAP_SYS_ADMIN"], "ALLOW\n  by syscalls["),

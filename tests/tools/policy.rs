@@ -538,7 +538,7 @@ fn a_message_cannot_lie_about_what_it_shows() {
 #[test]
 fn defaults_leave_nothing_open() {
     let plan = Scratch::new("defaults").plan(&[]);
-    assert_eq!(plan.namespaces.network, stockade::plan::Network::None);
+    assert_eq!(plan.namespaces.network, stockade::plan::Network::Loopback);
     assert!(plan.namespaces.ipc && plan.namespaces.uts && plan.namespaces.cgroup && plan.init);
     assert!(plan.capabilities.is_empty() && plan.confinement.allow_degraded.is_empty());
     assert_eq!((plan.budget.memory_bytes, plan.budget.pids), (Some(2 << 30), Some(512)));
