@@ -8,6 +8,10 @@ use crate::report::{Denial, Report};
 /// The table shows at most this many lines; the report has all.
 const MOST_SHOWN: usize = 20;
 
+/// Nothing refuses a path that the sandbox does not have, so a failed command may have been denied nothing.
+const NOT_FOUND: &str = "\n  what the sandbox does not have is not found (ENOENT) and not listed, such as most of /etc, and all of /run, /var, /opt \
+                         and other homes: --ro PATH adds it";
+
 /// The table; `None` if denials were not recorded.
 pub fn table(report: &Report) -> Option<String> {
     let denials = report.denials.as_ref()?;
@@ -32,6 +36,9 @@ pub fn table(report: &Report) -> Option<String> {
     }
     for unheard in report.denials_unheard.iter().flatten() {
         let _ = write!(text, "\n  denials by {} could not be recorded: {}", unheard.layer, unheard.why);
+    }
+    if report.exit_code != 0 {
+        text.push_str(NOT_FOUND);
     }
     Some(text)
 }

@@ -161,7 +161,8 @@ pub enum MountKind {
         /// Absolute host path. Symlinks in it are followed if no other user could have made them, or always with `follow`.
         source: Bytes,
     },
-    /// The host's file at the same path: a symlink is copied, any other file is bound.
+    /// The host's file at the same path, if every user of the host may read it: a symlink and a small file are copied, any
+    /// other file is bound.
     AsHost,
     /// A new tmpfs.
     Tmpfs {

@@ -13,6 +13,7 @@ mod default;
 mod diagnose;
 pub mod env_file;
 mod environment;
+mod etc;
 mod file;
 mod load;
 mod merge;

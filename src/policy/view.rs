@@ -1,40 +1,12 @@
 //! The view of the host: the mounts below `/` without `--rootfs`, and the mounts on top of a root that `--rootfs` names.
 //!
-//! Each mount delays every start by microseconds. So symlinks are copied instead of bound, and `/etc` has only the files
-//! that programs need. The view shows no part of the caller's home, `/run`, `/var` or the network.
+//! Each mount delays every start by microseconds. So symlinks and small files are copied instead of bound. The view shows no part of the caller's home, `/run`, `/var` or the network.
 
+use super::etc;
 use crate::plan::{Bytes, IdMapping, Identity, Mount, MountKind, Network};
 
 /// Symlinks into /usr on most systems, directories on others.
 const TOP: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-
-/// Parts of /etc that come from the host. Certificate directories are listed one by one, because private keys are next to
-/// them.
-const ETC: &[&str] = &[
-    // The loader needs it to find libraries outside its default path.
-    "/etc/ld.so.cache",
-    "/etc/alternatives",
-    "/etc/localtime",
-    "/etc/os-release",
-    // Debian, Arch, SUSE, Alpine.
-    "/etc/ssl/certs",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/openssl.cnf",
-    "/etc/ca-certificates/extracted",
-    // Fedora and its derivatives.
-    "/etc/pki/ca-trust",
-    "/etc/pki/tls/certs",
-    "/etc/pki/tls/cert.pem",
-    "/etc/pki/tls/openssl.cnf",
-    "/etc/crypto-policies",
-    // On Fedora and Debian, Java finds its virtual machines and security settings through symlinks to these.
-    "/etc/java",
-    "/etc/java-8-openjdk",
-    "/etc/java-11-openjdk",
-    "/etc/java-17-openjdk",
-    "/etc/java-21-openjdk",
-    "/etc/java-25-openjdk",
-];
 
 /// The inputs of the view.
 pub struct Surroundings<'a> {
@@ -56,7 +28,7 @@ pub struct Surroundings<'a> {
 pub fn synthetic(around: &Surroundings<'_>) -> Vec<Mount> {
     let mut mounts = vec![Mount { kind: MountKind::Bind { source: "/usr".into() }, ..read_only("/usr") }];
     mounts.extend(TOP.iter().map(|path| as_host(path)));
-    mounts.extend(ETC.iter().map(|path| as_host(path)));
+    mounts.extend(etc::PARTS.iter().map(|name| as_host(&format!("/etc/{name}"))));
     mounts.extend(generated(around));
     mounts.extend(common(around));
     // /var/tmp is a symlink to /tmp, because a mount would delay the start.
@@ -115,7 +87,7 @@ fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
     if host {
         // The host's network needs the host's name resolution. These files are often symlinks out of /etc; a bind follows
         // them.
-        mounts.extend(["/etc/resolv.conf", "/etc/hosts", "/etc/services"].map(|path| Mount {
+        mounts.extend(["/etc/resolv.conf", "/etc/hosts"].map(|path| Mount {
             kind: MountKind::Bind { source: path.into() },
             optional: true,
             ..read_only(path)

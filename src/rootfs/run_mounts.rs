@@ -1,12 +1,14 @@
 //! Turns the mounts of a run into operations: opens sources, maps ids and plans mount points.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use nix::sys::stat::{Mode, SFlag};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{FileStat, Mode, SFlag};
 
 use super::dev;
 use super::host::{Fault, Found, Last, Resolver};
@@ -15,7 +17,11 @@ use super::operation::{self, Content, MountPoint, Operation, What};
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Mount, MountKind};
+use crate::sys::file;
 use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
+
+/// The largest file that is copied.
+const MOST_COPIED: usize = 16 << 10;
 
 /// The parent's privileges, and how to map the owner of a writable bind to the sandbox's user.
 pub struct Powers<'a> {
@@ -46,16 +52,19 @@ pub fn prepare(
             let Some(found) = found else { return Ok(None) };
             tree(path, found, mount, set, powers, sources)?
         }
+        MountKind::AsHost if mount.optional && sources.is_missing_in_etc(destination) => return Ok(None),
         MountKind::AsHost => {
             let found = present(sources.resolve(destination, destination, Last::Itself), destination, mount)?;
             let Some(found) = found else { return Ok(None) };
-            match found.link_target() {
+            let failed = |errno| Error::errno(Step::Source, destination.display().to_string(), errno);
+            let content = match found.link_target() {
+                Some(target) => Some(Content::Symlink(text(target.map_err(failed)?.as_bytes())?)),
+                None if !is_public(&found.stat) => return Ok(None),
+                None => small_file(&found).map_err(failed)?,
+            };
+            match content {
+                Some(content) => return generated(index, destination, content, places).map(Some),
                 None => tree(destination, found, mount, set, powers, sources)?,
-                Some(target) => {
-                    let failed = |errno| Error::errno(Step::Source, destination.display().to_string(), errno);
-                    let content = Content::Symlink(text(target.map_err(failed)?.as_bytes())?);
-                    return generated(index, destination, content, places).map(Some);
-                }
             }
         }
         MountKind::Tmpfs { size_bytes, nr_inodes, mode } => {
@@ -106,6 +115,25 @@ fn generated(index: usize, destination: &Path, content: Content, places: &mut Mo
     let owner = if matches!(content, Content::Symlink(_)) { MountOwner::Host } else { MountOwner::Sandbox };
     let place = places.add(destination, Shape::Absent, owner)?;
     Ok(Operation::Entry { index, place, content })
+}
+
+/// Whether every user of the host may read this file, or list and enter this directory.
+fn is_public(stat: &FileStat) -> bool {
+    let directory = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
+    let needed = if directory { 0o005 } else { 0o004 };
+    stat.st_mode & needed == needed
+}
+
+/// A copy of a small regular file; it costs a third of a mount. Others are mounted. The copies are in the sandbox's memory.
+fn small_file(found: &Found) -> std::result::Result<Option<Content>, Errno> {
+    let size = usize::try_from(found.stat.st_size).unwrap_or(usize::MAX);
+    if SFlag::from_bits_truncate(found.stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG || size > MOST_COPIED {
+        return Ok(None);
+    }
+    let file = file::open(format!("/proc/self/fd/{}", found.file.as_raw_fd()).as_str(), OFlag::O_RDONLY)?;
+    let content = file::content(&file)?;
+    // It may have grown meanwhile.
+    Ok((content.len() <= MOST_COPIED).then(|| Content::File(content, Mode::from_bits_truncate(0o644))))
 }
 
 /// `None` if an optional source does not exist.

@@ -616,3 +616,99 @@ fn hard_links_cannot_carry_a_file_between_mounts() {
         assert!(!inside.text().contains("=OK"), "{inside}");
     });
 }
+
+#[test]
+fn libraries_find_what_they_read_below_etc() {
+    for_each_caller(|caller| {
+        let program = attack(
+            "import socket\nprint('port=%d' % socket.getservbyname('http'))\nprint('tcp=%d' % socket.getprotobyname('tcp'))",
+        );
+        let inside = Run::new(caller).python(&program).go().expect(0);
+        for (name, file, value) in [("port", "/etc/services", "80"), ("tcp", "/etc/protocols", "6")] {
+            if fs::metadata(file).is_ok() {
+                assert_eq!(inside.value(name), value, "{inside}");
+            }
+        }
+        for place in ["/etc/fonts/fonts.conf", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf", "/etc/debian_version"] {
+            let Ok(outside) = fs::read(place) else { continue };
+            let shown = Run::new(caller).cmd(["/bin/cat", place]).go().expect(0);
+            assert_eq!(shown.stdout, outside, "{place}");
+        }
+    });
+}
+
+#[test]
+fn secrets_and_names_of_the_host_are_not_below_etc() {
+    for_each_caller(|caller| {
+        let inside = Run::new(caller).sh("ls -a /etc /etc/ssl /etc/maven 2>/dev/null; cat /etc/passwd").go();
+        let names: Vec<String> = inside.text().split_whitespace().map(str::to_owned).collect();
+        for secret in [
+            "shadow",
+            "gshadow",
+            "shadow-",
+            "passwd-",
+            "opasswd",
+            "security",
+            "sudoers",
+            "sudoers.d",
+            "ssh",
+            "private",
+            "machine-id",
+            "fstab",
+            "crontab",
+            "cron.d",
+            "docker",
+            "containers",
+            "environment",
+            "profile.d",
+            "npmrc",
+            "pip.conf",
+            "gitconfig",
+            "wgetrc",
+            "settings.xml",
+            "apt",
+            "subuid",
+            "mysql",
+            "postgresql",
+            "krb5.keytab",
+            "ldap",
+        ] {
+            assert!(!names.iter().any(|name| name == secret), "{secret}: {inside}");
+        }
+        assert!(!inside.text().contains("daemon"), "the host's users: {inside}");
+    });
+}
+
+#[test]
+fn what_not_every_user_may_read_below_etc_is_left_out() {
+    if !is_root() || fs::metadata("/etc/fonts").is_err() || fs::metadata("/etc/services").is_err() {
+        return skip("covering /etc/fonts and /etc/services takes root");
+    }
+    let dir = TempDir::new(Caller::Root);
+    let (fonts, services) = (dir.dir("fonts"), dir.file("services", "secret 1/tcp\n"));
+    for (mode, shown) in [(0o755, "yes"), (0o750, "no"), (0o751, "no")] {
+        common::set_mode(&fonts, mode);
+        common::set_mode(&services, mode & 0o666);
+        let outer =
+            format!("mount --bind {} /etc/fonts && mount --bind {} /etc/services", text(&fonts), text(&services));
+        let script = "for f in fonts services; do test -e /etc/$f && echo $f=yes || echo $f=no; done";
+        let outer = format!("{outer} && exec \"$@\"");
+        let run = Run::new(Caller::Root).via(["unshare", "-m", "--propagation", "private", "sh", "-c", &outer, "sh"]);
+        let outcome = run.sh(script).go().expect(0);
+        let value = |name| outcome.value(name);
+        assert_eq!((value("fonts"), value("services")), (shown.into(), shown.into()), "{mode:o} {outcome}");
+    }
+}
+
+#[test]
+fn a_bind_replaces_a_part_of_etc() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let file = dir.file("services", "own 7/tcp\n");
+        for place in ["/etc/services", "/etc/localtime", "/etc/new/one"] {
+            let bind = format!("{}:{place}:ro", text(&file));
+            let outcome = Run::new(caller).opts(["-v", &bind]).cmd(["/bin/cat", place]).go().expect(0);
+            assert_eq!(outcome.text(), "own 7/tcp\n", "{place}");
+        }
+    });
+}

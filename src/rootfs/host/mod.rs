@@ -16,6 +16,7 @@ mod trust;
 mod walk;
 mod way;
 
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,6 +44,8 @@ pub struct Resolver {
     trust: Trust,
     ways: Vec<Way>,
     writable: Vec<Location>,
+    /// The names in `/etc`, once they were needed.
+    etc: Option<HashSet<OsString>>,
 }
 
 /// How a path that ends at a link is resolved.
@@ -107,7 +110,7 @@ impl Fault {
 impl Resolver {
     /// For the sources of one run of this process. With `follow`, which the caller requests, links are followed everywhere.
     pub fn new(follow: bool) -> Self {
-        Self { follow, trust: Trust::of_caller(), ways: Vec::new(), writable: Vec::new() }
+        Self { follow, trust: Trust::of_caller(), ways: Vec::new(), writable: Vec::new(), etc: None }
     }
 
     /// Resolves an absolute path. `destination` is its place in the sandbox.
@@ -133,6 +136,16 @@ impl Resolver {
             self.ways.push(way);
         }
         Ok(found)
+    }
+
+    /// Whether `/etc` lacks this path. Most of the names that a view asks for do not exist, and one listing costs less than a
+    /// lookup of each.
+    pub fn is_missing_in_etc(&mut self, path: &Path) -> bool {
+        let first = path.strip_prefix("/etc").ok().and_then(|rest| rest.components().next());
+        let Some(name) = first else { return false };
+        let list = || std::fs::read_dir("/etc").and_then(|names| names.map(|name| Ok(name?.file_name())).collect());
+        let names: &HashSet<OsString> = self.etc.get_or_insert_with(|| list().unwrap_or_default());
+        !names.is_empty() && !names.contains(name.as_os_str())
     }
 
     /// Resolves a device node, whose number the caller then compares with a known one. A mount on the path cannot change that
