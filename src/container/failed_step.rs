@@ -9,7 +9,7 @@ use crate::confine::schedule;
 use crate::error::{Error, Step};
 use crate::failure::Failure;
 use crate::plan::ContainerPlan;
-use crate::plan::container::{ContainerMount, MountSource};
+use crate::plan::container::{ContainerMount, IdRange, MountSource};
 
 /// Turns the child's numbers into an error with the names of the plan.
 pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Failure) -> Error {
@@ -34,7 +34,55 @@ pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Fail
     {
         return Error::new(failure.step, object.unwrap_or_default(), reason);
     }
-    Error::errno(failure.step, object.unwrap_or_default(), failure.errno)
+    let (object, hint) = match failure.step {
+        Step::SetIds | Step::Groups if failure.errno == Errno::EINVAL => unmapped(plan, failure.step),
+        Step::Mount => match file_system(plan, index, failure.errno) {
+            Some((field, hint)) => (object.map(|destination| format!("{destination}: mounts[{index}].{field}")), hint),
+            None => (object, ""),
+        },
+        _ => (object, ""),
+    };
+    let error = Error::errno(failure.step, object.unwrap_or_default(), failure.errno);
+    if hint.is_empty() { error } else { error.hint(hint) }
+}
+
+/// The id that the user namespace does not have. If the configuration does not say which ids it has, all that it may be.
+fn unmapped(plan: &ContainerPlan, step: Step) -> (Option<String>, &'static str) {
+    let process = &plan.process;
+    let lacks = |map: &[IdRange], id: u32| IdRange::host_id(map, id).is_none();
+    let user = |field: &str, value: String| Some(format!("process.user.{field}: {value}"));
+    let (object, hint) = match step {
+        Step::Groups => {
+            let unmapped = process.groups.iter().find(|id| lacks(&plan.gid_map, **id));
+            let groups = unmapped.map_or_else(|| format!("{:?}", process.groups), ToString::to_string);
+            (user("additionalGids", groups), "linux.gidMappings have no such id")
+        }
+        _ if lacks(&plan.uid_map, process.uid) => {
+            (user("uid", process.uid.to_string()), "linux.uidMappings have no such id")
+        }
+        _ if lacks(&plan.gid_map, process.gid) => {
+            (user("gid", process.gid.to_string()), "linux.gidMappings have no such id")
+        }
+        _ if lacks(&plan.uid_map, 0) || lacks(&plan.gid_map, 0) => {
+            (Some("linux.uidMappings, linux.gidMappings".to_owned()), "they need the id 0, which makes the mounts")
+        }
+        _ => (user("uid, gid", format!("{}, {}", process.uid, process.gid)), ""),
+    };
+    (object, if plan.uid_map.is_empty() { "the user namespace has no such id" } else { hint })
+}
+
+/// The field of a new file system that the kernel refuses, with its value.
+fn file_system(plan: &ContainerPlan, index: usize, errno: Errno) -> Option<(String, &'static str)> {
+    let MountSource::FileSystem { kind, source, options } = &plan.mounts.get(index)?.source else { return None };
+    match errno {
+        Errno::ENODEV => Some((format!("type: {kind}"), "this kernel has no such file system")),
+        Errno::EINVAL if !options.is_empty() => {
+            let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+            Some((format!("options: {}", options.join(",")), "the file system does not take one of them"))
+        }
+        Errno::ENOENT | Errno::ENOTBLK => Some((format!("source: {}", source.as_ref()?), "")),
+        _ => None,
+    }
 }
 
 /// Explains why an existing path cannot be the mount point. `None` if the path has changed or gone meanwhile.

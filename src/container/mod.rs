@@ -76,6 +76,7 @@ pub mod rdt;
 mod remaining_calls;
 mod stream_owner;
 mod streams;
+mod takeover;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -134,8 +135,8 @@ pub struct Entered<'a> {
     pub first: BorrowedFd<'a>,
     /// Which of its namespaces (`CLONE_NEW*`) are entered.
     pub namespaces: i32,
-    /// Whether processes of other containers are in its pid namespace.
-    pub shares_pids: bool,
+    /// Its process id.
+    pub pid: i32,
 }
 
 /// A container that waits for `start` or, without a gate, runs.

@@ -1,7 +1,7 @@
 //! The parent half: prepares everything that a container's process needs, from the parts that [`super::parts`] opens.
 
 use std::ffi::CString;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use super::Entered;
 use super::filter_handshake::FilterHandshake;
@@ -11,6 +11,7 @@ use super::hooks;
 use super::parts::{Join, Parts};
 use super::remaining_calls;
 use super::stream_owner::give_streams;
+use super::takeover::{self, PidNamespace};
 use crate::cgroup::container::Groups;
 use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
@@ -109,7 +110,7 @@ pub fn prepare<'a>(
     gate: Option<Gate>,
 ) -> Result<Prepared<'a>> {
     (0..3).try_for_each(refuse_directory)?;
-    let (entered, shares_pids) = container.map_or((0, false), |one| (one.namespaces, one.shares_pids));
+    let entered = container.map_or(0, |one| one.namespaces);
     let privileged = user::is_privileged()?;
     let users = user::prepare_container(plan, privileged);
     let view =
@@ -139,7 +140,8 @@ pub fn prepare<'a>(
     let made = plan.new.iter().filter(|kind| !deferred.contains(kind));
     // The root of a container's own user namespace has no capabilities over a process that comes from outside.
     let joins_pid = plan.joins(NamespaceKind::Pid) && root.as_ref().is_none_or(PreparedContainerRoot::is_built_outside);
-    let confines_first = (joins_pid || entered as u32 & NamespaceKind::Pid.number() != 0) && !new_user;
+    let enters_pids = entered as u32 & NamespaceKind::Pid.number() != 0;
+    let confines_first = (joins_pid || enters_pids) && !new_user;
     let limits = process.has_limits();
     let (filtered, may_gain) = (seccomp.is_some() || landlock.is_some(), !plan.process.no_new_privs);
     let filters_early = match &seccomp {
@@ -148,8 +150,12 @@ pub fn prepare<'a>(
     };
     let late = seccomp.is_some() && !filters_early;
     let extra = if filtered && may_gain { parts.capabilities.lacks_admin(new_user) } else { 0 };
-    if late && confines_first && extra != 0 && (joins_pid || shares_pids || caps::can_trace(parts.capabilities)) {
-        return Err(takeable());
+    // In a user namespace of its own, no process has capabilities over one that comes from outside.
+    let pids = joined.iter().find(|join| join.kind == NamespaceKind::Pid);
+    let pids = pids.map(|join| PidNamespace::Open(join.fd.as_fd()));
+    let pids = pids.or(container.filter(|_| enters_pids).map(|one| PidNamespace::Of(one.pid)));
+    if let Some(pids) = pids.filter(|_| !new_user) {
+        takeover::refuse(&pids, parts.capabilities, late && extra != 0)?;
     }
     let handshake = late
         .then(|| gate.as_ref().map_or_else(FilterHandshake::new, |gate| FilterHandshake::create_in(gate.directory())))
@@ -187,14 +193,4 @@ pub fn prepare<'a>(
         confines_first,
         warnings,
     })
-}
-
-/// The error for a process that a process inside could take over while it still has `CAP_SYS_ADMIN`.
-fn takeable() -> Error {
-    let reason = "refuses calls that are needed to join a pid namespace under it, and a process there could take over a \
-        process that is not filtered yet and has CAP_SYS_ADMIN";
-    Error::new(Step::Seccomp, "linux.seccomp", reason).hint(
-        "allow clone, sendmsg, setsid, capset, prlimit64, read, write, close, mmap, munmap and exit_group; or set \
-         noNewPrivileges; or use neither CAP_SYS_PTRACE nor another container's pid namespace",
-    )
 }

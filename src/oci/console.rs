@@ -30,12 +30,12 @@ impl Runtime {
     /// Sends the pidfd and the terminal to the sockets that the caller named.
     pub(super) fn hand_over(&self, launched: &mut Launched) -> Result<()> {
         if let Some(path) = self.args.path("pidfd-socket") {
-            send(&path, b"pidfd", launched.pidfd.as_fd())?;
+            send((Step::Supervise, "--pidfd-socket"), &path, b"pidfd", launched.pidfd.as_fd())?;
         }
         if let Some(path) = self.args.path("console-socket")
             && let Some(terminal) = launched.terminal.take()
         {
-            send(&path, b"/dev/pts/0", terminal.as_fd())?;
+            send((Step::Terminal, "--console-socket"), &path, b"/dev/pts/0", terminal.as_fd())?;
         }
         Ok(())
     }
@@ -79,8 +79,8 @@ pub fn activation() -> Vec<Bytes> {
     variables
 }
 
-fn send(path: &Path, message: &[u8], fd: BorrowedFd<'_>) -> Result<()> {
-    let failed = |errno| Error::errno(Step::Terminal, path.display().to_string(), errno);
+fn send((step, option): (Step, &str), path: &Path, message: &[u8], fd: BorrowedFd<'_>) -> Result<()> {
+    let failed = |errno| Error::errno(step, format!("{option} {}", path.display()), errno);
     let socket: OwnedFd = socket::connect(path).map_err(failed)?;
     socket::send(&socket, message, Some(fd)).map_err(failed)
 }

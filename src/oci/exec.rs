@@ -6,14 +6,12 @@ use super::config;
 use super::record::Status;
 use super::store::Held;
 use super::{Runtime, image};
-use crate::confine::caps::{ADMIN, Sets, can_trace};
 use crate::container::{Entered, Request, launch};
 use crate::error::{Error, Result, Step};
 use crate::launch::steps::step;
-use crate::plan::container::{NamespaceKind, Process};
+use crate::plan::container::Process;
 use crate::plan::{Bytes, Capability, Command, Confinement, ContainerPlan};
 use crate::sys::process::{self, borrow_standard};
-use crate::sys::status;
 
 /// The variables that this command needs, for itself and to find the user's service manager.
 const ENVIRONMENT: &[&str] = &[
@@ -61,10 +59,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         // If the container has created cgroups of its own, no process may be in the parent cgroup.
         (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
     };
-    let containers = held.plan()?;
-    refuse_takeover(&containers, &plan, &held)?;
-    let shares_pids = containers.joins(NamespaceKind::Pid);
-    let entered = Entered { first: first.as_fd(), namespaces: namespaces(&containers), shares_pids };
+    let entered = Entered { first: first.as_fd(), pid: held.record.pid, namespaces: namespaces(&held.plan()?) };
     step("state", || format!("{} read", held.directory.display()));
     let record = held.record.clone();
     drop(held); // exec may take long, and other commands must work meanwhile
@@ -91,24 +86,6 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
         return Err(error);
     }
     foreground.map_or(Ok(0), |foreground| foreground.wait(launched))
-}
-
-/// Until its program is executed, a container's process may have `CAP_SYS_ADMIN` for the installation of its filter. A process
-/// with `CAP_SYS_PTRACE` inside could take it over.
-fn refuse_takeover(container: &ContainerPlan, plan: &ContainerPlan, held: &Held) -> Result<()> {
-    let may_trace = !container.has_own(NamespaceKind::User) && can_trace(Sets::of(&plan.process.capabilities));
-    if may_trace && unexecuted_admin(held.record.pid) {
-        let reason = "cannot exec with CAP_SYS_PTRACE before the container's program runs: it could take over the process that \
-            has yet to install its seccomp filter";
-        return Err(Error::new(Step::State, held.record.id.clone(), reason).hint("start the container first"));
-    }
-    Ok(())
-}
-
-/// Whether a process has `CAP_SYS_ADMIN` that it cannot have from an execve.
-fn unexecuted_admin(pid: i32) -> bool {
-    let has = |status: &status::Status, name| status.mask(name).is_none_or(|mask| mask & ADMIN != 0);
-    status::Status::of(pid).is_ok_and(|status| has(&status, "CapPrm") && !has(&status, "CapBnd"))
 }
 
 /// CPUs as a hexadecimal mask.
@@ -190,8 +167,12 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
         return Err(Error::new(Step::Usage, "exec", "process args cannot be empty"));
     }
     let first = plan.process.clone();
+    let cwd = args.value("cwd").filter(|cwd| !cwd.is_empty()).map(Bytes::from);
+    if let Some(relative) = cwd.as_ref().filter(|cwd| !cwd.as_bytes().starts_with(b"/")) {
+        return Err(Error::new(Step::Usage, format!("--cwd {relative}"), "must be an absolute path"));
+    }
     let mut process = Process {
-        command: Command { argv, cwd: args.value("cwd").map_or(first.command.cwd, Bytes::from), ..first.command },
+        command: Command { argv, cwd: cwd.unwrap_or(first.command.cwd), ..first.command },
         terminal: args.is_on("tty"),
         no_new_privs: first.no_new_privs || args.is_on("no-new-privs"),
         apparmor_profile: args.text("apparmor")?.map(str::to_owned).or(first.apparmor_profile),
@@ -203,18 +184,18 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
     let own = [&b"NOTIFY_SOCKET="[..], b"LISTEN_FDS=", b"LISTEN_PID=", b"LISTEN_FDNAMES="];
     process.command.env.retain(|variable| !own.iter().any(|name| variable.as_bytes().starts_with(name)));
     process.command.env.extend(args.all("env").map(Bytes::from));
-    let id = |text: &str| {
+    let id = |option: &str, text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|id| digits && *id != u32::MAX);
-        number.ok_or_else(|| Error::new(Step::Usage, text.to_owned(), "is not a user or group id"))
+        number.ok_or_else(|| Error::new(Step::Usage, format!("{option} {text}"), "is not a user or group id"))
     };
     if let Some(user) = args.text("user")? {
         let (uid, gid) = user.split_once(':').map_or((user, None), |(uid, gid)| (uid, Some(gid)));
-        process.uid = id(uid)?;
-        process.gid = gid.map(id).transpose()?.unwrap_or(process.gid);
+        process.uid = id("--user", uid)?;
+        process.gid = gid.map(|gid| id("--user", gid)).transpose()?.unwrap_or(process.gid);
     }
     for group in args.all("additional-gids") {
-        process.groups.push(id(&group.to_string_lossy())?);
+        process.groups.push(id("--additional-gids", &group.to_string_lossy())?);
     }
     let mut unknown = Vec::new();
     for name in args.all("cap") {

@@ -11,7 +11,7 @@ use nix::sys::stat::fstat;
 use super::read_back;
 use crate::error::Step;
 use crate::failure::{Applied, During};
-use crate::sys::mount::{self, IN_ROOT, NO_MAGICLINKS};
+use crate::sys::mount::{self, FsContext, IN_ROOT, NO_MAGICLINKS, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::sys::{
     ablate::{Layer, without},
     file::open,
@@ -58,7 +58,9 @@ impl BuiltRoot {
         for mount in mounts {
             // Paths of the old root, which is still ours. A mount below another one is detached with it.
             match umount2(mount.as_c_str(), MntFlags::MNT_DETACH) {
-                Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+                Ok(()) | Err(Errno::ENOENT) => {}
+                // In a user namespace the host's mounts are locked.
+                Err(Errno::EINVAL) => cover_one(mount).during(Step::Pivot, 1)?,
                 Err(errno) => return Err(errno).during(Step::Pivot, 1),
             }
         }
@@ -93,4 +95,13 @@ impl BuiltRoot {
     pub fn open(&self, path: &CStr, flags: libc::c_int) -> std::result::Result<OwnedFd, Errno> {
         mount::open_beneath(&self.root, path, flags, IN_ROOT | NO_MAGICLINKS)
     }
+}
+
+/// Mounts an empty directory at a path of the old root.
+fn cover_one(path: &CStr) -> std::result::Result<(), Errno> {
+    let place = match open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()), // another mount hides it
+        place => place?,
+    };
+    mount::attach(FsContext::open(c"tmpfs")?.mount(RDONLY | NOSUID | NODEV | NOEXEC)?, place)
 }

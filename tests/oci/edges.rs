@@ -205,6 +205,13 @@ fn a_container_that_is_not_pivoted_has_no_procfs_of_the_host_in_its_mount_namesp
         assert_eq!(kinds(&nix::unistd::gettid().to_string()), (0, "proc\n".repeat(2)));
         let (code, inside) = kinds(&bundle.state()["pid"].to_string());
         assert!(code == 0 && inside.lines().count() == 2 && !inside.contains("proc"), "{code}: {inside}");
+
+        // In a user namespace the host's mounts are locked, and are covered.
+        let Some(bundle) = crate::mounts::in_user_namespace(runtime, "sleep 60") else { return };
+        let path = common::text(bundle.dir.path());
+        let mut run = bundle.command(["run", "--no-pivot", "--detach", "--bundle", path, &bundle.id]);
+        assert!(run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+        assert_eq!(kinds(&bundle.state()["pid"].to_string()), (0, "tmpfs\n".repeat(2)));
     });
 }
 

@@ -179,7 +179,7 @@ fn a_process_that_waits_for_its_filter_cannot_be_taken_over() {
         };
         let said = exec(&bundle, &[]).expect(0).out();
         assert!(said.contains("CapPrm:\t0000000000200020"), "the first process waits with CAP_SYS_ADMIN: {said}");
-        exec(&bundle, &["CAP_SYS_PTRACE"]).expect(255).expect_error("before the container's program runs");
+        exec(&bundle, &["CAP_SYS_PTRACE"]).expect(255).expect_error("waits for its start with CAP_SYS_ADMIN");
         bundle.about("start").expect(0);
         let said = exec(&bundle, &[]).expect(0).out();
         assert!(said.contains("CapPrm:\t0000000000000020"), "{said}");
@@ -190,6 +190,87 @@ fn a_process_that_waits_for_its_filter_cannot_be_taken_over() {
         bundle.create().expect(0);
         bundle.about("start").expect(0);
         exec(&bundle, &["CAP_SYS_PTRACE"]).expect(0);
+    });
+}
+
+/// The capabilities that the first process of the pid namespace has, if this program may trace it.
+const TAKER: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <unistd.h>
+int main(void) {
+    if (ptrace(PTRACE_SEIZE, 1, 0, 0)) { perror("seize"); return 1; }
+    char line[256];
+    FILE *status = fopen("/proc/1/status", "r");
+    while (fgets(line, sizeof line, status)) if (!strncmp(line, "CapEff", 6)) printf("took %s", line);
+    return 0;
+}
+"#;
+
+/// A container in the pid namespace of one that waits for its start and its filter, with `CAP_SYS_ADMIN` until execve.
+#[test]
+fn a_joined_pid_namespace_holds_no_tracer_beside_a_process_that_waits_for_its_filter() {
+    if !common::has_program("gcc") {
+        return common::skip("there is no gcc");
+    }
+    let taker = common::compiled("gcc", &["-static", "-O1"], TAKER).unwrap();
+    ours(|runtime| {
+        let sets = |extra: &[&str]| {
+            let all: Vec<_> = ["CAP_KILL"].iter().chain(extra).collect();
+            json!({ "bounding": all, "permitted": all, "effective": all })
+        };
+        let Some(mut first) = Bundle::new(runtime, "sleep 100") else { return };
+        first.config["process"]["noNewPrivileges"] = json!(false);
+        first.config["process"]["capabilities"] = sets(&[]);
+        first.config["linux"]["seccomp"] = refusing(&["capset"]);
+        first.create().expect(0);
+        let namespace = format!("/proc/{}/ns/pid", first.state()["pid"]);
+        let joining = |runtime: Runtime, extra: &[&str], script: &str| {
+            let mut bundle = Bundle::new(runtime, script).unwrap();
+            std::fs::copy(&taker, bundle.rootfs().join("bin/taker")).unwrap();
+            bundle.config["process"]["capabilities"] = sets(extra);
+            for kind in bundle.config["linux"]["namespaces"].as_array_mut().unwrap() {
+                if kind["type"] == "pid" {
+                    kind["path"] = json!(namespace);
+                }
+            }
+            bundle
+        };
+        let tracer = ["CAP_SYS_PTRACE"];
+        if std::path::Path::new(Runtime::Runc.program()).exists() {
+            // What it would take: runc starts it.
+            let said = joining(Runtime::Runc, &tracer, "taker").run().out();
+            assert!(said.contains("took CapEff:\t0000000000200020"), "the attack itself: {said}");
+        }
+        joining(runtime, &tracer, "taker").run().expect_error("waits for its start with CAP_SYS_ADMIN");
+        assert!(joining(runtime, &[], "taker").run().err().contains("Operation not permitted"));
+
+        // The same for exec in another container of the namespace.
+        let other = joining(runtime, &[], "sleep 100");
+        other.create().expect(0);
+        other.about("start").expect(0);
+        other.call(["exec", "--cap", "CAP_SYS_PTRACE", &other.id, "true"]).expect(255).expect_error("CAP_SYS_ADMIN");
+        first.about("start").expect(0);
+        other.call(["exec", "--cap", "CAP_SYS_PTRACE", &other.id, "true"]).expect(0);
+        let said = joining(runtime, &tracer, "taker").run().expect(0).out();
+        assert!(said.contains("took CapEff:\t0000000000000020"), "{said}");
+
+        // The other order: a process that would wait, beside one that may trace.
+        let waiting = || {
+            let mut bundle = joining(runtime, &[], "true");
+            bundle.config["process"]["noNewPrivileges"] = json!(false);
+            bundle.config["linux"]["seccomp"] = refusing(&["capset"]);
+            bundle
+        };
+        waiting().run().expect(0);
+        let tracing = joining(runtime, &tracer, "sleep 100");
+        tracing.create().expect(0);
+        waiting().run().expect(1).expect_error("could take over");
+        first.exec("true").expect(255).expect_error("could take over");
+        for bundle in [tracing, other, first] {
+            bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        }
     });
 }
 

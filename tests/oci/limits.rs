@@ -1,5 +1,6 @@
 //! Limits of a running container: changed, kept, counted, and reported when they are reached.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -63,6 +64,53 @@ fn a_limit_that_the_kernel_lowers_is_refused() {
         let Some(mut bundle) = Bundle::new(runtime, "true") else { return };
         bundle.config["linux"]["resources"] = json!({ "cpu": { "shares": 1_000_000 } });
         bundle.create().expect_error("cpu.shares: wrote \"1000000\", but the kernel has \"262144\"");
+    });
+}
+
+/// Every leaf of a JSON tree, by its path.
+fn leaves(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(object) => object.iter().for_each(|(key, value)| leaves(&format!("{path}.{key}"), value, found)),
+        Value::Array(array) => {
+            array.iter().enumerate().for_each(|(index, value)| leaves(&format!("{path}[{index}]"), value, found));
+        }
+        leaf => drop(found.insert(path.to_owned(), leaf.clone())),
+    }
+}
+
+/// What engines parse: runc's names and types everywhere, and its values where they do not depend on the moment.
+#[test]
+fn statistics_have_every_value_of_runcs() {
+    let statistics = |runtime: Runtime| {
+        let mut bundle = Bundle::new(runtime, "echo up; sleep 60")?;
+        bundle.config["linux"]["resources"] = json!({
+            "memory": { "limit": 64 << 20, "reservation": 32 << 20 }, "pids": { "limit": 40 },
+            "cpu": { "shares": 512, "quota": 50_000, "period": 100_000, "cpus": "0" },
+        });
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        bundle.wait_for_output("up");
+        let shown: Value = serde_json::from_slice(&bundle.call(["events", "--stats", &bundle.id]).0.stdout).unwrap();
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+        let mut found = BTreeMap::new();
+        leaves("", &shown["data"], &mut found);
+        Some(found)
+    };
+    ours(|_| {
+        if !std::path::Path::new(Runtime::Runc.program()).exists() {
+            return common::skip("runc is not installed");
+        }
+        let (Some(ours), Some(theirs)) = (statistics(Runtime::Ours), statistics(Runtime::Runc)) else { return };
+        assert!(theirs.len() > 60, "{theirs:?}");
+        // Which devices were used depends on what the page cache holds.
+        for (path, value) in theirs.iter().filter(|(path, _)| !path.starts_with(".blkio.")) {
+            let own = ours.get(path).unwrap_or_else(|| panic!("{path} is missing, which is {value} under runc"));
+            assert_eq!(std::mem::discriminant(own), std::mem::discriminant(value), "{path}: {own}, {value}");
+            let fixed = [".limit", ".failcnt"].iter().any(|end| path.ends_with(end))
+                || path.starts_with(".cpuset.")
+                || path.starts_with(".pids.limit");
+            assert!(!fixed || own == value, "{path}: {own}, and {value} under runc");
+        }
     });
 }
 

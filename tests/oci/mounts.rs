@@ -8,7 +8,7 @@ use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
 use serde_json::json;
 
 /// A bundle with a user namespace that begins at this id of the host, which owns the root.
-fn in_user_namespace(runtime: Runtime, script: &str) -> Option<Bundle> {
+pub fn in_user_namespace(runtime: Runtime, script: &str) -> Option<Bundle> {
     const FIRST: u32 = 300_000;
     let mut bundle = Bundle::new(runtime, script)?;
     bundle.config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "user" }));
@@ -176,6 +176,32 @@ fn a_configuration_without_a_mount_namespace_runs() {
         assert!(!left || runtime != Runtime::Ours, "{mounts}");
         if left {
             let _ = Command::new("umount").args(["-l", common::text(&bundle.rootfs())]).status();
+        }
+    });
+}
+
+/// A node that the runtime makes outside, for a user namespace. The host's node would have the host's owner and mode.
+#[test]
+fn a_device_node_that_cannot_be_made_is_an_error() {
+    if !common::inject::may_inject() {
+        return;
+    }
+    const MKNODAT: &str = "259";
+    const FCHOWNAT: &str = "260";
+    ours(|runtime| {
+        let Some(bundle) = in_user_namespace(runtime, "true") else { return };
+        bundle.run().expect(0);
+        for (call, error) in [(MKNODAT, "ENOSPC"), (FCHOWNAT, "EIO")] {
+            let run = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
+            let words = common::inject::words(&["0", call, "1", error]);
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).arg(run.get_program()).args(run.get_args());
+            let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                output.status.code() == Some(1) && said.contains(error) && said.contains("/dev/"),
+                "{call}: {output:?}"
+            );
         }
     });
 }

@@ -273,3 +273,27 @@ fn a_container_runs_whatever_call_its_profile_sends_to_an_agent() {
         }
     });
 }
+
+/// An early filter sends the calls of `startContainer` hooks to the agent. One that is installed last has no listener yet.
+#[test]
+fn calls_of_a_hook_inside_reach_the_agent_of_an_early_filter() {
+    ours(|runtime| {
+        let Some(mut bundle) = bundle(runtime, true) else { return };
+        let path = bundle.dir.join("agent.sock");
+        bundle.dir.file("agent.py", AGENT);
+        let mut agent = std::process::Command::new(common::PYTHON);
+        let mut agent = agent.arg(bundle.dir.join("agent.py")).arg(&path).stdin(Stdio::null()).spawn().unwrap();
+        assert!(eventually(|| path.exists()));
+        bundle.mount("/tmp", "tmpfs", "tmpfs", &[]);
+        bundle.config["hooks"]["startContainer"] =
+            json!([{ "path": "/bin/busybox", "args": ["busybox", "mkdir", "/tmp/made"] }]);
+        bundle.config["linux"]["seccomp"] = refusing("mkdir", "SCMP_ACT_NOTIFY");
+        bundle.config["linux"]["seccomp"]["listenerPath"] = json!(path);
+        assert_eq!(bundle.run().expect(0).out(), "ran\n");
+        let other = json!({ "names": ["wait4"], "action": "SCMP_ACT_ERRNO" });
+        bundle.config["linux"]["seccomp"]["syscalls"].as_array_mut().unwrap().push(other);
+        bundle.run().expect(1).expect_error("Function not implemented");
+        agent.kill().unwrap();
+        agent.wait().unwrap();
+    });
+}

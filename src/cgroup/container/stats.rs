@@ -31,6 +31,19 @@ pub fn oom_kills(groups: &Groups) -> Option<u64> {
     keyed(&dir.read(file).ok()?, "oom_kill")
 }
 
+/// Settings of a cpuset in cgroup v1.
+const FLAGS: [&str; 9] = [
+    "cpu_exclusive",
+    "mem_exclusive",
+    "mem_hardwall",
+    "memory_migrate",
+    "memory_pressure",
+    "memory_spread_page",
+    "memory_spread_slab",
+    "sched_load_balance",
+    "sched_relax_domain_level",
+];
+
 /// The processors and nodes that it may actually use, as single numbers.
 fn cpuset(dir: &Dir, v2: bool) -> Value {
     let list = |file: &str| -> Vec<u32> {
@@ -43,7 +56,12 @@ fn cpuset(dir: &Dir, v2: bool) -> Value {
     };
     let (cpus, mems) =
         if v2 { ("cpuset.cpus.effective", "cpuset.mems.effective") } else { ("cpuset.cpus", "cpuset.mems") };
-    json!({ "cpus": list(cpus), "mems": list(mems) })
+    let mut shown = json!({ "cpus": list(cpus), "mems": list(mems) });
+    for name in FLAGS.iter().filter(|_| !v2) {
+        let value = dir.read(&format!("cpuset.{name}")).ok().and_then(|text| text.trim().parse::<i64>().ok());
+        shown[*name] = value.unwrap_or(0).into();
+    }
+    shown
 }
 
 /// Each huge page size, by its name in the file names.

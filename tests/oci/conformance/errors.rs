@@ -89,6 +89,39 @@ pub(super) fn cases() -> Vec<Case> {
         case("preserved_descriptors_that_are_not_a_number").host("run --preserve-fds x").fails("preserve-fds")
             .but(Runc, |seen| seen.prints_parts(&["USAGE"]), "it prints its usage")
             .but(Crun, |seen| seen.exits(0), "it takes the word as 0"),
+        case("preserved_descriptors_below_zero").host("run --preserve-fds -1").fails("preserve-fds")
+            .but(Runc, |seen| seen.exits(0), "it takes the number as 0")
+            .but(Crun, |seen| seen.exits(0), "it takes the number as 0"),
+        case("no_preserved_descriptors").host("exec 3</dev/null; run --preserve-fds 0").inside("ls /proc/self/fd")
+            .prints("0\n1\n2\n3\n"),
+        case("more_preserved_descriptors_than_can_be").host("run --preserve-fds 99999999999").fails("preserve-fds")
+            .not_on(Crun, "it takes the number modulo 2^32"),
+        case("a_pidfd_socket_that_is_missing").host("run --pidfd-socket /nonexistent/s").fails("--pidfd-socket /nonexistent/s")
+            .not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        case("a_pidfd_socket_that_is_a_file").host("echo >f; run --pidfd-socket f").fails("--pidfd-socket f: Connection refused")
+            .not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        case("no_pidfd_socket").host("run --pidfd-socket ''")
+            .not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        case("a_user_outside_the_map").push("linux.namespaces", json!({"type": "user"}))
+            .set("linux.uidMappings", json!([{"containerID": 0, "hostID": 300_000, "size": 10}]))
+            .set("linux.gidMappings", json!([{"containerID": 0, "hostID": 300_000, "size": 20}]))
+            .set("process.user", json!({"uid": 15, "gid": 15}))
+            .host("chmod 755 .; chown 300000:300000 rootfs; run").fails("process.user.uid: 15"),
+        case("a_group_outside_the_map").push("linux.namespaces", json!({"type": "user"}))
+            .set("linux.uidMappings", json!([{"containerID": 0, "hostID": 300_000, "size": 10}]))
+            .set("linux.gidMappings", json!([{"containerID": 0, "hostID": 300_000, "size": 10}]))
+            .set("process.user", json!({"uid": 5, "gid": 15}))
+            .host("chmod 755 .; chown 300000:300000 rootfs; run").fails("process.user.gid: 15"),
+        case("additional_groups_outside_the_map").push("linux.namespaces", json!({"type": "user"}))
+            .set("linux.uidMappings", json!([{"containerID": 0, "hostID": 300_000, "size": 10}]))
+            .set("linux.gidMappings", json!([{"containerID": 0, "hostID": 300_000, "size": 10}]))
+            .set("process.user", json!({"uid": 5, "gid": 5, "additionalGids": [7, 77]}))
+            .host("chmod 755 .; chown 300000:300000 rootfs; run").fails("process.user.additionalGids: 77"),
+        case("an_unknown_file_system").mount("/new", "nofs", "x", &[]).fails("/new: mounts[7].type: nofs"),
+        case("a_file_system_with_an_option_that_it_does_not_take").mount("/new", "tmpfs", "x", &["size=x"])
+            .fails("/new: mounts[7].options: size=x"),
+        case("a_file_system_without_its_device").mount("/new", "ext4", "/nonexistent", &[])
+            .fails("/new: mounts[7].source: /nonexistent"),
         case("an_error_is_in_the_log")
             .host("rt --log $B/log --log-format json start $ID; grep -c '\"level\":\"error\"' log || grep -c '\"level\": \"error\"' log")
             .prints("1\n").says("does not exist"),

@@ -41,9 +41,10 @@ pub(super) fn cases() -> Vec<Case> {
         running("exec_in_a_directory", "up; rt exec --cwd /etc $ID busybox pwd").prints("/etc\n"),
         running("exec_in_a_missing_directory", "up; rt exec --cwd /nonexistent $ID true").exits(255)
             .says("/nonexistent"),
-        running("exec_in_a_relative_directory", "up; rt exec --cwd etc $ID true")
-            .host("up; rt exec --cwd etc $ID busybox pwd").prints("/etc\n")
-            .but(Runc, |seen| seen.exits(255).prints(""), "it wants an absolute path; it is clear what is meant, as in crun"),
+        running("exec_in_a_relative_directory", "up; rt exec --cwd etc $ID busybox pwd").exits(255).says("--cwd etc")
+            .but(Crun, |seen| seen.exits(0).prints("/etc\n"), "it takes the path from the root, not from the container's directory"),
+        running("exec_in_an_empty_directory", "up; rt exec --cwd '' $ID busybox pwd").set("process.cwd", json!("/etc"))
+            .prints("/etc\n").but(Crun, |seen| seen.exits(1).prints(""), "it tries to enter it"),
         running("exec_in_the_containers_directory", "up; rt exec $ID busybox pwd").set("process.cwd", json!("/etc"))
             .prints("/etc\n").but(Crun, |seen| seen.prints("/\n"), "its exec starts at /"),
         running("exec_with_a_variable", "up; rt exec -e A=1 -e B=2 $ID /bin/sh -c 'echo $A $B'").prints("1 2\n"),
@@ -79,6 +80,22 @@ pub(super) fn cases() -> Vec<Case> {
             .prints("same\n"),
         running("exec_sees_no_descriptors", "exec 7</dev/null; up; rt exec $ID ls /proc/self/fd")
             .prints("0\n1\n2\n3\n"),
+        running("exec_with_a_group_twice", "up; rt exec -g 7 -g 7 $ID id -G").prints("0 7 7\n").but(Runc, |seen| seen.prints("0 7\n"), "it leaves the second out")
+            .but(Crun, |seen| seen.exits(64).prints(""), "1.8 does not have the option"),
+        running("exec_with_a_group_that_is_not_a_number", "up; rt exec --additional-gids x $ID true").exits(255)
+            .says("--additional-gids x").but(Runc, |seen| seen.exits(1).prints_parts(&["USAGE"]), "it prints its usage")
+            .but(Crun, |seen| seen.exits(64), "1.8 does not have the option"),
+        running("exec_with_groups_in_a_list", "up; rt exec --additional-gids 1,2 $ID true").exits(255)
+            .says("--additional-gids 1,2").but(Runc, |seen| seen.exits(1).prints_parts(&["USAGE"]), "it prints its usage")
+            .but(Crun, |seen| seen.exits(64), "1.8 does not have the option"),
+        running("exec_with_a_group_out_of_range", "up; rt exec --additional-gids 4294967296 $ID true").exits(255)
+            .says("--additional-gids 4294967296").but(Runc, |seen| seen.exits(0), "it takes the number modulo 2^32").but(Crun, |seen| seen.exits(64), "1.8 does not have the option"),
+        running("exec_with_the_group_of_no_one", "up; rt exec --additional-gids 4294967295 $ID true").exits(255)
+            .says("--additional-gids 4294967295").but(Crun, |seen| seen.exits(64), "1.8 does not have the option"),
+        running("exec_preserves_no_descriptors", "up; exec 3</dev/null; rt exec --preserve-fds 0 $ID ls /proc/self/fd")
+            .prints("0\n1\n2\n3\n"),
+        running("exec_preserves_closed_descriptors", "up; exec 3</dev/null; rt exec --preserve-fds 9 $ID true").exits(255)
+            .says("descriptor 4").but(Crun, |seen| seen.exits(0), "it ignores the missing ones"),
         running("exec_preserves_descriptors", "up; exec 3</dev/null; rt exec --preserve-fds 1 $ID ls /proc/self/fd")
             .prints("0\n1\n2\n3\n4\n"),
         running("exec_detached", "up; rt exec --detach --pid-file p $ID sh -c 'echo x; exec sleep 60'; echo $?; printed x; kill -0 $(cat p) && echo lives")

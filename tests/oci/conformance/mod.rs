@@ -40,8 +40,8 @@ macro_rules! areas {
 
 areas! {
     cgroups: 62,
-    errors: 67,
-    exec: 52,
+    errors: 79,
+    exec: 60,
     hooks: 47,
     lifecycle: 67,
     mounts: 101,
@@ -49,5 +49,5 @@ areas! {
     process: 92,
     seccomp: 43,
     terminals: 36,
-    update: 44,
+    update: 61,
 }

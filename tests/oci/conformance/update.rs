@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Runtime::{Crun, Runc};
-use super::case::Need::{CgroupV1, CgroupV2};
+use super::case::Need::{CgroupV1, CgroupV2, File};
 use super::case::{Case, case};
 
 /// A running container, on which an update is made.
@@ -97,6 +97,40 @@ pub(super) fn cases() -> Vec<Case> {
             .set("linux.resources.pids", json!({"limit": 77})).prints("1\n77\n")
             .but(Runc, |seen| seen.prints("1\n40\n"), "it cannot set back what it wrote")
             .but(Crun, |seen| seen.prints("1\n40\n"), "it keeps what it wrote before the failure"),
+        v1("flag_cpu_period_v1", "up; rt update --cpu-period 50000 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.cfs_period_us")
+            .prints("50000\n"),
+        v2("flag_cpu_period_v2", "up; rt update --cpu-period 50000 $ID; cat /sys/fs/cgroup/$ID/cpu.max")
+            .prints("max 50000\n"),
+        v1("flag_cpu_burst_v1", "up; rt update --cpu-quota 50000 --cpu-burst 10000 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.cfs_burst_us")
+            .prints("10000\n").not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        v2("flag_cpu_burst_v2", "up; rt update --cpu-quota 50000 --cpu-burst 10000 $ID; cat /sys/fs/cgroup/$ID/cpu.max.burst")
+            .prints("10000\n").not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        v1("flag_cpu_idle_v1", "up; rt update --cpu-idle 1 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.idle").prints("1\n")
+            .not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        v2("flag_cpu_idle_v2", "up; rt update --cpu-idle 1 $ID; cat /sys/fs/cgroup/$ID/cpu.idle").prints("1\n")
+            .not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
+        v1("flag_no_shares_v1", "up; rt update --cpu-share 512 $ID; rt update --cpu-share 0 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.shares")
+            .prints("512\n"),
+        v1("flag_rt_period_v1", "up; rt update --cpu-rt-period 900000 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.rt_period_us")
+            .prints("900000\n").needs(File("/sys/fs/cgroup/cpu/cpu.rt_period_us")),
+        v1("flag_rt_runtime_v1", "up; rt update --cpu-rt-runtime 1000 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.rt_runtime_us")
+            .prints("1000\n").needs(File("/sys/fs/cgroup/cpu/cpu.rt_runtime_us")),
+        v1("flag_nodes_v1", "up; rt update --cpuset-mems 0 $ID; cat /sys/fs/cgroup/cpuset/$ID/cpuset.mems").prints("0\n"),
+        v2("flag_nodes_v2", "up; rt update --cpuset-mems 0 $ID; cat /sys/fs/cgroup/$ID/cpuset.mems").prints("0\n")
+            .needs(File("/sys/fs/cgroup/cpuset.mems.effective")),
+        v1("flag_swap_v1", "up; rt update --memory 67108864 --memory-swap 134217728 $ID; cat /sys/fs/cgroup/memory/$ID/memory.memsw.limit_in_bytes")
+            .prints("134217728\n").needs(File("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")),
+        v1("flag_no_limit_of_swap_v1", "up; rt update --memory 67108864 --memory-swap 134217728 $ID; rt update --memory-swap -1 $ID; cat /sys/fs/cgroup/memory/$ID/memory.memsw.limit_in_bytes")
+            .prints("9223372036854771712\n").needs(File("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")),
+        v2("flag_swap_v2", "up; rt update --memory 67108864 --memory-swap 134217728 $ID; cat /sys/fs/cgroup/$ID/memory.swap.max")
+            .prints("67108864\n").needs(File("/proc/swaps")),
+        v1("flag_kernel_memory_is_ignored_v1", "up; rt update --kernel-memory 67108864 $ID; cat /sys/fs/cgroup/memory/$ID/memory.kmem.limit_in_bytes")
+            .prints("9223372036854771712\n").needs(File("/sys/fs/cgroup/memory/memory.kmem.limit_in_bytes")),
+        v1("flag_weight_v1", "up; rt update --blkio-weight 300 $ID; cat /sys/fs/cgroup/blkio/$ID/blkio.bfq.weight")
+            .prints("300\n").needs(File("/sys/fs/cgroup/blkio/blkio.bfq.weight"))
+            .but(Crun, |seen| seen.prints("100\n"), "1.8 knows blkio.weight alone"),
+        update("flag_of_0_processes_changes_nothing", "up; rt update --pids-limit 40 $ID; rt update --pids-limit 0 $ID; rt events --stats $ID | tr -d ' \\n' | grep -o '\"pids\":{[^}]*}' | grep -c '\"limit\":40'; true")
+            .prints("1\n").not_on(Crun, "1.8 has no events"),
         update("events_show_statistics", "up; rt events --stats $ID | tr -d ' \\n' | grep -o -E '\"type\":\"stats\"'")
             .prints("\"type\":\"stats\"\n")
             .but(Crun, |seen| seen.exits(1).prints(""), "1.8 does not have the command"),
