@@ -157,6 +157,9 @@ impl Denials {
             self.killed.push((process, op.clone()));
         }
         self.escaped |= attempt.escaped;
+        if judge.is_tried(&attempt.call) && matches!(attempt.action, Action::Errno(_)) {
+            return;
+        }
         let key = self.key("seccomp", op, attempt.target.clone());
         if self.counted(&key) {
             return;

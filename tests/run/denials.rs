@@ -29,10 +29,10 @@ fn only(outcome: &Outcome, op: &str) -> Value {
 fn a_refused_call_is_reported_with_its_rule_and_a_working_remedy() {
     for_each_caller(|caller| {
         let cases = [
-            ("ptrace", "syscall('a', 101, 0, 0, 0, 0)", "PTRACE_TRACEME, 0", ["--seccomp-allow", "debug"]),
+            ("kcmp", "syscall('a', 312, 1, 1, 0, 0, 0)", "1, 1, 0", ["--seccomp-allow", "debug"]),
             ("unshare", "syscall('a', 272, 0x10000000)", "CLONE_NEWUSER", ["--seccomp-allow", "nested"]),
             ("fchmodat", "syscall('a', 268, -100, b'/tmp', 0o4755)", "/tmp, 04755", ["--seccomp-allow", "setuid-bits"]),
-            ("msgget", "syscall('a', 68, 0, 0o1600)", "", ["--seccomp-allow", "sysv"]),
+            ("mq_unlink", "syscall('a', 241, b'/none')", "", ["--seccomp-allow", "sysv"]),
         ];
         for (op, call, target, way_out) in cases {
             let program = format!("for i in range(3): {call}");
@@ -62,7 +62,7 @@ fn a_refused_call_is_reported_with_its_rule_and_a_working_remedy() {
 #[test]
 fn denials_are_recorded_only_on_request() {
     for_each_caller(|caller| {
-        let outcome = Run::new(caller).python(&attack("syscall('a', 101, 0, 0, 0, 0)")).go().expect(0);
+        let outcome = Run::new(caller).python(&attack("syscall('a', 312, 1, 1, 0, 0, 0)")).go().expect(0);
         assert!(outcome.report()["denials"].is_null() && outcome.report()["denials_unheard"].is_null());
         let nothing = explained(caller, &[], "pass").expect(0);
         assert_eq!(nothing.report()["denials"], serde_json::json!([]));

@@ -18,6 +18,7 @@ mod network;
 mod report;
 mod rules;
 mod runtimes;
+mod servers;
 mod sources;
 mod steps;
 mod streams;

@@ -76,7 +76,7 @@ fn explain_names_the_rule() {
         (&["explain", "default", "ioctl", "0", "0x100005412"], "ERRNO(ENOTTY)\n  by otherwise["),
         (&["explain", "default", "socket", "2", "1", "6", "--no-network"], "ERRNO(EAFNOSUPPORT)"),
         (&["explain", "default", "socket", "2", "1", "6"], "ALLOW\n  by inet: syscalls["),
-        (&["explain", "default", "ptrace", "0", "--allow", "debug"], "ALLOW\n  by debug: syscalls[0]"),
+        (&["explain", "default", "kcmp", "0", "--allow", "debug"], "ALLOW\n  by debug: syscalls[0]"),
         (&["explain", "docker", "mount", "0"], "ERRNO(EPERM), the default"),
         (&["explain", "docker", "mount", "0", "--cap", "CAP_SYS_ADMIN"], "ALLOW\n  by syscalls["),
         (&["explain", "docker", "1000"], "above every number the profile names"),

@@ -14,9 +14,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
-use stockade_seccomp::builtin::{self, Builtin, Group};
+use stockade_seccomp::builtin::{Builtin, Group};
 use stockade_seccomp::{Action, Arch, Call, Context, Profile, Program, X32_BIT, explain, interpret};
 
+use super::remedy::{self, Refusing};
 use super::{Request, Source, arguments, rules};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Network};
@@ -37,7 +38,7 @@ pub struct Judge {
     profile: Option<Profile>,
     network: Network,
     groups: Vec<Group>,
-    builtin: bool,
+    builtin: Option<Builtin>,
     /// Whether text is read from the caller's memory. Not where a page fault could block us for ever.
     reads: bool,
 }
@@ -87,7 +88,10 @@ impl Judge {
             profile,
             network: request.network,
             groups: request.groups.to_vec(),
-            builtin: matches!(request.source, Source::Builtin(_)),
+            builtin: match request.source {
+                Source::Builtin(builtin) => Some(builtin),
+                _ => None,
+            },
         })
     }
 
@@ -164,28 +168,16 @@ impl Judge {
         })
     }
 
-    /// The flags that would allow a call.
+    /// What would allow a call.
     pub fn hint(&self, call: &Call) -> Option<String> {
         let profile = self.profile.as_ref()?;
-        if profile.is_foreign(call) {
-            return Some("no profile allows another system call table: build the program for this machine".to_owned());
-        }
-        let context = Context { arch: Arch::NATIVE, kernel: super::running_kernel(), capabilities: &[], strict: false };
-        let allows = |group: &Group| {
-            let mut wider = profile.clone();
-            builtin::allow(&mut wider, &[*group], &context).is_ok() && wider.decide(call).lets_through()
-        };
-        if let Some(group) = Group::ALL.iter().filter(|group| !self.groups.contains(group)).find(|group| allows(group))
-        {
-            return Some(format!("--seccomp-allow {} would allow it", group.name()));
-        }
-        if self.builtin && self.network == Network::None && Arch::NATIVE.name(call.number) == Some("socket") {
-            let with = Builtin::Default.profile(true, &self.groups, &context);
-            if with.is_ok_and(|profile| profile.decide(call).lets_through()) {
-                return Some("--network loopback or host would allow it".to_owned());
-            }
-        }
-        Some("no group of --seccomp-allow contains it; use your own profile with --seccomp FILE".to_owned())
+        let (groups, builtin, network) = (&self.groups[..], self.builtin, self.network);
+        Some(remedy::hint(&Refusing { profile, groups, builtin, network }, call))
+    }
+
+    /// Whether the call is one that programs try and continue without.
+    pub fn is_tried(&self, call: &Call) -> bool {
+        remedy::is_tried(self.builtin, call)
     }
 }
 

@@ -8,6 +8,7 @@ mod arguments;
 pub mod compiled;
 pub mod install;
 pub mod listen;
+mod remedy;
 
 use std::borrow::Cow;
 use std::path::Path;
