@@ -22,7 +22,7 @@ use crate::confine::schedule;
 use crate::error::Step;
 use crate::failure::{Applied, During};
 use crate::launch::channels::{self, ChildEnds, failure_with_message};
-use crate::plan::ContainerPlan;
+use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs;
 use crate::sys::process::CStringArray;
 use crate::sys::{credentials, entry, mount, namespace, net, process};
@@ -40,6 +40,8 @@ struct Ready<'a> {
     executable: Executable<'a>,
     /// The environment with the user's home, if the configuration has none.
     env: Option<CStringArray>,
+    /// That of `startContainer` hooks that have none of their own.
+    hook_env: Vec<Bytes>,
 }
 
 /// Becomes the container's program. Never returns to the code that cloned it.
@@ -179,7 +181,7 @@ fn wait_and_execute(
     ends: &ChildEnds,
     state: &dyn Fn(i32, &str) -> String,
     hook_message: &mut String,
-    Ready { rules, executable, env }: Ready<'_>,
+    Ready { rules, executable, env, hook_env }: Ready<'_>,
 ) -> Applied<Infallible> {
     ends.send_ready(executable.executed).during(Step::Fork, 0)?;
     // The runtime may refuse what it sees. And it must have recorded this process, or a process that no command knows would
@@ -192,8 +194,7 @@ fn wait_and_execute(
         let first = plan.hooks.create_container.len();
         let filter = prepared.seccomp.as_ref().filter(|_| !prepared.filters_early);
         // The files for their output are the host's, and closed.
-        let inherited =
-            Inherited { environment: &plan.process.command.env, output: &hook_output::Output::default(), filter };
+        let inherited = Inherited { environment: &hook_env, output: &hook_output::Output::default(), filter };
         hooks::run_inside(&plan.hooks.start_container, first, inherited, state, "created", hook_message)?;
     }
     // Only now, because hooks inside the container must not be restricted.
@@ -302,10 +303,12 @@ fn confine<'a>(
     let cwd = prepared.process.open_cwd();
     let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
     let looked_up = prepared.process.find();
-    let env = prepared.needs_home.then(|| {
-        let home = [&b"HOME="[..], &home::of(prepared.users.inside().0)].concat();
-        prepared.process.env_with(CString::new(home).unwrap_or_default())
-    });
+    let home = prepared.needs_home.then(|| [&b"HOME="[..], &home::of(prepared.users.inside().0)].concat());
+    let env = home.clone().map(|home| prepared.process.env_with(CString::new(home).unwrap_or_default()));
+    let hook_env = match plan.hooks.start_container.is_empty() {
+        true => Vec::new(),
+        false => plan.process.command.env.iter().cloned().chain(home.map(Bytes::from)).collect(),
+    };
     process::ignore_broken_pipes(); // the program's signal dispositions are already set; until execve a write to a broken pipe must not kill
     if plan.process.no_new_privs {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
@@ -351,7 +354,7 @@ fn confine<'a>(
     if prepared.filters_early {
         filter(prepared, ends, rules.take())?;
     }
-    Ok(Ready { rules, executable, env })
+    Ok(Ready { rules, executable, env, hook_env })
 }
 
 /// Enforces Landlock and installs an early filter. From here on [`super::remaining_calls`] lists every call.

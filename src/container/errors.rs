@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::plan::ContainerPlan;
 use crate::sys::status::Status;
 
-/// Longest program name in an error, in characters.
-const MAX_PROGRAM_NAME: usize = 1000;
+/// Longest value of a configuration in an error, in characters.
+const MAX_VALUE: usize = 1000;
 
 /// The error for a container whose first process died during set-up.
 pub fn died(when: &str) -> Error {
@@ -48,13 +48,18 @@ pub fn start_error(plan: &ContainerPlan, failure: Failure, message: String) -> E
     with_message(Error::errno(failure.step, named.unwrap_or_default(), failure.errno), message)
 }
 
+/// A value, without an end that is too long for an error.
+pub fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_VALUE) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// Engines look for exactly these texts when a program cannot be executed.
 pub fn exec_error(plan: &ContainerPlan, failure: Failure) -> Error {
-    let mut program = plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default();
-    if let Some((end, _)) = program.char_indices().nth(MAX_PROGRAM_NAME) {
-        program.truncate(end);
-        program.push('…');
-    }
+    let program = shortened(plan.process.command.argv.first().map(ToString::to_string).unwrap_or_default());
     let by_path = program.contains('/');
     let reason = match (failure.step, failure.errno) {
         (Step::Exec | Step::Interpreter, _) if seccomp::install::refuses_execve(plan) => {

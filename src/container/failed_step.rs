@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::errors::exec_error;
+use super::errors::{exec_error, shortened};
 use super::hooks;
 use super::prepare::Prepared;
 use crate::confine::schedule;
@@ -19,6 +19,7 @@ pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Fail
         Step::Exec | Step::Interpreter => return exec_error(plan, failure),
         Step::Cwd => Some(plan.process.command.cwd.to_string()),
         Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string),
+        Step::Scheduling if index == 0 => Some("process.scheduler".to_owned()),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string),
         Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
@@ -35,6 +36,10 @@ pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Fail
         return Error::new(failure.step, object.unwrap_or_default(), reason);
     }
     let (object, hint) = match failure.step {
+        // A new cgroup of cgroup v1 has no real-time budget.
+        Step::Scheduling if index == 0 && failure.errno == Errno::EPERM => {
+            (object, "real-time policies need CAP_SYS_NICE and, on cgroup v1, linux.resources.cpu.realtimeRuntime")
+        }
         Step::SetIds | Step::Groups if failure.errno == Errno::EINVAL => unmapped(plan, failure.step),
         Step::Mount => match file_system(plan, index, failure.errno) {
             Some((field, hint)) => (object.map(|destination| format!("{destination}: mounts[{index}].{field}")), hint),
@@ -75,12 +80,12 @@ fn unmapped(plan: &ContainerPlan, step: Step) -> (Option<String>, &'static str) 
 fn file_system(plan: &ContainerPlan, index: usize, errno: Errno) -> Option<(String, &'static str)> {
     let MountSource::FileSystem { kind, source, options } = &plan.mounts.get(index)?.source else { return None };
     match errno {
-        Errno::ENODEV => Some((format!("type: {kind}"), "this kernel has no such file system")),
+        Errno::ENODEV => Some((format!("type: {}", shortened(kind.clone())), "this kernel has no such file system")),
         Errno::EINVAL if !options.is_empty() => {
             let options: Vec<_> = options.iter().map(ToString::to_string).collect();
-            Some((format!("options: {}", options.join(",")), "the file system does not take one of them"))
+            Some((format!("options: {}", shortened(options.join(","))), "the file system does not take one of them"))
         }
-        Errno::ENOENT | Errno::ENOTBLK => Some((format!("source: {}", source.as_ref()?), "")),
+        Errno::ENOENT | Errno::ENOTBLK => Some((format!("source: {}", shortened(source.as_ref()?.to_string())), "")),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use super::console::activation;
 use super::notify::Listener;
 use super::record::{End, Record, Status};
 use super::store::Held;
-use super::{Runtime, delete, image};
+use super::{Runtime, delete, image, log};
 use crate::cgroup::container::{Groups, Places, find, unit};
 use crate::confine::user::open_proc_pid;
 use crate::container::gate::{Gate, Started, open_gate};
@@ -137,7 +137,7 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     if !record.later_hooks {
         return Ok(listener);
     }
-    let held = match runtime.store.hold(&id) {
+    let mut held = match runtime.store.hold(&id) {
         Ok(held) if (held.record.pid, held.record.started) == (record.pid, record.started) => held,
         Err(error) if !super::store::is_missing(&error) => return Err(error),
         _ => return Ok(listener), // it ran, and another command has deleted it
@@ -145,7 +145,15 @@ fn start_held(runtime: &Runtime, held: Held) -> Result<Option<Listener>> {
     let plan = held.plan()?;
     if !plan.hooks.poststart.is_empty() {
         step("hooks", || "poststart");
-        hooks::run("poststart", &plan.hooks.poststart, &plan.hooks.files, &record.state_text(record.pid, "running"))?;
+        let state = record.state_text(record.pid, "running");
+        if let Err(error) = hooks::run("poststart", &plan.hooks.poststart, &plan.hooks.files, &state) {
+            // As specified: the container ends and is deleted.
+            held.end = End::Failed(error.clone());
+            if let Err(other) = delete::destroy(runtime, held) {
+                runtime.log.warn(&log::sentence(&other));
+            }
+            return Err(error);
+        }
     }
     Ok(listener)
 }

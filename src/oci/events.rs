@@ -24,7 +24,8 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
     }
     let no_cgroup = || Error::new(Step::Cgroup, id, "the container has no cgroup, so its usage is unknown");
     let groups = record.groups().ok_or_else(no_cgroup)?;
-    let stats = || print(&format!("{}\n", json!({ "type": "stats", "id": id, "data": groups.stats() })));
+    // In the order of runc's keys.
+    let stats = || print(&format!("{{\"type\":\"stats\",\"id\":{},\"data\":{}}}\n", json!(id), groups.stats()));
     if runtime.args.is_on("stats") {
         return stats().map(|()| 0);
     }
@@ -53,7 +54,7 @@ pub fn events(runtime: &Runtime) -> Result<u8> {
         let ended = polled[0].any().unwrap_or(true);
         // An OOM kill that ended the container is printed before returning.
         if watch.as_mut().is_some_and(|watch| watch.happened(&groups)) {
-            print(&format!("{}\n", json!({ "type": "oom", "id": id })))?;
+            print(&format!("{{\"type\":\"oom\",\"id\":{}}}\n", json!(id)))?;
         }
         if ended {
             return Ok(0);

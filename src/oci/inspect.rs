@@ -1,29 +1,55 @@
 //! `state`, `list` and `ps`.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::json;
 
 use super::record::{Record, Status};
-
 use super::{Runtime, print};
 use crate::error::{Error, Result, Step};
+use crate::plan::container::OCI_VERSION;
 use crate::sys::helper;
 
 /// Prints the state of a container.
 pub fn state(runtime: &Runtime) -> Result<u8> {
     runtime.args.at_most(1)?;
     let (record, status) = runtime.store.status(runtime.args.id()?)?;
-    let text = serde_json::to_string_pretty(&describe(&record, status)).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&Described::of(&record, status)).unwrap_or_default();
     print(&format!("{text}\n")).map(|()| 0)
 }
 
-/// What the specification wants, and what engines read beside it.
-fn describe(record: &Record, status: Status) -> Value {
-    let pid = if status == Status::Stopped { 0 } else { record.pid };
-    let mut state = record.state(pid, status.name());
-    state["rootfs"] = json!(record.rootfs);
-    state["created"] = json!(record.created);
-    state["owner"] = json!("");
-    state
+/// What the specification wants, and what engines read beside it, in the order of runc's keys.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(rename = "ociVersion")]
+    oci_version: &'static str,
+    id: &'a str,
+    pid: i32,
+    status: &'static str,
+    bundle: &'a Path,
+    rootfs: &'a Path,
+    created: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: &'a BTreeMap<String, String>,
+    owner: &'static str,
+}
+
+impl<'a> Described<'a> {
+    fn of(record: &'a Record, status: Status) -> Self {
+        Self {
+            oci_version: OCI_VERSION,
+            id: &record.id,
+            pid: if status == Status::Stopped { 0 } else { record.pid },
+            status: status.name(),
+            bundle: &record.bundle,
+            rootfs: &record.rootfs,
+            created: &record.created,
+            annotations: &record.annotations,
+            owner: "",
+        }
+    }
 }
 
 /// Lists containers.
@@ -47,8 +73,8 @@ pub fn list(runtime: &Runtime) -> Result<u8> {
     }
     match runtime.args.text("format")? {
         Some("json") => {
-            let all: Vec<Value> = found.iter().map(|(status, record)| describe(record, *status)).collect();
-            let text = if all.is_empty() { "null".to_owned() } else { Value::Array(all).to_string() };
+            let all: Vec<_> = found.iter().map(|(status, record)| Described::of(record, *status)).collect();
+            let text = if all.is_empty() { "null".to_owned() } else { serde_json::to_string(&all).unwrap_or_default() };
             print(&format!("{text}\n")).map(|()| 0)
         }
         None | Some("table") => {

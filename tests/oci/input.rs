@@ -174,7 +174,22 @@ fn wrong() -> Vec<(&'static str, Value, &'static str)> {
         (
             "/process/scheduler",
             json!({ "policy": "SCHED_DEADLINE", "runtime": 9, "deadline": 1, "period": 1 }),
-            "scheduler",
+            "process.scheduler.runtime: 9: must be at least 1024 ns",
+        ),
+        (
+            "/process/scheduler",
+            json!({ "policy": "SCHED_DEADLINE", "deadline": 9000 }),
+            "process.scheduler: runtime must be at least 1024 ns",
+        ),
+        (
+            "/process/scheduler",
+            json!({ "policy": "SCHED_DEADLINE", "runtime": 9000, "deadline": 8000 }),
+            "process.scheduler.deadline: 8000: must not be shorter",
+        ),
+        (
+            "/process/scheduler",
+            json!({ "policy": "SCHED_DEADLINE", "runtime": 9000, "deadline": 9000, "period": 8000 }),
+            "process.scheduler.period: 8000: must not be shorter",
         ),
         ("/process/ioPriority", json!({ "class": "X" }), "process.ioPriority.class"),
         ("/process/ioPriority", json!({ "class": "IOPRIO_CLASS_BE", "priority": 8 }), "process.ioPriority.priority: 8"),

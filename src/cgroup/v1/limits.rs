@@ -22,6 +22,14 @@ use crate::plan::container::Resources;
 const MEMORY: &str = "memory.limit_in_bytes";
 pub const SWAP: &str = "memory.memsw.limit_in_bytes";
 
+/// Sets two limits that depend on each other: while they change, only one of the two orders works.
+fn in_either_order(first: impl Fn() -> Result<()>, second: impl Fn() -> Result<()>) -> Result<()> {
+    match first() {
+        Ok(()) => second(),
+        Err(_) => second().and_then(|()| first()),
+    }
+}
+
 impl Cgroup {
     /// Applies the limits and reads each back. A missing limit or 0 changes nothing.
     pub fn limit(&self, resources: &Resources) -> Result<()> {
@@ -80,11 +88,7 @@ impl Cgroup {
         let memory = |at| MemController::new(at, false);
         let set_limit = || limit.map_or(Ok(()), |limit| self.set(MEMORY, limit, |at| memory(at).set_limit(limit)));
         let set_swap = || swap.map_or(Ok(()), |swap| self.set(SWAP, swap, |at| memory(at).set_memswap_limit(swap)));
-        // The memory limit may never exceed the sum of memory and swap. So only one of the two orders works.
-        match set_limit() {
-            Err(_) if swap.is_some() => set_swap().and_then(|()| set_limit())?,
-            limited => limited.and_then(|()| set_swap())?,
-        }
+        in_either_order(set_limit, set_swap)?; // the memory limit may never exceed the sum of memory and swap
         if let Some(bytes) = some(resources.memory_reservation) {
             self.set("memory.soft_limit_in_bytes", bytes, |at| memory(at).set_soft_limit(bytes))?;
         }
@@ -121,12 +125,15 @@ impl Cgroup {
         if let Some(shares) = some(resources.cpu_shares) {
             self.set("cpu.shares", shares, |at| cpu(at).set_shares(shares))?;
         }
-        if let Some(period) = some(resources.cpu_period) {
-            self.set("cpu.cfs_period_us", period, |at| cpu(at).set_cfs_period(period))?;
-        }
-        if let Some(quota) = some(resources.cpu_quota) {
-            self.set("cpu.cfs_quota_us", quota, |at| cpu(at).set_cfs_quota(quota))?;
-        }
+        let set_period = || match some(resources.cpu_period) {
+            Some(period) => self.set("cpu.cfs_period_us", period, |at| cpu(at).set_cfs_period(period)),
+            None => Ok(()),
+        };
+        let set_quota = || match some(resources.cpu_quota) {
+            Some(quota) => self.set("cpu.cfs_quota_us", quota, |at| cpu(at).set_cfs_quota(quota)),
+            None => Ok(()),
+        };
+        in_either_order(set_period, set_quota)?; // their ratio may never exceed that of the cgroup above
         if let Some(burst) = resources.cpu_burst {
             self.set_directly("cpu.cfs_burst_us", burst)?;
         }
@@ -138,11 +145,8 @@ impl Cgroup {
             Some(runtime) => self.set("cpu.rt_runtime_us", runtime, |at| cpu(at).set_rt_runtime(runtime)),
             None => Ok(()),
         };
-        // The runtime may never exceed the period, nor its share that of the cgroup above. So only one of the two orders works.
-        match set_period() {
-            Err(_) if some(resources.cpu_realtime_runtime).is_some() => set_runtime().and_then(|()| set_period())?,
-            set => set.and_then(|()| set_runtime())?,
-        }
+        // The runtime may never exceed the period, nor its share that of the cgroup above.
+        in_either_order(set_period, set_runtime)?;
         set_idle(true)
     }
 

@@ -299,7 +299,8 @@ mod tests {
         for number in 0..7 {
             let config = changed(|config| {
                 let (policy, flag) = (format!("SCHED_{}", policies[number]), format!("SCHED_FLAG_{}", flags[number]));
-                config["process"]["scheduler"] = json!({ "policy": policy, "flags": [flag] });
+                config["process"]["scheduler"] =
+                    json!({ "policy": policy, "flags": [flag], "runtime": 1024, "deadline": 1024 });
             });
             let scheduler = config.unwrap().plan.process.scheduler.unwrap();
             assert_eq!((scheduler.policy, scheduler.flags), (number as u32, 1 << number));

@@ -2,8 +2,8 @@
 //! into the kernel's numbers.
 
 use oci_spec::runtime::{
-    LinuxIOPriority, LinuxMemoryPolicy, LinuxPersonality, LinuxPersonalityDomain, MemoryPolicyFlagType,
-    MemoryPolicyModeType,
+    LinuxIOPriority, LinuxMemoryPolicy, LinuxPersonality, LinuxPersonalityDomain, LinuxSchedulerPolicy,
+    MemoryPolicyFlagType, MemoryPolicyModeType,
 };
 use serde::Deserialize;
 
@@ -31,6 +31,9 @@ pub const MODE_FLAGS: [MemoryPolicyFlagType; 3] = [
 pub fn scheduler(scheduler: &oci_spec::runtime::Scheduler) -> Read<Scheduler> {
     // The type declares policies and flags in the order of the kernel's numbers. A test checks that.
     let flags = scheduler.flags().iter().flatten().fold(0, |flags, flag| flags | 1 << *flag as u64);
+    if *scheduler.policy() == LinuxSchedulerPolicy::SchedDeadline {
+        deadline(scheduler)?;
+    }
     Ok(Scheduler {
         policy: *scheduler.policy() as u32,
         flags,
@@ -40,6 +43,19 @@ pub fn scheduler(scheduler: &oci_spec::runtime::Scheduler) -> Read<Scheduler> {
         deadline: scheduler.deadline().unwrap_or(0),
         period: scheduler.period().unwrap_or(0),
     })
+}
+
+/// What the kernel requires of `SCHED_DEADLINE`, `sched(7)`. Its own error is EINVAL for each.
+fn deadline(scheduler: &oci_spec::runtime::Scheduler) -> Read<()> {
+    let (runtime, deadline) = (scheduler.runtime().unwrap_or(0), scheduler.deadline().unwrap_or(0));
+    let period = scheduler.period().filter(|period| *period != 0).unwrap_or(deadline);
+    let least = 1024; // nanoseconds, the kernel's resolution
+    match () {
+        () if runtime < least => Err(wrong("runtime", "must be at least 1024 ns with SCHED_DEADLINE")),
+        () if deadline < runtime => Err(wrong("deadline", "must not be shorter than the runtime")),
+        () if period < deadline => Err(wrong("period", "must not be shorter than the deadline")),
+        () => Ok(()),
+    }
 }
 
 pub fn io_priority(priority: &LinuxIOPriority) -> Read<(u32, u32)> {

@@ -57,6 +57,12 @@ pub(super) fn cases() -> Vec<Case> {
         with("a_poststart_hook_that_fails", "poststart", "exit 3").host("create; start; echo $?")
             .inside("exec sleep 60").prints("1\n").says("hook")
             .but(Crun, |seen| seen.prints("0\n"), "the specification has made it an error since 1.3"),
+        with("a_poststart_hook_that_fails_ends_the_container", "poststart", "exit 3")
+            .set("hooks.poststop", json!([hook("echo poststop >>{dir}/log")]))
+            .host("create; start; status; cat log").inside("exec sleep 60").prints("poststop\n")
+            .but(Crun, |seen| seen.exits(1).prints("running\n"), "1.8 goes on; newer ones do as ours"),
+        with("a_start_container_hook_has_a_home", "startContainer", "[ \"$HOME\" = /root ] || exit 4").host("run || echo failed")
+            .inside("echo $HOME").prints("/root\n"),
         with("a_poststop_hook_that_fails_is_a_warning", "poststop", "exit 3")
             .host("up; await stopped; remove; echo $?; status").prints("0\n"),
         case("the_next_hook_does_not_run_after_a_failure")

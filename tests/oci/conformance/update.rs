@@ -101,6 +101,9 @@ pub(super) fn cases() -> Vec<Case> {
             .prints("50000\n"),
         v2("flag_cpu_period_v2", "up; rt update --cpu-period 50000 $ID; cat /sys/fs/cgroup/$ID/cpu.max")
             .prints("max 50000\n"),
+        v1("a_shorter_period_below_a_limit_v1", "up; cd /sys/fs/cgroup/cpu/$ID; rt update --cpu-quota 30000 $ID; echo 50000 >cpu.cfs_quota_us; rt update --cpu-period 10000 --cpu-quota 3000 $ID; cat c/cpu.cfs_quota_us c/cpu.cfs_period_us; remove -f; for d in /sys/fs/cgroup/*/$ID; do rmdir $d; done")
+            .set("linux.cgroupsPath", json!("/{id}/c")).prints("3000\n10000\n")
+            .not_on(Runc, "1.1 writes the period first").not_on(Crun, "1.8 writes the period first"),
         v1("flag_cpu_burst_v1", "up; rt update --cpu-quota 50000 --cpu-burst 10000 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.cfs_burst_us")
             .prints("10000\n").not_on(Runc, "1.1 does not have the option").not_on(Crun, "1.8 does not have the option"),
         v2("flag_cpu_burst_v2", "up; rt update --cpu-quota 50000 --cpu-burst 10000 $ID; cat /sys/fs/cgroup/$ID/cpu.max.burst")
@@ -136,6 +139,8 @@ pub(super) fn cases() -> Vec<Case> {
             .but(Crun, |seen| seen.exits(1).prints(""), "1.8 does not have the command"),
         update("events_show_the_process_limit", "up; rt update --pids-limit 40 $ID; rt events --stats $ID | tr -d ' \\n' | grep -o '\"limit\":40'")
             .prints("\"limit\":40\n").but(Crun, |seen| seen.exits(1).prints(""), "1.8 does not have the command"),
+        update("events_begin_with_their_type", "up; rt events --stats $ID | grep -o '^{\"type\":\"stats\",\"id\":'")
+            .prints("{\"type\":\"stats\",\"id\":\n").but(Crun, |seen| seen.exits(1).prints(""), "1.8 does not have the command"),
         update("events_of_a_stopped_container", "up; rt kill $ID KILL; await stopped; rt events --stats $ID")
             .fails("not running"),
     ]
