@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use super::missing;
 use super::prepare::Prepared;
 use crate::confine::schedule;
 use crate::error::{Error, Step};
@@ -37,6 +38,7 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
     let doctor = "`stockade doctor` shows what this host supports, and how to change that";
     let text = match (step, errno) {
         (Step::Exec, Errno::ENOENT) => return on_the_host(plan),
+        (Step::Interpreter, _) if let Some(text) = of_interpreter(plan) => return Some(text),
         (Step::Interpreter, _) => {
             "the file is there, but the interpreter or loader that it names is not in the sandbox; \
              bind it with --ro, or use a --rootfs that has it"
@@ -121,19 +123,21 @@ fn bound_at_cwd(plan: &RunPlan) -> Option<&Bytes> {
 fn on_the_host(plan: &RunPlan) -> Option<String> {
     let program = plan.command.argv.first()?.as_path();
     let by_path = program.components().count() > 1;
-    let found = if by_path {
-        program.to_owned()
-    } else {
-        let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())?
-    };
-    let found = std::path::absolute(&found).ok().filter(|file| file.is_file())?;
-    if let Some(inside) = inside(plan, &found).filter(|_| !by_path) {
+    let found = program_of(plan)?;
+    if let Some(inside) = inside(plan, &found).filter(|_| missing::of(plan, &found).trees.is_empty()) {
         let directory = inside.parent().unwrap_or(&inside).display();
-        return Some(format!(
-            "it is in the sandbox as {}, which is not on its PATH: use that path, or add -e PATH={directory}:/usr/bin:/bin",
-            inside.display()
-        ));
+        let (at, cwd) = (inside.display(), &plan.command.cwd);
+        return match (by_path, inside == program) {
+            (true, true) => None,
+            (true, false) if program.is_relative() => Some(format!(
+                "it is in the sandbox as {at}, and a relative path starts in the working directory there, {cwd}: use that path, \
+                 or add -w {directory}"
+            )),
+            (true, false) => Some(format!("it is in the sandbox as {at}: use that path")),
+            (false, _) => Some(format!(
+                "it is in the sandbox as {at}, which is not on its PATH: use that path, or add -e PATH={directory}:/usr/bin:/bin"
+            )),
+        };
     }
     if let Root::Directory(rootfs) = &plan.root {
         return Some(format!(
@@ -141,15 +145,49 @@ fn on_the_host(plan: &RunPlan) -> Option<String> {
             found.display()
         ));
     }
-    let shown = found.parent().filter(|parent| *parent != Path::new("/")).unwrap_or(&found);
-    let target = found.canonicalize().ok().filter(|target| *target != found && !target.starts_with(shown));
-    let also = target.map(|target| format!(" (and what it links to, {})", target.display())).unwrap_or_default();
-    let call = if by_path { String::new() } else { format!("; then call it as {}", found.display()) };
-    Some(format!(
-        "the host has {}, outside the sandbox's view; --ro {} would add it{also}{call}",
-        found.display(),
-        shown.display()
-    ))
+    let call =
+        if by_path && program.is_absolute() { String::new() } else { format!("; then call it as {}", found.display()) };
+    Some(add(plan, &found)? + &call)
+}
+
+/// What the interpreter of a program needs that the sandbox does not show.
+fn of_interpreter(plan: &RunPlan) -> Option<String> {
+    matches!(plan.root, Root::Synthetic).then(|| add(plan, &program_of(plan)?)).flatten()
+}
+
+/// The program on the host: where a bind shows it, in the caller's working directory, or on the caller's `PATH`.
+fn program_of(plan: &RunPlan) -> Option<PathBuf> {
+    let program = plan.command.argv.first()?.as_path();
+    if program.components().count() < 2 {
+        return missing::in_path(program);
+    }
+    let exists = |file: &PathBuf| file.is_file() || file.is_symlink();
+    let wanted = plan.command.cwd.as_path().join(program);
+    let mut shown = plan.mounts.iter().filter_map(|mount| match &mount.kind {
+        MountKind::Bind { source } => {
+            Some(source.as_path().join(wanted.strip_prefix(mount.destination.as_path()).ok()?))
+        }
+        _ => None,
+    });
+    shown.find(exists).or_else(|| std::path::absolute(program).ok().filter(exists))
+}
+
+/// The options that add a program of the host with all that it needs.
+fn add(plan: &RunPlan, program: &Path) -> Option<String> {
+    let missing = missing::of(plan, program);
+    if let Some(nowhere) = missing.nowhere {
+        let named = if nowhere == program { String::new() } else { format!(", which {} needs", program.display()) };
+        return Some(format!("the host has no {} either{named}", nowhere.display()));
+    }
+    let names = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    let options: Vec<_> = missing.trees.iter().map(|tree| format!("--ro {}", tree.display())).collect();
+    (!options.is_empty()).then(|| {
+        format!(
+            "the host has {}, outside the sandbox's view; {} would add it",
+            names(&missing.files),
+            options.join(" ")
+        )
+    })
 }
 
 /// The path inside the sandbox at which a bind shows this file of the host.

@@ -51,6 +51,7 @@ mod denials;
 mod hint;
 mod init;
 pub(crate) mod kernel_audit;
+mod missing;
 mod network;
 mod outcome;
 mod prepare;

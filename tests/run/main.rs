@@ -23,4 +23,5 @@ mod sources;
 mod steps;
 mod streams;
 mod terminal;
+mod toolchains;
 mod workloads;
