@@ -44,6 +44,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l ro -d 'Mount P
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l rw -d 'Mount PATH read-write at the same path' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l workspace -d 'Mount DIR read-write at /workspace, the working directory' -r -f -a "(__fish_complete_directories)"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l rootfs -d 'Use DIR, read-only, as the root, instead of the view of the host' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l device -d 'Provide this device node of the host' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l scratch-size -d 'Size limit of /tmp, the home and /dev/shm together' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l scratch-inodes -d 'Limit on the number of files there' -r
@@ -113,6 +114,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l ro -d 'Mount 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rw -d 'Mount PATH read-write at the same path' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l workspace -d 'Mount DIR read-write at /workspace, the working directory' -r -f -a "(__fish_complete_directories)"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rootfs -d 'Use DIR, read-only, as the root, instead of the view of the host' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l device -d 'Provide this device node of the host' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l scratch-size -d 'Size limit of /tmp, the home and /dev/shm together' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l scratch-inodes -d 'Limit on the number of files there' -r

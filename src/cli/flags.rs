@@ -9,7 +9,7 @@ use crate::error::{Error, Result, Step, nearest};
 use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
 use crate::policy::mount::MountRequest;
 use crate::policy::path::{HostPath, SandboxPath};
-use crate::policy::rules::{LandlockMode, SeccompChoice};
+use crate::policy::rules::{LandlockMode, SeccompChoice, Toolchain};
 use crate::policy::trust::Guarded;
 use crate::policy::ulimit::Ulimit;
 use crate::policy::value::{Id, Limit, UserMap, UserName, Value};
@@ -32,6 +32,7 @@ pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
         mounts: mounts(args, cwd)?,
         follow: on(args, "follow"),
         sysfs: on(args, "sysfs"),
+        toolchains: toolchains(args)?,
         devices: many(args, "device")?,
         cwd: one(args, "workdir")?,
         umask: one(args, "umask")?,
@@ -149,6 +150,19 @@ fn allow_degraded(args: &Args) -> Result<Vec<Facility>> {
         })
     };
     args.all("allow-degraded").map(facility).collect()
+}
+
+fn toolchains(args: &Args) -> Result<Vec<Toolchain>> {
+    let one = |word: &OsStr| match word.as_bytes() {
+        b"python" => Ok(Toolchain::Python),
+        b"node" => Ok(Toolchain::Node),
+        b"rust" => Ok(Toolchain::Rust),
+        b"java" => Ok(Toolchain::Java),
+        b"go" => Ok(Toolchain::Go),
+        b"auto" => Ok(Toolchain::Auto),
+        _ => Err(wrong("toolchain", format!("{} is not python, node, rust, java, go or auto", shown(word)))),
+    };
+    args.all("toolchain").map(one).collect()
 }
 
 /// `--seccomp`, `--seccomp-bpf` and `--security-opt seccomp=`. They exclude each other.

@@ -131,6 +131,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             value("workspace", "DIR", "Mount DIR read-write at /workspace, the working directory"),
             value("rootfs", "DIR", "Use DIR, read-only, as the root, instead of the view of the host"),
             switch("follow", "Follow symlinks in these host paths even if other users could have made them"),
+            list("toolchain", "NAME", "Show python, node, rust, java, go, or auto for all, where PATH has them"),
             list("device", "PATH", "Provide this device node of the host"),
             switch("sysfs", "Mount the host's /sys read-only"),
             value("scratch-size", "SIZE", "Size limit of /tmp, the home and /dev/shm together"),

@@ -18,6 +18,7 @@ mod records;
 mod report_file;
 mod run;
 mod seccomp;
+mod toolchain;
 mod top;
 
 use std::ffi::OsString;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::mem::ManuallyDrop;
 
-use super::flags;
+use super::{flags, toolchain};
 use crate::args::Args;
 use crate::error::Result;
 use crate::policy::trust::{self, Guarded};
@@ -26,6 +26,9 @@ pub fn load(args: &Args) -> Result<Loaded> {
     let profiles: Vec<&OsStr> = args.all("profile").collect();
     let mut loaded = policy::load(&profiles, flags.settings, cwd.as_deref())?;
     loaded.files.extend(flags.files);
+    if !loaded.settings.toolchains.is_empty() {
+        toolchain::add(&mut loaded.settings)?;
+    }
     Ok(loaded)
 }
 

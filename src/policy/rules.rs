@@ -84,6 +84,25 @@ impl Value for SeccompGroup {
     }
 }
 
+/// A language whose interpreter or compiler is shown wherever the caller's `PATH` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Toolchain {
+    /// `python3` and `python`.
+    Python,
+    /// `node`.
+    Node,
+    /// `cargo` and `rustc`.
+    Rust,
+    /// `java`.
+    Java,
+    /// `go`.
+    Go,
+    /// All of these that exist.
+    Auto,
+}
+
 /// What happens to a run if the kernel has no Landlock, or an ABI that is too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

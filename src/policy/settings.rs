@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::budget::BudgetSettings;
 use super::mount::MountRequest;
 use super::path::{DevicePath, HostPath, SandboxPath};
-use super::rules::{BindPort, LandlockAbi, LandlockMode, Port, RulePath, SeccompChoice, SeccompGroup};
+use super::rules::{BindPort, LandlockAbi, LandlockMode, Port, RulePath, SeccompChoice, SeccompGroup, Toolchain};
 use super::ulimit::Ulimit;
 use super::value::{
     Amount, CapabilityName, Count, Deadline, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, OomScoreAdj,
@@ -48,6 +48,9 @@ pub struct Settings {
     pub sysfs: Option<bool>,
     /// What `/proc` shows: `full` is everything that is not masked, `pids` is processes only.
     pub proc: Option<ProcView>,
+    /// Interpreters and compilers to show, wherever the caller's `PATH` has them: their trees, read-only. Adds.
+    #[serde(default)]
+    pub toolchains: Vec<Toolchain>,
     /// Device nodes of the host to provide in addition to the harmless ones. Adds.
     #[serde(default)]
     pub devices: Vec<DevicePath>,

@@ -124,7 +124,9 @@ fn on_the_host(plan: &RunPlan) -> Option<String> {
     let program = plan.command.argv.first()?.as_path();
     let by_path = program.components().count() > 1;
     let found = program_of(plan)?;
-    if let Some(inside) = inside(plan, &found).filter(|_| missing::of(plan, &found).trees.is_empty()) {
+    if let Some(inside) =
+        inside(plan, &found).filter(|_| missing::of(|path| missing::is_shown(plan, path), &found).trees.is_empty())
+    {
         let directory = inside.parent().unwrap_or(&inside).display();
         let (at, cwd) = (inside.display(), &plan.command.cwd);
         return match (by_path, inside == program) {
@@ -174,7 +176,7 @@ fn program_of(plan: &RunPlan) -> Option<PathBuf> {
 
 /// The options that add a program of the host with all that it needs.
 fn add(plan: &RunPlan, program: &Path) -> Option<String> {
-    let missing = missing::of(plan, program);
+    let missing = missing::of(|path| missing::is_shown(plan, path), program);
     if let Some(nowhere) = missing.nowhere {
         let named = if nowhere == program { String::new() } else { format!(", which {} needs", program.display()) };
         return Some(format!("the host has no {} either{named}", nowhere.display()));

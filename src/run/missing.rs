@@ -11,9 +11,10 @@ use crate::plan::{MountKind, RunPlan};
 const MOST_LINKS: usize = 40;
 const MOST_INTERPRETERS: usize = 5;
 /// Directories in which version managers keep one tree for each version.
-const VERSIONS: [&str; 8] = ["versions", "installs", "toolchains", "Cellar", "candidates", "envs", "python", "sdks"];
+const VERSIONS: [&str; 9] =
+    ["versions", "installs", "toolchains", "Cellar", "candidates", "envs", "python", "sdk", "sdks"];
 /// What marks the root of a tool's tree, also directly below a home directory.
-const MARKS: [&str; 3] = ["pyvenv.cfg", "conda-meta", "release"];
+const MARKS: [&str; 4] = ["pyvenv.cfg", "conda-meta", "release", "Cellar"];
 
 /// What a program needs and the sandbox does not show.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,8 +27,8 @@ pub struct Missing {
     pub nowhere: Option<PathBuf>,
 }
 
-/// Follows a program of the host to its last interpreter.
-pub fn of(plan: &RunPlan, program: &Path) -> Missing {
+/// Follows a program of the host to its last interpreter. `is_shown` says what the sandbox has.
+pub fn of(is_shown: impl Fn(&Path) -> bool, program: &Path) -> Missing {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let mut missing = Missing { files: Vec::new(), trees: Vec::new(), nowhere: None };
     let mut next = Some(program.to_owned());
@@ -38,7 +39,7 @@ pub fn of(plan: &RunPlan, program: &Path) -> Missing {
             missing.nowhere = Some(path);
             break;
         };
-        missing.files.extend(steps.into_iter().filter(|step| !is_shown(plan, step)));
+        missing.files.extend(steps.into_iter().filter(|step| !is_shown(step)));
         next = interpreter(&file);
     }
     for file in &missing.files {
@@ -82,7 +83,7 @@ fn lexical(path: &Path) -> PathBuf {
 }
 
 /// Whether the sandbox has this path of the host.
-fn is_shown(plan: &RunPlan, path: &Path) -> bool {
+pub fn is_shown(plan: &RunPlan, path: &Path) -> bool {
     plan.mounts.iter().any(|mount| match &mount.kind {
         MountKind::Bind { source } => path.starts_with(source.as_path()),
         MountKind::AsHost => path.starts_with(mount.destination.as_path()),

@@ -51,7 +51,7 @@ mod denials;
 mod hint;
 mod init;
 pub(crate) mod kernel_audit;
-mod missing;
+pub mod missing;
 mod network;
 mod outcome;
 mod prepare;

@@ -102,3 +102,83 @@ fn the_target_of_a_link_in_a_workspace_is_named() {
         go(caller, &[&work[..], &options(&hint)].concat(), Path::new("/"), "/workspace/.venv/bin/python").expect(0);
     });
 }
+
+/// A home with a version manager's layout. The programs are scripts.
+fn home(caller: Caller) -> TempDir {
+    let home = TempDir::new(caller);
+    let tool = "#!/bin/sh\necho $(basename $0) in $(cat $(dirname $0)/../part)\n";
+    for (tree, programs) in [
+        (".pyenv/versions/3.12.1", &["python3", "python"][..]),
+        (".nvm/versions/node/v20.1.0", &["node"]),
+        (".rustup/toolchains/stable-x86_64-unknown-linux-gnu", &["cargo", "rustc"]),
+        (".asdf/installs/java/openjdk-21", &["java"]),
+        ("sdk/go1.22", &["go"]),
+    ] {
+        for program in programs {
+            script(&home, &format!("{tree}/bin/{program}"), tool);
+        }
+        home.file(&format!("{tree}/part"), tree);
+    }
+    for (path, content) in [
+        (".pyenv/version", "3.12.1\n"),
+        (".tool-versions", "nodejs 1\njava openjdk-21\n"),
+        (".secret", "s"),
+        (".cargo/credentials.toml", "s"),
+    ] {
+        fs::create_dir_all(home.join(path).parent().unwrap()).unwrap();
+        home.file(path, content);
+    }
+    home.file(".rustup/settings.toml", "default_toolchain = \"stable\"\n");
+    let shim = "#!/bin/sh\necho shim\n";
+    for path in
+        [".pyenv/shims/python3", ".pyenv/shims/python", ".asdf/shims/java", ".cargo/bin/rustup", ".cargo/bin/cargo"]
+    {
+        script(&home, path, shim);
+    }
+    symlink("rustup", home.join(".cargo/bin/rustc")).unwrap();
+    home
+}
+
+#[test]
+fn a_toolchain_is_what_the_version_manager_chooses_and_nothing_else_of_the_home() {
+    for_each_caller(|caller| {
+        let home = home(caller);
+        let place = text(home.path());
+        let directories =
+            [".pyenv/shims", ".nvm/versions/node/v20.1.0/bin", ".asdf/shims", ".cargo/bin", "sdk/go1.22/bin"];
+        let path: Vec<String> = directories.iter().map(|directory| format!("{place}/{directory}")).collect();
+        let path = format!("{}:/usr/bin:/bin", path.join(":"));
+        let run = |options: &[&str], script: &str| {
+            let run = Run::new(caller).env("HOME", place).env("PATH", &path).opts(options.iter().copied());
+            run.cmd(["/bin/sh", "-c", script, "sh", place]).go()
+        };
+        let all = "for p in python3 node cargo rustc java go; do $p; done";
+        let outcome = run(&["--toolchain", "auto"], all).expect(0);
+        let expected = "python3 in .pyenv/versions/3.12.1\nnode in .nvm/versions/node/v20.1.0\n\
+                        cargo in .rustup/toolchains/stable-x86_64-unknown-linux-gnu\n\
+                        rustc in .rustup/toolchains/stable-x86_64-unknown-linux-gnu\n\
+                        java in .asdf/installs/java/openjdk-21\ngo in sdk/go1.22\n";
+        assert_eq!(outcome.text(), expected, "{outcome}");
+        let listed = run(&["--toolchain", "auto"], "find $1 -name '*secret*' -o -name '*credentials*' -o -name shims; touch $1/.nvm/versions/node/v20.1.0/x 2>/dev/null; true").text();
+        assert_eq!(listed, "", "only the trees are shown");
+        let one = run(&["--toolchain", "go"], "go; ls -A $1").expect(0);
+        assert_eq!(one.text(), "go in sdk/go1.22\nsdk\n", "{one}");
+        let policy = home.file("policy.toml", "version = 1\ntoolchains = ['java']\n");
+        let by_policy = run(&["-p", text(&policy)], "java").expect(0);
+        assert_eq!(by_policy.text(), "java in .asdf/installs/java/openjdk-21\n", "{by_policy}");
+    });
+}
+
+#[test]
+fn a_toolchain_that_is_not_there_is_an_error() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller); // the tests need setpriv, and nothing else is on PATH
+        symlink("/usr/bin/setpriv", dir.join("setpriv")).unwrap();
+        let refused =
+            Run::new(caller).env("PATH", text(dir.path())).opts(["--toolchain", "go"]).cmd(["true"]).go().expect(125);
+        assert!(refused.stderr.contains("go") && refused.stderr.contains("is not on PATH"), "{refused}");
+        Run::new(caller).env("PATH", text(dir.path())).opts(["--toolchain", "auto"]).cmd(["true"]).go().expect(0);
+        let unknown = Run::new(caller).opts(["--toolchain", "perl"]).cmd(["true"]).go().expect(125);
+        assert!(unknown.stderr.contains("python, node, rust, java, go or auto"), "{unknown}");
+    });
+}

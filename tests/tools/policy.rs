@@ -598,7 +598,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
     }
     // A policy with every key.
     let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\nfollow = true\n\
-        proc = 'pids'\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
+        proc = 'pids'\ntoolchains = ['java', 'auto']\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
         umask = '022'\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\nexplain_denials = true\n\
         audit = '/a'\naudit_sync = true\n\
         allow_degraded = ['cpu']\nenv = { set = { A = 'b', C = { hex = 'ff' } }, pass = ['D', 'E_*'], keep = true }\n\
