@@ -116,7 +116,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("ps_as_json").inside(WAITS).host("up; printed up; rt ps --format json $ID | grep -c \"$(pid)\"")
             .prints("up\n1\n"),
         case("a_list_in_the_order_of_runcs_keys").inside(WAITS)
-            .host("up; rt list --format json | tr -d ' \\n\\t' | sed 's/:[^,]*//g'; echo")
+            .host("up; printed up; rt list --format json | tr -d ' \\n\\t' | sed 's/:[^,]*//g'; echo")
             .prints("up\n[{\"ociVersion\",\"id\",\"pid\",\"status\",\"bundle\",\"rootfs\",\"created\",\"owner\"\n")
             .not_on(Crun, "it has an order of its own"),
         case("ps_as_a_table").inside(WAITS).host("up; printed up; rt ps $ID | grep -c \"^[^ ]* *$(pid) \"")
