@@ -31,7 +31,7 @@ pub fn oom_kills(groups: &Groups) -> Option<u64> {
     keyed(&dir.read(file).ok()?, "oom_kill")
 }
 
-/// Settings of a cpuset in cgroup v1.
+/// Settings of a cpuset in cgroup v1. On v2 they are 0, as under runc.
 const FLAGS: [&str; 9] = [
     "cpu_exclusive",
     "mem_exclusive",
@@ -57,9 +57,9 @@ fn cpuset(dir: &Dir, v2: bool) -> Value {
     let (cpus, mems) =
         if v2 { ("cpuset.cpus.effective", "cpuset.mems.effective") } else { ("cpuset.cpus", "cpuset.mems") };
     let mut shown = json!({ "cpus": list(cpus), "mems": list(mems) });
-    for name in FLAGS.iter().filter(|_| !v2) {
+    for name in FLAGS {
         let value = dir.read(&format!("cpuset.{name}")).ok().and_then(|text| text.trim().parse::<i64>().ok());
-        shown[*name] = value.unwrap_or(0).into();
+        shown[name] = value.unwrap_or(0).into();
     }
     shown
 }
