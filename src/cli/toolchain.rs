@@ -91,12 +91,12 @@ fn find(program: &str, asdf: &[&str]) -> Option<PathBuf> {
         match manager {
             Some(root) if root.join("versions").is_dir() => {
                 let version = var_os("PYENV_VERSION").or_else(|| word(&root.join("version"), "", 0))?;
-                existing(root.join("versions").join(one_name(&version)?).join("bin").join(program))
+                program_at(root.join("versions").join(one_name(&version)?).join("bin").join(program))
             }
             Some(root) if root.join("installs").is_dir() => asdf.iter().find_map(|name| {
                 let version = word(&home.join(".tool-versions"), name, 1)?;
                 let tree = root.join("installs").join(name).join(one_name(&version)?);
-                existing(tree.join("bin").join(program)).or_else(|| existing(tree.join("go/bin").join(program)))
+                program_at(tree.join("bin").join(program)).or_else(|| program_at(tree.join("go/bin").join(program)))
             }),
             Some(_) => None,
             None if is_rustup(&file) => rustup(&home, program),
@@ -126,7 +126,7 @@ fn rustup(home: &Path, program: &str) -> Option<PathBuf> {
             .and_then(|name| name.strip_prefix(&version))
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    existing(root.join("toolchains").join(names.iter().find(is_it)?).join("bin").join(program))
+    program_at(root.join("toolchains").join(names.iter().find(is_it)?).join("bin").join(program))
 }
 
 /// The word at this place of the first line that starts with `first`.
@@ -142,6 +142,6 @@ fn one_name(name: &OsStr) -> Option<&OsStr> {
     (!bytes.is_empty() && !bytes.contains(&b'/') && !matches!(bytes, b"." | b"..")).then_some(name)
 }
 
-fn existing(file: PathBuf) -> Option<PathBuf> {
+fn program_at(file: PathBuf) -> Option<PathBuf> {
     file.is_file().then_some(file)
 }
