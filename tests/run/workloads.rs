@@ -138,6 +138,25 @@ cd .. && git clone -q project copy && cd copy && git log --oneline | wc -l && gi
     });
 }
 
+/// As root, only the owner of the directory itself can be mapped.
+#[test]
+fn git_in_a_workspace_of_several_owners() {
+    if !has_program("git") || !common::is_root() {
+        return skip("files of other owners take root, and git");
+    }
+    let workspace = idmappable_dir(Caller::Root);
+    let (status, said) = outside(Caller::Root, ["git", "init", "-q", text(workspace.path())]);
+    assert_eq!(status, 0, "{said}");
+    outside(Caller::Root, ["chown", "-R", "1234:1234", text(&workspace.join(".git"))]);
+    let run = |options: &[&str]| {
+        let run = Run::new(Caller::Root).opts(["--workspace", text(workspace.path())]).opts(options.iter().copied());
+        run.sh("touch new && git status --short").go()
+    };
+    let plain = run(&[]).expect(128);
+    assert!(plain.stderr.contains("dubious ownership"), "the case shows nothing: {plain}");
+    assert_eq!(run(&["-p", "build"]).expect(0).text(), "?? new\n");
+}
+
 #[test]
 fn gcc_and_make() {
     if !has_program("gcc") || !has_program("make") {
