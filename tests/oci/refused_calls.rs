@@ -276,7 +276,7 @@ fn a_container_runs_whatever_call_its_profile_sends_to_an_agent() {
 
 /// An early filter sends the calls of `startContainer` hooks to the agent. One that is installed last has no listener yet.
 #[test]
-fn calls_of_a_hook_inside_reach_the_agent_of_an_early_filter() {
+fn calls_reach_the_agent_of_an_early_or_a_late_filter_and_those_of_hooks_an_early_one() {
     ours(|runtime| {
         let Some(mut bundle) = bundle(runtime, true) else { return };
         let path = bundle.dir.join("agent.sock");
@@ -285,6 +285,14 @@ fn calls_of_a_hook_inside_reach_the_agent_of_an_early_filter() {
         let mut agent = agent.arg(bundle.dir.join("agent.py")).arg(&path).stdin(Stdio::null()).spawn().unwrap();
         assert!(eventually(|| path.exists()));
         bundle.mount("/tmp", "tmpfs", "tmpfs", &[]);
+        // A filter that is installed last, because it refuses a call of the runtime's.
+        bundle.config["process"]["args"] = json!(["/bin/busybox", "mkdir", "/tmp/made"]);
+        bundle.config["linux"]["seccomp"] = refusing("mkdir", "SCMP_ACT_NOTIFY");
+        bundle.config["linux"]["seccomp"]["listenerPath"] = json!(path);
+        let other = json!({ "names": ["munmap"], "action": "SCMP_ACT_ERRNO" });
+        bundle.config["linux"]["seccomp"]["syscalls"].as_array_mut().unwrap().push(other);
+        bundle.run().expect(0);
+        bundle.config["process"]["args"] = json!(["/says"]);
         bundle.config["hooks"]["startContainer"] =
             json!([{ "path": "/bin/busybox", "args": ["busybox", "mkdir", "/tmp/made"] }]);
         bundle.config["linux"]["seccomp"] = refusing("mkdir", "SCMP_ACT_NOTIFY");
