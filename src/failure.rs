@@ -27,6 +27,12 @@ pub enum Missing {
     NamespaceLimits = 1,
     /// A new session keyring.
     Keyring = 2,
+    /// A host name of its own.
+    Hostname = 4,
+    /// A procfs: `/proc` shows no process.
+    Proc = 8,
+    /// A procfs of its own: `/proc` is the caller's.
+    OuterProc = 16,
 }
 
 /// A set of these, in the form that the child sends.
@@ -39,9 +45,17 @@ impl MissingSet {
         self.0 |= missing as u32;
     }
 
+    /// Adds all of another set.
+    pub fn add_all(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
     /// The members.
     pub fn items(self) -> Vec<Missing> {
-        [Missing::NamespaceLimits, Missing::Keyring].into_iter().filter(|item| self.0 & *item as u32 != 0).collect()
+        [Missing::NamespaceLimits, Missing::Keyring, Missing::Hostname, Missing::Proc, Missing::OuterProc]
+            .into_iter()
+            .filter(|item| self.0 & *item as u32 != 0)
+            .collect()
     }
 }
 

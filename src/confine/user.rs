@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, fstat, stat};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step};
@@ -17,7 +17,7 @@ use crate::plan::container::IdRange;
 use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::{credentials, file, helper, process};
+use crate::sys::{credentials, file, helper, namespace, process};
 
 /// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
@@ -26,13 +26,35 @@ const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
 ///
 /// Fails if that cannot be determined. A wrong guess would give the workload the caller's own id on the host.
 pub fn is_privileged() -> Result<bool> {
-    for needed in [Capability::CAP_SYS_ADMIN, Capability::CAP_SETUID, Capability::CAP_SETGID] {
-        let has = caps::has_cap(None, CapSet::Effective, needed);
-        if !has.map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))? {
-            return Ok(false);
-        }
+    Ok(maps_ids()? && may_mount()?)
+}
+
+/// Whether this process may map any id: root with the capabilities for that, which it usually keeps in a container.
+pub fn maps_ids() -> Result<bool> {
+    Ok(nix::unistd::geteuid().is_root() && has(Capability::CAP_SETUID)? && has(Capability::CAP_SETGID)?)
+}
+
+/// Whether this process may clone mounts and change them.
+fn may_mount() -> Result<bool> {
+    Ok(has(Capability::CAP_SYS_ADMIN)?
+        && owns_mounts().map_err(|errno| Error::errno(Step::Identity, "/proc/self/ns", errno))?)
+}
+
+/// Whether capabilities count for the mounts too: with a user namespace alone (`unshare -U`) the mounts stay the host's.
+fn owns_mounts() -> std::result::Result<bool, Errno> {
+    const FIRST: u64 = 0xefff_fffd;
+    let own = stat("/proc/self/ns/user")?;
+    if own.st_ino == FIRST {
+        return Ok(true);
     }
-    Ok(nix::unistd::geteuid().is_root())
+    let owner = namespace::owner(file::open("/proc/self/ns/mnt", OFlag::O_RDONLY)?.as_fd());
+    let owner = owner.and_then(fstat).map(|owner| (owner.st_dev, owner.st_ino));
+    Ok(owner == Ok((own.st_dev, own.st_ino))) // an owner above us is not shown
+}
+
+fn has(capability: Capability) -> Result<bool> {
+    caps::has_cap(None, CapSet::Effective, capability)
+        .map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))
 }
 
 /// One line of an id map, `user_namespaces(7)`.
@@ -71,12 +93,12 @@ pub struct Users {
     pub host_gid: u32,
 }
 
-/// Parent half: chooses the maps.
+/// Parent half: chooses the maps. `privileged` callers may map any id. Root's own id is never given away.
 pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
     let (own_uid, own_gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     let (host_uid, host_gid, writer) = match identity.mapping {
-        IdMapping::Single if privileged => {
-            let id = own_host_id()?;
+        IdMapping::Single if privileged || own_uid == 0 => {
+            let id = own_host_id(privileged)?;
             (id, id, Writer::Privileged)
         }
         IdMapping::HostUser { uid, gid } if privileged => (uid, gid, Writer::Privileged),
@@ -90,7 +112,7 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
         }
         IdMapping::Single | IdMapping::HostUser { .. } => (own_uid, own_gid, Writer::Own),
         IdMapping::Subordinate if privileged => {
-            let id = own_host_id()?;
+            let id = own_host_id(privileged)?;
             (id, id, Writer::Privileged)
         }
         IdMapping::Subordinate => (own_uid, own_gid, Writer::Helpers),
@@ -109,6 +131,21 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
         false => (identity.uid, identity.gid),
     };
     Ok(Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid })
+}
+
+/// The same with the caller's own ids, whoever it is.
+pub fn as_caller(identity: &Identity) -> Users {
+    let (host_uid, host_gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    let users = Users {
+        uid: identity.uid,
+        gid: identity.gid,
+        uid_map: Vec::new(),
+        gid_map: Vec::new(),
+        writer: Writer::Own,
+        host_uid,
+        host_gid,
+    };
+    users.mapped_to((host_uid, host_gid))
 }
 
 /// Parent half of a container: the configured maps of its new user namespace, if it has one.
@@ -138,15 +175,19 @@ impl From<&IdRange> for Extent {
 }
 
 /// A random id of the unused range. If this user namespace lacks that range, another of its ids except root.
-fn own_host_id() -> Result<u32> {
+fn own_host_id(privileged: bool) -> Result<u32> {
+    const HINT: &str = "--allow-degraded host-id gives the workload this user's own id, and files of that user with it";
+    if !privileged {
+        let why = "without CAP_SETUID and CAP_SETGID it has no other id for the workload";
+        return Err(Error::new(Step::Identity, "root", why).hint(HINT));
+    }
     // The standard library seeds its hash maps from getrandom(2). That is random enough here.
     let random = RandomState::new().build_hasher().finish() as u32;
     let id = OWN_IDS.start + random % (OWN_IDS.end - OWN_IDS.start);
     let map = std::fs::read_to_string("/proc/self/uid_map")
         .map_err(|error| Error::errno(Step::Identity, "/proc/self/uid_map", errno_of(&error)))?;
     choose_id(id, &map).ok_or_else(|| {
-        Error::new(Step::Identity, "/proc/self/uid_map", "this user namespace has no id besides its root's")
-            .hint("run as an unprivileged user, or give the enclosing container a larger id range")
+        Error::new(Step::Identity, "/proc/self/uid_map", "this user namespace has no id besides its root's").hint(HINT)
     })
 }
 
@@ -221,6 +262,23 @@ impl Users {
     /// Whether the workload's supplementary groups can be cleared.
     pub fn can_clear_groups(&self) -> bool {
         self.writer != Writer::Own
+    }
+
+    /// Whether the workload has a host id of its own, which was chosen freely.
+    pub fn has_own_id(&self, identity: &Identity) -> bool {
+        self.writer == Writer::Privileged && identity.mapping == IdMapping::Single
+    }
+
+    /// Whether the maps are written with privilege.
+    pub fn is_privileged(&self) -> bool {
+        self.writer == Writer::Privileged
+    }
+
+    /// The same with another user and group of the host.
+    pub fn mapped_to(mut self, (host_uid, host_gid): (u32, u32)) -> Self {
+        let own = |inside, outside| vec![Extent { inside, outside, count: 1 }];
+        (self.uid_map, self.gid_map) = (own(self.uid, host_uid), own(self.gid, host_gid));
+        Self { host_uid, host_gid, ..self }
     }
 
     /// Parent half after clone3: writes the maps of the process with this `/proc` directory.

@@ -29,7 +29,7 @@ const NEWGIDMAP: Subject = subject("newgidmap", "newgidmap", false, NO_RANGE);
 const RANGES: Subject = subject("subordinate_ids", "subordinate id ranges", false, NO_RANGE);
 
 pub(super) fn examine(probe: &mut Probe) -> Vec<Finding> {
-    let host_ids = match user::prepare(&identity(IdMapping::Single), probe.privileged) {
+    let host_ids = match user::prepare(&identity(IdMapping::Single), user::maps_ids().unwrap_or(probe.privileged)) {
         Ok(users) => {
             let id = users.host_uid;
             probe.users = Some(users);
@@ -40,6 +40,7 @@ pub(super) fn examine(probe: &mut Probe) -> Vec<Finding> {
             })
         }
         Err(error) => {
+            probe.users = Some(user::as_caller(&identity(IdMapping::Single))); // what --allow-degraded host-id gives
             let finding = HOST_IDS.missing(reason(&error));
             Finding { remedy: error.hint, ..finding }
         }

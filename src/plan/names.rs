@@ -63,6 +63,11 @@ kernel_names! {
         Misc = 10, "misc";
         Dmem = 11, "dmem";
         Udp = 12, "udp";
+        HostId = 13, "host-id";
+        Idmap = 14, "idmap";
+        Proc = 15, "proc";
+        OuterProc = 16, "outer-proc";
+        Hostname = 17, "hostname";
     }
 }
 

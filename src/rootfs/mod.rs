@@ -13,7 +13,9 @@ mod dev;
 mod host;
 pub mod mount_point;
 mod operation;
+mod outer_proc;
 pub mod pivot;
+mod powers;
 pub mod proc;
 pub mod reach;
 mod read_back;
@@ -30,7 +32,7 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-pub use self::run_mounts::Powers;
+pub use self::powers::Powers;
 use crate::sys::mount::{self, NO_MAGICLINKS};
 
 /// The old root's procfs. Checked to be the root of a procfs: in any other directory `self` could be anything.

@@ -16,7 +16,7 @@ use super::read_back::{self, Expected};
 use super::source::Source;
 use super::{copy_up, within};
 use crate::error::Step;
-use crate::failure::{Applied, During};
+use crate::failure::{Applied, During, Missing, MissingSet};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDONLY};
 
 /// One entry, prepared.
@@ -81,6 +81,8 @@ pub enum What {
     Inside { path: CString, recursive: bool, changes: Vec<Attributes<'static>> },
     /// A new instance of a file system.
     FileSystem { kind: CString, options: Vec<(CString, Option<CString>)>, strict: bool, copy_up: bool },
+    /// A new procfs, or, where the kernel refuses one because part of the caller's own is covered, what the run accepts instead.
+    Proc { options: Vec<(CString, Option<CString>)>, instead: Option<Instead> },
     /// A directory of the scratch tmpfs.
     Scratch { name: CString, mode: Mode },
     /// A new `/dev`.
@@ -89,6 +91,15 @@ pub enum What {
     Existing { clear: u64, options: Vec<(CString, Option<CString>)> },
     /// A tmpfs with a container's hierarchies of cgroup v1.
     CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
+}
+
+/// What `/proc` holds if no new procfs may be mounted.
+#[derive(Debug)]
+pub struct Instead {
+    /// Its entries.
+    pub entries: Vec<Operation>,
+    /// What is missing then.
+    pub missing: Missing,
 }
 
 /// Results of the operations, for later steps.
@@ -102,6 +113,8 @@ pub struct BuildResults {
     pub proc: Option<OwnedFd>,
     /// The expected final state of the mounts.
     pub expected: Vec<Expected>,
+    /// What could not be mounted and may be missing.
+    pub missing: MissingSet,
 }
 
 impl Operation {
@@ -110,6 +123,9 @@ impl Operation {
         match self {
             Self::Mount(Mount { what: What::Tree { source, .. }, .. }) => source.drop_parent_copies(),
             Self::Mount(Mount { what: What::Dev(dev), .. }) => dev.drop_parent_copies(),
+            Self::Mount(Mount { what: What::Proc { instead: Some(instead), .. }, .. }) => {
+                instead.entries.iter_mut().for_each(Self::drop_parent_copies);
+            }
             _ => {}
         }
     }
@@ -169,6 +185,18 @@ impl Mount {
                 self.keep(kind, options, tree, results);
                 Ok(())
             }
+            What::Proc { options, instead } => match (self.file_system(c"proc", options, &target, existed), instead) {
+                (Err(Errno::EPERM), Some(instead)) => {
+                    results.missing.add(instead.missing);
+                    instead.entries.iter().try_for_each(|entry| entry.apply(root, scratch, results))
+                }
+                (made, _) => {
+                    let tree = made.during(Step::Mount, self.index)?;
+                    self.attach(tree.as_fd(), &target, results)?;
+                    self.keep(c"proc", options, tree, results);
+                    Ok(())
+                }
+            },
             What::Scratch { name, mode } => {
                 mkdirat(scratch, name.as_c_str(), *mode).during(Step::MountPoint, self.index)?;
                 let tree = mount::clone_tree(scratch, name, false).during(Step::MountClone, self.index)?;

@@ -1,10 +1,9 @@
 //! Turns the mounts of a run into operations: opens sources, maps ids and plans mount points.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -14,6 +13,8 @@ use super::dev;
 use super::host::{Fault, Found, Last, Resolver};
 use super::mount_point::{MountOwner, MountPoints, Shape};
 use super::operation::{self, Content, MountPoint, Operation, What};
+use super::outer_proc;
+use super::powers::Powers;
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Mount, MountKind};
@@ -22,14 +23,6 @@ use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// The largest file that is copied.
 const MOST_COPIED: usize = 16 << 10;
-
-/// The parent's privileges, and how to map the owner of a writable bind to the sandbox's user.
-pub struct Powers<'a> {
-    /// Whether mounts can be cloned and idmapped before the new namespaces exist.
-    pub privileged: bool,
-    /// Creates the user namespace of an idmapped mount for files of this host user and group.
-    pub idmap: &'a mut dyn FnMut((u32, u32)) -> Result<Rc<OwnedFd>>,
-}
 
 /// Parent half. `None` for an optional mount whose source does not exist.
 pub fn prepare(
@@ -78,7 +71,8 @@ pub fn prepare(
         MountKind::Proc { pid_only } => {
             set |= NOEXEC;
             let subset = pid_only.then(|| (c"subset".to_owned(), Some(c"pid".to_owned())));
-            new(c"proc", subset.into_iter().collect())
+            let instead = outer_proc::prepare(index, destination, *pid_only, powers, sources)?;
+            What::Proc { options: subset.into_iter().collect(), instead }
         }
         MountKind::Sysfs => {
             set |= NOEXEC | RDONLY;
@@ -161,20 +155,36 @@ fn tree(
         return Err(Error::new(Step::Source, path.display().to_string(), "is neither a directory nor a regular file")
             .hint("use --device for devices; sockets and pipes cannot be bound"));
     }
-    if powers.privileged {
-        if !mount.read_only {
-            let namespace = (powers.idmap)((source.stat().st_uid, source.stat().st_gid))?;
-            let change = Attributes { idmap: Some(namespace.as_fd()), ..Attributes::default() };
-            source.set_attributes(change).map_err(|errno| {
-                failed(errno).hint(
-                    "its file system may not support idmapped mounts, which keep the owner of files that a sandbox of root \
-                     writes: bind it read-only, use another file system, or run stockade as the owner of the files",
-                )
-            })?;
-        }
-        source.set_attributes(bind_attributes(set)).map_err(failed)?;
+    if !mount.read_only {
+        give_to_workload(&source, powers)?;
     }
+    source.set_attributes(bind_attributes(set)).map_err(failed)?;
     Ok(What::Tree { source, changes: vec![bind_attributes(set)] })
+}
+
+/// Makes files of another owner the workload's, in the clone of their mount, so that both can write them.
+fn give_to_workload(source: &Source, powers: &mut Powers<'_>) -> Result<()> {
+    let owner = (source.stat().st_uid, source.stat().st_gid);
+    let Some(idmap) = powers.idmap.as_mut().filter(|_| owner != powers.host_ids) else { return Ok(()) };
+    let mapped = match powers.privileged {
+        true => {
+            let namespace = idmap(owner)?;
+            source.set_attributes(Attributes { idmap: Some(namespace.as_fd()), ..Attributes::default() })
+        }
+        false => Err(Errno::EPERM),
+    };
+    mapped.map_err(|errno| {
+        powers.unmapped = Some(owner);
+        let why = match powers.privileged {
+            true => "its file system may not support idmapped mounts (overlayfs does not)",
+            false => "idmapped mounts take CAP_SYS_ADMIN, which this process lacks (a container?)",
+        };
+        Error::errno(Step::Source, source.path().to_string_lossy(), errno).hint(format!(
+            "{why}, by which the workload's own user could write files of {}:{}; --allow-degraded idmap runs the workload as \
+             their owner instead",
+            owner.0, owner.1
+        ))
+    })
 }
 
 fn number(value: u64) -> CString {

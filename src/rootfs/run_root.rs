@@ -13,7 +13,8 @@ use super::host::{Fault, Last, Resolver};
 use super::mount_point::{self, MountPoints, Shape, make_directory};
 use super::operation::{BuildResults, Operation};
 use super::pivot::BuiltRoot;
-use super::run_mounts::{self, Powers};
+use super::powers::Powers;
+use super::run_mounts;
 use super::source::{Source, bind_attributes};
 use super::{host_proc, proc};
 use crate::error::{Error, Result, Step};
@@ -138,7 +139,7 @@ impl PreparedRoot {
     }
 
     /// Child half: builds the root on top of the old one.
-    pub fn build(&self) -> Applied<BuiltRoot> {
+    pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
         let mut hidden = 0;
         let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
@@ -146,6 +147,7 @@ impl PreparedRoot {
         for operation in &self.mounts {
             operation.apply(root.as_fd(), scratch.as_fd(), &mut results)?;
         }
+        missing.add_all(results.missing);
         proc::mask(root.as_fd(), scratch.as_fd(), &self.masked, &mut |_, _| Ok(()))?;
         let proc = self.open_proc(results.proc)?;
         self.write_settings(proc.as_fd())?;

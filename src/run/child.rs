@@ -65,7 +65,7 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     schedule::renounce()?;
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();
-    let mut root = prepared.root.build()?;
+    let mut root = prepared.root.build(&mut missing)?;
     let mut stack = network.enter()?;
     prepared.root.limit_namespaces(&mut root, &mut missing)?; // last, because a detached mount counts as a mount namespace
     let terminal = open_terminal(prepared, &root, ends)?;

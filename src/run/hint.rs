@@ -75,7 +75,9 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
         (Step::Source, Errno::ESTALE) => "its source changed while the sandbox was starting; try again",
         (Step::Mount, Errno::EPERM) if is_proc(plan, index) => {
             "the caller's own /proc is partly covered (a container?), so a new one may not be mounted; \
-             -p strict shows processes only, which is allowed"
+             -p nested allows what containers lack: here --allow-degraded outer-proc (the caller's /proc, read-only) or \
+             proc (a /proc without processes). Or start the container with --security-opt systempaths=unconfined \
+             (podman: unmask=ALL, Kubernetes: procMount: Unmasked)"
         }
         (Step::NamespaceLimits, _) => {
             "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits runs without this layer"
@@ -85,6 +87,7 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
              caller's cgroup"
         }
         (Step::Keyring, Errno::EDQUOT) => "the caller's key quota is used up (kernel.keys.maxkeys)",
+        (Step::Hostname, Errno::EPERM) => "--allow-degraded hostname keeps the caller's host name",
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",
         (Step::Rlimit, Errno::EPERM) => "the caller's own hard limit is lower",
         (Step::OomScore, Errno::EACCES) => {

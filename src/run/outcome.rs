@@ -206,6 +206,8 @@ impl Start<'_> {
     }
 }
 
+const COVERED: &str = "the caller's own /proc is partly covered";
+
 /// The report's entry for a facility that the child had to do without.
 fn degraded(missing: &Missing) -> Degraded {
     let (facility, wanted, got, why) = match missing {
@@ -214,6 +216,13 @@ fn degraded(missing: &Missing) -> Degraded {
         }
         Missing::Keyring => {
             (Facility::Keyring, "a new session keyring", "the caller's", "the kernel refused to create one")
+        }
+        Missing::Hostname => {
+            (Facility::Hostname, "a host name of its own", "the caller's", "the kernel refused to change it")
+        }
+        Missing::Proc => (Facility::Proc, "a new procfs", "a /proc without processes", COVERED),
+        Missing::OuterProc => {
+            (Facility::OuterProc, "a new procfs", "the caller's, read-only, with the caller's processes", COVERED)
         }
     };
     let (wanted, got, why) = (wanted.to_owned(), got.to_owned(), why.to_owned());

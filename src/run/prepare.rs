@@ -12,10 +12,11 @@ use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
 use crate::confine::{caps, landlock, process, seccomp};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Facility, Landlock, Network, RunPlan};
+use crate::plan::{Facility, IdMapping, Landlock, Network, RunPlan};
 use crate::report::Degraded;
 use crate::rootfs::Powers;
 use crate::rootfs::run_root::{self, PreparedRoot};
+use crate::sys;
 use crate::sys::clone::Stack;
 use crate::sys::terminal::Size;
 
@@ -85,37 +86,31 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         return Err(Error::new(Step::Plan, "explain-denials", "requires init and no time namespace")
             .hint("leave --explain-denials, or --no-init and --time-namespace out"));
     }
-    let privileged = user::is_privileged()?;
-    let users = user::prepare(&plan.identity, privileged)?;
-    step("ids", || format!("{}:{} on the host", users.host_uid, users.host_gid));
-    let mut namespaces = Vec::new();
-    let mut idmap = |owner| idmap(&mut namespaces, owner, &users);
-    let mut root = run_root::prepare(plan, &mut Powers { privileged, idmap: &mut idmap })?;
+    let may_lack = &plan.confinement.allow_degraded;
+    let mut degraded = Vec::new();
+    let (users, mut root) = ids_and_root(plan, &mut degraded)?;
     step("mounts", || format!("{} prepared", plan.mounts.len()));
     let rules = process::Rules {
         cpu_us: plan.deadlines.cpu_us,
         core_is_a_guard: true,
-        keyring_may_fail: plan.confinement.allow_degraded.contains(&Facility::Keyring),
+        keyring_may_fail: may_lack.contains(&Facility::Keyring),
+        hostname_may_fail: may_lack.contains(&Facility::Hostname),
     };
     let mut process = process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules)?;
     let (streams, terminal, pumps) = streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some())?;
     step("streams", || if terminal.is_some() { "a terminal" } else { "prepared" });
-    let mut degraded = Vec::new();
     let landlock = landlock::prepare(
         plan.confinement.landlock.as_ref(),
         &landlock::Implied {
             mounts: Some(&plan.mounts),
             network: plan.namespaces.network,
             logs: plan.explain_denials,
-            may_be_missing: plan.confinement.allow_degraded.contains(&Facility::Landlock),
+            may_be_missing: may_lack.contains(&Facility::Landlock),
         },
         &mut degraded,
     )?;
     let lists_ports = plan.confinement.landlock.as_ref().is_some_and(Landlock::lists_ports);
-    if lists_ports
-        && plan.namespaces.network == Network::Host
-        && plan.confinement.allow_degraded.contains(&Facility::Udp)
-    {
+    if lists_ports && plan.namespaces.network == Network::Host && may_lack.contains(&Facility::Udp) {
         degraded.push(Degraded {
             what: Facility::Udp.name().to_owned(),
             wanted: "TCP to the listed ports alone".to_owned(),
@@ -136,7 +131,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
     let network = network::prepare(plan)?;
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
-    let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, &plan.confinement.allow_degraded)?; // last: the first step that would have to be undone
+    let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, may_lack)?; // last: the first step that would have to be undone
     step("cgroup", || cgroup.as_ref().map_or("none".to_owned(), |group| format!("created {}", group.record().path)));
     if process.stand_in(&plan.budget, &mut missing)? {
         root.prefer_for_oom(plan)?;
@@ -162,6 +157,63 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         streams,
     };
     Ok((prepared, Kept { pumps, cgroup, denials, degraded }, stack))
+}
+
+/// The workload's ids on the host, and the root. Files that the workload may write belong to its own id, through idmapped
+/// mounts; where these cannot be had and may be missing, the workload gets the id of the files' owner.
+fn ids_and_root(plan: &RunPlan, degraded: &mut Vec<Degraded>) -> Result<(Users, PreparedRoot)> {
+    let may_lack = &plan.confinement.allow_degraded;
+    let users = match user::prepare(&plan.identity, user::maps_ids()?) {
+        Err(error) if may_lack.contains(&Facility::HostId) && plan.identity.mapping == IdMapping::Single => {
+            let users = user::as_caller(&plan.identity);
+            degraded.push(as_other_user(Facility::HostId, "the caller's", &users, &error));
+            users
+        }
+        users => users?,
+    };
+    step("ids", || format!("{}:{} on the host", users.host_uid, users.host_gid));
+    let (error, owner) = match prepare_root(plan, &users)? {
+        Ok(root) => return Ok((users, root)),
+        Err(unmapped) => unmapped,
+    };
+    if !may_lack.contains(&Facility::Idmap) || !users.has_own_id(&plan.identity) {
+        return Err(error);
+    }
+    let users = users.mapped_to(owner);
+    step("ids", || format!("{}:{} on the host, the owner of files", users.host_uid, users.host_gid));
+    degraded.push(as_other_user(Facility::Idmap, "that of the owner of the files", &users, &error));
+    let root = prepare_root(plan, &users)?.map_err(|(error, _)| error)?;
+    Ok((users, root))
+}
+
+fn as_other_user(missing: Facility, whose: &str, users: &Users, error: &Error) -> Degraded {
+    Degraded {
+        what: missing.name().to_owned(),
+        wanted: "a host id of its own".to_owned(),
+        got: format!("{whose}, {}:{}", users.host_uid, users.host_gid),
+        why: error.to_string(),
+    }
+}
+
+/// Files could not be mapped, and the owner of the first.
+type Unmapped = (Error, (u32, u32));
+
+/// The root for a workload with these ids. The inner error has the owner of files that cannot be mapped to them.
+fn prepare_root(plan: &RunPlan, users: &Users) -> Result<std::result::Result<PreparedRoot, Unmapped>> {
+    let mut namespaces = Vec::new();
+    let mut idmap = |owner| idmap(&mut namespaces, owner, users);
+    let mut powers = Powers {
+        privileged: users.is_privileged() && user::is_privileged()?,
+        idmap: users.is_privileged().then_some(&mut idmap),
+        host_ids: (users.host_uid, users.host_gid),
+        unmapped: None,
+        landlock: plan.confinement.landlock.is_some() && sys::landlock::abi().is_ok(),
+        may_lack: &plan.confinement.allow_degraded,
+    };
+    match (run_root::prepare(plan, &mut powers), powers.unmapped) {
+        (Err(error), Some(owner)) => Ok(Err((error, owner))),
+        (root, _) => root.map(Ok),
+    }
 }
 
 /// One idmapped-mount namespace per owner, shared by all binds of that owner.

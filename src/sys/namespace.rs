@@ -1,8 +1,8 @@
 //! Enters existing namespaces, `setns(2)`, and changes settings in them.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use super::{Result, check};
+use super::{Result, check, check_fd};
 
 /// Enters a namespace by its descriptor, or several namespaces of a process by its pidfd. The `CLONE_NEW*` flags select them.
 pub fn enter(fd: BorrowedFd<'_>, flags: libc::c_int) -> Result<()> {
@@ -15,6 +15,13 @@ pub fn kind(fd: BorrowedFd<'_>) -> Result<libc::c_int> {
     const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
     // SAFETY: takes no argument.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), NS_GET_NSTYPE) }.into()).map(|kind| kind as libc::c_int)
+}
+
+/// The user namespace that owns a namespace, `NS_GET_USERNS`.
+pub fn owner(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    const NS_GET_USERNS: libc::Ioctl = 0xb701;
+    // SAFETY: takes no argument and returns a new descriptor.
+    check_fd(unsafe { libc::ioctl(fd.as_raw_fd(), NS_GET_USERNS) }.into())
 }
 
 /// Moves this process into new namespaces (`CLONE_NEW*` flags), `unshare(2)`.

@@ -15,6 +15,7 @@ mod lifecycle;
 mod mounts;
 mod nested;
 mod network;
+mod places;
 mod report;
 mod rules;
 mod runtimes;

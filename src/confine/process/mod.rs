@@ -32,6 +32,7 @@ pub struct PreparedProcess {
     cwd: CString,
     limits: Vec<Limit>,
     keyring_may_fail: bool,
+    hostname_may_fail: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +62,7 @@ pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Res
         cwd: c_strings("working directory", std::slice::from_ref(&command.cwd))?.remove(0),
         limits: limits(&command.rlimits, &rules)?,
         keyring_may_fail: rules.keyring_may_fail,
+        hostname_may_fail: rules.hostname_may_fail,
     })
 }
 
@@ -73,6 +75,8 @@ pub struct Rules {
     pub core_is_a_guard: bool,
     /// Whether the caller's session keyring is kept if a new one cannot be created.
     pub keyring_may_fail: bool,
+    /// Whether the caller's host name is kept if it cannot be changed.
+    pub hostname_may_fail: bool,
 }
 
 fn c_strings(what: &str, all: &[Bytes]) -> Result<Vec<CString>> {
@@ -193,7 +197,10 @@ impl PreparedProcess {
 
     /// Child half: the steps that need capabilities.
     pub fn with_capabilities(&self, clear_groups: bool, missing: &mut MissingSet) -> Applied {
-        self.set_hostname()?;
+        match self.set_hostname() {
+            Err(_) if self.hostname_may_fail => missing.add(Missing::Hostname),
+            result => result?,
+        }
         match process::join_new_session_keyring() {
             _ if without(Layer::Keyring) => {}
             Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
