@@ -15,8 +15,9 @@ use crate::plan::{Budget, Facility};
 /// The budgets that v1 can enforce, in the order in which they are applied.
 const LIMITED: [Facility; 4] = [Facility::Memory, Facility::Cpu, Facility::Cpuset, Facility::Pids];
 
-/// Controllers that are used even without a limit, because they measure usage.
-const COUNTERS: [&str; 3] = ["memory", "cpuacct", "pids"];
+/// Controllers that are used even without a limit: three measure usage, and the JVM looks for its memory limit only where it
+/// finds cpu and cpuset too.
+const ALWAYS: [&str; 5] = ["memory", "cpuacct", "pids", "cpu", "cpuset"];
 
 /// The budgets for which these hierarchies have a controller.
 pub fn available(hierarchies: &Hierarchies) -> Vec<Facility> {
@@ -36,7 +37,7 @@ impl Leaves {
         let mut leaves = Self::default(); // dropped, and so removed, on failure
         let limits = |name: &str| LIMITED.iter().any(|one| one.name() == name && wanted.contains(one));
         for hierarchy in &hierarchies.v1 {
-            let used = hierarchy.controllers.iter().filter(|name| COUNTERS.contains(&name.as_str()) || limits(name));
+            let used = hierarchy.controllers.iter().filter(|name| ALWAYS.contains(&name.as_str()) || limits(name));
             let used: Vec<_> = used.cloned().collect();
             if used.is_empty() {
                 continue;

@@ -35,6 +35,7 @@ use self::leaf::Leaf;
 use self::leaves::Leaves;
 use self::parent::Parent;
 use crate::error::{Error, Result, Step};
+use crate::plan::container::CgroupView;
 use crate::plan::{Budget, Facility};
 use crate::report::{Cgroup, Degraded, Usage};
 
@@ -161,6 +162,18 @@ impl Group {
         Cgroup {
             path: path.display().to_string(),
             controllers: self.controllers.iter().map(|controller| controller.name().to_owned()).collect(),
+        }
+    }
+
+    /// Its directories, for a mount in the sandbox.
+    pub fn view(&self) -> CgroupView {
+        match &self.kind {
+            Kind::V2(leaf) => CgroupView {
+                directories: vec![(String::new(), leaf.dir().path().to_owned())],
+                own_namespace: true,
+                ..CgroupView::default()
+            },
+            Kind::V1(leaves) => leaves.cgroup().view(),
         }
     }
 

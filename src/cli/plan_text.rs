@@ -184,6 +184,7 @@ fn describe(mount: &Mount, sources: &[Resolved]) -> String {
         MountKind::Proc { pid_only: false } => format!("proc, {flags}"),
         MountKind::Proc { pid_only: true } => format!("proc, processes only, {flags}"),
         MountKind::Sysfs => format!("sysfs, {flags}"),
+        MountKind::Cgroup => format!("own cgroups, {flags}, if there are any"),
         MountKind::Dev { devices } if devices.is_empty() => "own devices".into(),
         MountKind::Dev { devices } => {
             format!(

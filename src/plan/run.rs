@@ -185,6 +185,8 @@ pub enum MountKind {
     },
     /// The caller's sysfs, read-only.
     Sysfs,
+    /// The sandbox's own cgroups, read-only, where programs look for their limits. Nothing if the run has no cgroup.
+    Cgroup,
     /// A tmpfs with the harmless device nodes, `pts`, `shm`, `fd` and the standard streams.
     Dev {
         /// Additional device nodes, by host path.

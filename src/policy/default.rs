@@ -36,7 +36,6 @@ const MASKED: &[&str] = &[
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
     "/sys/fs/bpf",
-    "/sys/fs/cgroup",
     "/sys/kernel",
 ];
 

@@ -62,6 +62,7 @@ fn common(around: &Surroundings<'_>) -> Vec<Mount> {
     if around.sysfs {
         mounts.push(Mount { kind: MountKind::Sysfs, noexec: true, ..read_only("/sys") });
     }
+    mounts.push(Mount { kind: MountKind::Cgroup, noexec: true, ..read_only("/sys/fs/cgroup") });
     // A home that is one of these directories, such as /tmp, is not mounted again.
     if mounts.iter().all(|mount| mount.destination != around.identity.home) {
         mounts.push(Mount { destination: around.identity.home.clone(), ..scratch("/", 0o700) });

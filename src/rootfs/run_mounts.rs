@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -17,6 +17,7 @@ use super::outer_proc;
 use super::powers::Powers;
 use super::source::{Source, bind_attributes};
 use crate::error::{Error, Result, Step};
+use crate::plan::container::CgroupView;
 use crate::plan::{Mount, MountKind};
 use crate::sys::file;
 use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
@@ -78,6 +79,10 @@ pub fn prepare(
             set |= NOEXEC | RDONLY;
             new(c"sysfs", Vec::new())
         }
+        MountKind::Cgroup => {
+            set |= NOEXEC | RDONLY;
+            What::CgroupV1 { hierarchies: Vec::new(), links: Vec::new() } // see `cgroup`
+        }
         MountKind::Mqueue => {
             set |= NOEXEC;
             new(c"mqueue", Vec::new())
@@ -101,6 +106,27 @@ pub fn prepare(
     let point = MountPoint::Planned(places.add(destination, shape, owner)?);
     let propagation = Vec::new(); // the clone is already private
     Ok(Some(Operation::Mount(operation::Mount { index, point, what, set, set_below: 0, propagation })))
+}
+
+/// The mount of the sandbox's own cgroups, which are made when everything else is prepared.
+pub fn cgroup(view: &CgroupView, set: u64, privileged: bool) -> Result<What> {
+    let source = |path: &Path| -> Result<Source> {
+        let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
+        let source = Source::following(path, privileged, false).map_err(failed)?;
+        source.set_attributes(bind_attributes(set)).map_err(failed)?;
+        Ok(source)
+    };
+    if let [(name, path)] = view.directories.as_slice()
+        && name.is_empty()
+    {
+        return Ok(What::Tree { source: source(path)?, changes: vec![bind_attributes(set)] });
+    }
+    let about = Path::new("/sys/fs/cgroup");
+    let text = |text: &str| c_string(text.as_bytes(), about);
+    let named = |(name, path): &(String, PathBuf)| Ok((text(name)?, source(path)?));
+    let linked = |(name, target): &(String, String)| Ok((text(name)?, text(target)?));
+    let hierarchies = view.directories.iter().map(named).collect::<Result<_>>()?;
+    Ok(What::CgroupV1 { hierarchies, links: view.links.iter().map(linked).collect::<Result<_>>()? })
 }
 
 /// A generated file or symlink.

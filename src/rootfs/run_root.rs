@@ -19,6 +19,7 @@ use super::source::{Source, bind_attributes};
 use super::{host_proc, proc};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During, Missing, MissingSet};
+use crate::plan::container::CgroupView;
 use crate::plan::{Facility, MountKind, Root, RunPlan};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOSUID, RDONLY};
@@ -31,6 +32,10 @@ pub struct PreparedRoot {
     scratch_size: CString,
     scratch_inodes: CString,
     mounts: Vec<Operation>,
+    /// Which of them shows the cgroups.
+    cgroup_at: Option<usize>,
+    /// Whether this process clones their sources.
+    privileged: bool,
     masked: Vec<CString>,
     read_only: Vec<CString>,
     cwd: CString,
@@ -58,7 +63,11 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
     };
     let mut places = MountPoints::new(rootfs.as_ref().map(|(fd, _)| fd));
     let mut mounts = Vec::with_capacity(plan.mounts.len());
+    let mut cgroup_at = None;
     for (index, planned) in plan.mounts.iter().enumerate() {
+        if planned.kind == MountKind::Cgroup {
+            cgroup_at = Some(mounts.len());
+        }
         mounts.extend(run_mounts::prepare(index, planned, &mut places, powers, &mut sources)?);
     }
     sources.check()?;
@@ -73,6 +82,8 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
         scratch_size: text(plan.scratch.size_bytes),
         scratch_inodes: text(plan.scratch.nr_inodes),
         mounts,
+        cgroup_at,
+        privileged: powers.privileged,
         masked: proc::prepare(&plan.confinement.masked_paths)?,
         read_only: proc::prepare(&plan.confinement.readonly_paths)?,
         cwd: mount_point::relative(plan.command.cwd.as_path())?,
@@ -130,6 +141,16 @@ impl PreparedRoot {
     /// Parent half: if no cgroup limits memory, makes the kernel's OOM killer prefer the workload.
     pub fn prefer_for_oom(&mut self, plan: &RunPlan) -> Result<()> {
         self.oom_score = proc::oom_score(plan.command.oom_score_adj, OOM_SCORE_WITHOUT_BUDGET)?;
+        Ok(())
+    }
+
+    /// Parent half: shows the sandbox its own cgroups, or nothing if it has none.
+    pub fn show_cgroup(&mut self, view: Option<&CgroupView>) -> Result<()> {
+        let Some(at) = self.cgroup_at else { return Ok(()) };
+        match (view, &mut self.mounts[at]) {
+            (Some(view), Operation::Mount(mount)) => mount.what = run_mounts::cgroup(view, mount.set, self.privileged)?,
+            _ => drop(self.mounts.remove(at)),
+        }
         Ok(())
     }
 

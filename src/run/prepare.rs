@@ -133,6 +133,8 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
     let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, may_lack)?; // last: the first step that would have to be undone
     step("cgroup", || cgroup.as_ref().map_or("none".to_owned(), |group| format!("created {}", group.record().path)));
+    let shown = cgroup.as_ref().filter(|_| plan.namespaces.cgroup).map(Group::view);
+    root.show_cgroup(shown.as_ref())?;
     if process.stand_in(&plan.budget, &mut missing)? {
         root.prefer_for_oom(plan)?;
     }

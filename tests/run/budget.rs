@@ -465,6 +465,65 @@ fn the_workload_sees_no_cgroup_but_its_own() {
 }
 
 #[test]
+fn the_workload_reads_its_limits_and_changes_nothing() {
+    let Some(version) = host() else { return };
+    let (file, directory) = match version {
+        Version::V2 => ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup"),
+        Version::V1 => ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory"),
+    };
+    // Whatever the mode of the files says: the mount is read-only. A cgroup of another run would be a directory.
+    let script = format!(
+        "cat {file}; for write in 'echo 1 >{file}' 'echo $$ >{directory}/cgroup.procs' 'mkdir {directory}/new' 'rmdir {directory}'; do
+         (eval \"$write\") 2>/dev/null && echo \"done: $write\"; done
+         find {directory} -mindepth 1 -type d; awk '$5 ~ /cgroup/ && $6 !~ /^ro,/ || $5 ~ /cgroup/ && $4 != \"/\"' /proc/self/mountinfo"
+    );
+    let neighbour = root().opts(["-m", "96M"]).sh("echo on; sleep 60").spawn();
+    neighbour.wait_for("on");
+    for options in [&["-m", "64M"][..], &["-m", "64M", "--landlock", "off"]] {
+        let outcome = root().opts(options.iter().copied()).sh(&script).go();
+        assert_eq!(outcome.text(), "67108864\n", "{outcome}");
+    }
+    neighbour.signal(Signal::SIGTERM);
+    neighbour.finish();
+    let rootfs = common::TempDir::new(Caller::Root);
+    for name in ["usr", "sys", "proc", "dev", "tmp"] {
+        rootfs.dir(name);
+    }
+    for name in ["bin", "lib", "lib64"] {
+        std::os::unix::fs::symlink(format!("usr/{name}"), rootfs.join(name)).unwrap();
+    }
+    let options = ["--rootfs", rootfs.path().to_str().unwrap(), "-v", "/usr:/usr:ro", "-m", "64M"];
+    assert_eq!(root().opts(options).sh(&script).go().text(), "67108864\n", "on a root from the host too");
+    let covered = root().opts(["-m", "64M", "--tmpfs", "/sys/fs/cgroup"]).sh("ls -A /sys/fs/cgroup").go();
+    assert_eq!(covered.expect(0).text(), "", "a mount that was asked for prevails");
+}
+
+#[test]
+fn programs_plan_with_the_memory_and_processors_of_their_budget() {
+    if host().is_none() {
+        return;
+    }
+    let numbers = |program: &str, script: &str| {
+        if !common::has_program(program) {
+            common::skip_part(program, "it is not installed");
+            return Vec::new();
+        }
+        let outcome = root().opts(["-m", "256M", "--cpus", "1"]).sh(script).go().expect(0);
+        outcome.text().split_whitespace().map(|word| word.parse::<u64>().unwrap()).collect()
+    };
+    // The JVM takes half of so little memory, node all of it.
+    let java =
+        "java -XX:+PrintFlagsFinal -XX:-UseSerialGC -version 2>/dev/null | awk '$2 == \"MaxHeapSize\" {print $4}'";
+    for heap in numbers("java", java) {
+        assert!((64 * MIB..=128 * MIB).contains(&heap), "java: {heap}");
+    }
+    let node = "node -p '[v8.getHeapStatistics().heap_size_limit, process.constrainedMemory()].join(\" \")'";
+    if let [heap, constrained] = numbers("node", node)[..] {
+        assert!(heap <= 300 * MIB && constrained == 256 * MIB, "node: {heap} {constrained}");
+    }
+}
+
+#[test]
 fn a_budget_that_the_kernel_would_not_enforce_is_refused() {
     let Some(version) = host() else { return };
     let mut refused: Vec<(&[&str], &[&str])> = vec![

@@ -479,7 +479,7 @@ fn the_view_is_ordered_and_gives_way() {
 
     let plan = scratch.plan(&["--rootfs", "/srv"]);
     let mounted: Vec<String> = plan.mounts.iter().map(|mount| mount.destination.to_string()).collect();
-    assert_eq!(mounted, ["/proc", "/dev", "/dev/shm", "/tmp", "/home/sandbox"]);
+    assert_eq!(mounted, ["/proc", "/dev", "/dev/shm", "/tmp", "/sys/fs/cgroup", "/home/sandbox"]);
     assert_eq!(plan.command.cwd, "/".into());
 
     scratch.file("home.toml", "version = 1\nuser.home = '/tmp'\n");

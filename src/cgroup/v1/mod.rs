@@ -36,7 +36,7 @@ pub use self::limits::SWAP;
 use super::files::Dir;
 use super::{budget, failed, hierarchies, leaf};
 use crate::error::{Error, Result, Step, errno_of};
-use crate::plan::container::DeviceRule;
+use crate::plan::container::{CgroupView, DeviceRule};
 use crate::sys::{file, schedule};
 
 /// The time limit for killed processes to leave their cgroup.
@@ -86,6 +86,19 @@ impl Cgroup {
     /// All directories.
     pub fn dirs(&self) -> impl Iterator<Item = &Dir> {
         self.0.iter().map(|member| &member.dir)
+    }
+
+    /// Its directories, for a mount that shows them under the names of their controllers.
+    pub fn view(&self) -> CgroupView {
+        let mut view = CgroupView { own_namespace: true, ..CgroupView::default() };
+        for Member { controllers, dir } in &self.0 {
+            let name = controllers.join(",");
+            if controllers.len() > 1 {
+                view.links.extend(controllers.iter().map(|link| (link.clone(), name.clone())));
+            }
+            view.directories.push((name, dir.path().to_owned()));
+        }
+        view
     }
 
     /// The directory that limits memory, or the first one.
