@@ -5,7 +5,8 @@
 //! program fails or gives another result without it, and if no package keeps a secret or a user's name there. A file or
 //! directory that not every user may read is left out whatever its name.
 
-/// Without the leading `/etc/`. A directory that exists costs every start a mount (some 25 µs), a file up to 16 KiB a copy (10 µs).
+/// Without the leading `/etc/`. A directory that exists costs every start a mount (some 25 µs), a file up to 16 KiB a copy, which
+/// takes less.
 pub const PARTS: &[&str] = &[
     // The loaders need them to find libraries outside their default path, the linker to find the libraries of libraries.
     "ld.so.cache",
