@@ -1,7 +1,9 @@
 //! The namespaces of a process, read from outside.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::fstatat;
 
@@ -16,12 +18,19 @@ const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgrou
 pub struct Inhabited([(u64, u64); NAMESPACES.len()]);
 
 impl Inhabited {
-    /// Reads them from a process's `/proc` directory, while the process may still be inspected.
+    /// Reads them from a process's `/proc` directory, while the process may still be inspected. Its change of ids forbids that
+    /// until it is dumpable again, which on a busy machine takes a while.
     pub fn by(proc_pid: &OwnedFd) -> Result<Self> {
+        let deadline = Instant::now() + Duration::from_millis(500);
         let mut identities = [(0, 0); NAMESPACES.len()];
         for (name, identity) in NAMESPACES.into_iter().zip(&mut identities) {
             let failed = |errno| Error::errno(Step::Verify, format!("{name} namespace"), errno);
-            let stat = fstatat(proc_pid, format!("ns/{name}").as_str(), AtFlags::empty()).map_err(failed)?;
+            let stat = loop {
+                match fstatat(proc_pid, format!("ns/{name}").as_str(), AtFlags::empty()) {
+                    Err(Errno::EACCES) if Instant::now() < deadline => std::thread::sleep(Duration::from_micros(100)),
+                    found => break found.map_err(failed)?,
+                }
+            };
             *identity = (stat.st_dev, stat.st_ino);
         }
         Ok(Self(identities))
