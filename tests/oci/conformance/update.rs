@@ -129,9 +129,6 @@ pub(super) fn cases() -> Vec<Case> {
             .prints("67108864\n").needs(File("/proc/swaps")),
         v1("flag_kernel_memory_is_ignored_v1", "up; rt update --kernel-memory 67108864 $ID; cat /sys/fs/cgroup/memory/$ID/memory.kmem.limit_in_bytes")
             .prints("9223372036854771712\n").needs(File("/sys/fs/cgroup/memory/memory.kmem.limit_in_bytes")),
-        v1("flag_weight_v1", "up; rt update --blkio-weight 300 $ID; cat /sys/fs/cgroup/blkio/$ID/blkio.bfq.weight")
-            .prints("300\n").needs(File("/sys/fs/cgroup/blkio/blkio.bfq.weight"))
-            .but(Crun, |seen| seen.prints("100\n"), "1.8 knows blkio.weight alone"),
         update("flag_of_0_processes_changes_nothing", "up; rt update --pids-limit 40 $ID; rt update --pids-limit 0 $ID; rt events --stats $ID | tr -d ' \\n' | grep -o '\"pids\":{[^}]*}' | grep -c '\"limit\":40'; true")
             .prints("1\n").not_on(Crun, "1.8 has no events"),
         update("events_show_statistics", "up; rt events --stats $ID | tr -d ' \\n' | grep -o -E '\"type\":\"stats\"'")
