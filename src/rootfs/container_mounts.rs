@@ -189,7 +189,7 @@ fn cgroup(mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What>
     let v2 = |name: &str| name.is_empty();
     match around.cgroups.directories.as_slice() {
         // Engines request this mount even without cgroups. Then the container gets an empty directory.
-        [] => Ok(What::CgroupV1 { hierarchies: Vec::new(), links: Vec::new() }),
+        [] => Ok(What::CgroupV1 { hierarchies: Vec::new(), changes: Vec::new(), links: Vec::new() }),
         [(name, _)] if v2(name) && around.cgroups.own_namespace => {
             Ok(What::FileSystem { kind: c"cgroup2".to_owned(), options: Vec::new(), strict: false, copy_up: false })
         }
@@ -202,7 +202,7 @@ fn cgroup(mount: &ContainerMount, around: &mut Surroundings<'_>) -> Result<What>
                 bound.push((text(name), source));
             }
             let links = around.cgroups.links.iter().map(|(name, target)| (text(name), text(target))).collect();
-            Ok(What::CgroupV1 { hierarchies: bound, links })
+            Ok(What::CgroupV1 { hierarchies: bound, changes: changes(mount, around.locked), links })
         }
     }
 }

@@ -89,8 +89,8 @@ pub enum What {
     Dev(Dev),
     /// The mount that exists there, with other attributes.
     Existing { clear: u64, options: Vec<(CString, Option<CString>)> },
-    /// A tmpfs with a container's hierarchies of cgroup v1.
-    CgroupV1 { hierarchies: Vec<(CString, Source)>, links: Vec<(CString, CString)> },
+    /// A tmpfs with the sandbox's own hierarchies of cgroup v1, each with these attribute changes.
+    CgroupV1 { hierarchies: Vec<(CString, Source)>, changes: Vec<Attributes<'static>>, links: Vec<(CString, CString)> },
 }
 
 /// What `/proc` holds if no new procfs may be mounted.
@@ -214,8 +214,8 @@ impl Mount {
                 self.change(&target, *clear, options).during(Step::MountAttributes, self.index)?;
                 self.set_propagation(target.as_fd(), results)
             }
-            What::CgroupV1 { hierarchies, links } => {
-                let top = self.cgroup_v1(&target, hierarchies, links).during(Step::Mount, self.index)?;
+            What::CgroupV1 { hierarchies, changes, links } => {
+                let top = self.cgroup_v1(&target, hierarchies, changes, links).during(Step::Mount, self.index)?;
                 self.set_propagation(top.as_fd(), results)?;
                 if self.set & RDONLY != 0 || hierarchies.is_empty() {
                     results.freeze.push(top); // a later mount may be in it
@@ -378,6 +378,7 @@ impl Mount {
         &self,
         target: &OwnedFd,
         hierarchies: &[(CString, Source)],
+        changes: &[Attributes<'static>],
         links: &[(CString, CString)],
     ) -> Result<OwnedFd, Errno> {
         let context = FsContext::open(c"tmpfs")?;
@@ -388,7 +389,7 @@ impl Mount {
         for (name, source) in hierarchies {
             make_directory(directory.as_fd(), name, Mode::from_bits_truncate(0o755))?;
             let place = within::create(top.as_fd(), name, Shape::Directory)?;
-            mount::attach(source.tree(&[])?, &place)?;
+            mount::attach(source.tree(changes)?, &place)?;
         }
         for (name, target) in links {
             symlinkat(target.as_c_str(), &directory, name.as_c_str())?;

@@ -81,7 +81,7 @@ pub fn prepare(
         }
         MountKind::Cgroup => {
             set |= NOEXEC | RDONLY;
-            What::CgroupV1 { hierarchies: Vec::new(), links: Vec::new() } // see `cgroup`
+            What::CgroupV1 { hierarchies: Vec::new(), changes: Vec::new(), links: Vec::new() } // see `cgroup`
         }
         MountKind::Mqueue => {
             set |= NOEXEC;
@@ -110,6 +110,7 @@ pub fn prepare(
 
 /// The mount of the sandbox's own cgroups, which are made when everything else is prepared.
 pub fn cgroup(view: &CgroupView, set: u64, privileged: bool) -> Result<What> {
+    let changes = vec![bind_attributes(set)];
     let source = |path: &Path| -> Result<Source> {
         let failed = |errno| Error::errno(Step::Source, path.display().to_string(), errno);
         let source = Source::following(path, privileged, false).map_err(failed)?;
@@ -119,14 +120,15 @@ pub fn cgroup(view: &CgroupView, set: u64, privileged: bool) -> Result<What> {
     if let [(name, path)] = view.directories.as_slice()
         && name.is_empty()
     {
-        return Ok(What::Tree { source: source(path)?, changes: vec![bind_attributes(set)] });
+        return Ok(What::Tree { source: source(path)?, changes });
     }
     let about = Path::new("/sys/fs/cgroup");
     let text = |text: &str| c_string(text.as_bytes(), about);
     let named = |(name, path): &(String, PathBuf)| Ok((text(name)?, source(path)?));
     let linked = |(name, target): &(String, String)| Ok((text(name)?, text(target)?));
     let hierarchies = view.directories.iter().map(named).collect::<Result<_>>()?;
-    Ok(What::CgroupV1 { hierarchies, links: view.links.iter().map(linked).collect::<Result<_>>()? })
+    let links = view.links.iter().map(linked).collect::<Result<_>>()?;
+    Ok(What::CgroupV1 { hierarchies, changes, links })
 }
 
 /// A generated file or symlink.

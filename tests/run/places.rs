@@ -120,6 +120,19 @@ fn a_refusal_names_what_is_missing_and_the_flag_it_hints_at_works() {
     });
 }
 
+/// Root in a user namespace of one id may write cgroups of v1, and the workload then has that id: only the mounts keep it from
+/// raising its own limits.
+#[test]
+fn the_cgroups_of_a_run_are_shown_read_only() {
+    let script = "$S run -p nested -m 64M --allow-degraded memory -- grep /sys/fs/cgroup /proc/self/mountinfo";
+    let Some(seen) = in_place_of_root("unshare", script) else { return };
+    if seen.stdout.is_empty() {
+        return skip("the caller can use no cgroup there");
+    }
+    let writable: Vec<_> = seen.stdout.lines().filter(|line| !line.contains(" ro,nosuid,nodev,noexec,")).collect();
+    assert!(writable.is_empty(), "{writable:#?}");
+}
+
 #[test]
 fn a_workspace_of_the_caller_is_written_to() {
     for_each_place(|place, caller, missing, with_workspace| {
