@@ -7,6 +7,7 @@
 pub mod caps;
 pub mod label;
 pub mod landlock;
+pub mod privilege;
 pub mod process;
 pub mod schedule;
 pub mod seccomp;

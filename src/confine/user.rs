@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, fstat, stat};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result, Step};
@@ -17,45 +16,10 @@ use crate::plan::container::IdRange;
 use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
-use crate::sys::{credentials, file, helper, namespace, process};
+use crate::sys::{credentials, file, helper, process};
 
 /// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
-
-/// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
-///
-/// Fails if that cannot be determined. A wrong guess would give the workload the caller's own id on the host.
-pub fn is_privileged() -> Result<bool> {
-    Ok(maps_ids()? && may_mount()?)
-}
-
-/// Whether this process may map any id: root with the capabilities for that, which it usually keeps in a container.
-pub fn maps_ids() -> Result<bool> {
-    Ok(nix::unistd::geteuid().is_root() && has(Capability::CAP_SETUID)? && has(Capability::CAP_SETGID)?)
-}
-
-/// Whether this process may clone mounts and change them.
-fn may_mount() -> Result<bool> {
-    Ok(has(Capability::CAP_SYS_ADMIN)?
-        && owns_mounts().map_err(|errno| Error::errno(Step::Identity, "/proc/self/ns", errno))?)
-}
-
-/// Whether capabilities count for the mounts too: with a user namespace alone (`unshare -U`) the mounts stay the host's.
-fn owns_mounts() -> std::result::Result<bool, Errno> {
-    const FIRST: u64 = 0xefff_fffd;
-    let own = stat("/proc/self/ns/user")?;
-    if own.st_ino == FIRST {
-        return Ok(true);
-    }
-    let owner = namespace::owner(file::open("/proc/self/ns/mnt", OFlag::O_RDONLY)?.as_fd());
-    let owner = owner.and_then(fstat).map(|owner| (owner.st_dev, owner.st_ino));
-    Ok(owner == Ok((own.st_dev, own.st_ino))) // an owner above us is not shown
-}
-
-fn has(capability: Capability) -> Result<bool> {
-    caps::has_cap(None, CapSet::Effective, capability)
-        .map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))
-}
 
 /// One line of an id map, `user_namespaces(7)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

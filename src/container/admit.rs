@@ -8,7 +8,7 @@ use nix::sys::stat::Mode;
 
 use super::{Launch, net_devices, rdt};
 use crate::cgroup::container::Groups;
-use crate::confine::user;
+use crate::confine::{privilege, user};
 use crate::error::{Cause, Error, Result, Step};
 use crate::launch::namespaces::Inhabited;
 use crate::launch::steps::step;
@@ -51,7 +51,7 @@ impl Launch<'_> {
         let file = nix::fcntl::openat(proc_pid, "oom_score_adj", flags, Mode::empty()).map_err(failed)?;
         match nix::unistd::write(file, score.to_string().as_bytes()) {
             // Lowering the score requires CAP_SYS_RESOURCE, which an unprivileged caller does not have.
-            Err(Errno::EACCES) if user::is_privileged() == Ok(false) && !self.plan.uid_map.is_empty() => Ok(()),
+            Err(Errno::EACCES) if privilege::is_privileged() == Ok(false) && !self.plan.uid_map.is_empty() => Ok(()),
             Err(errno) => Err(failed(errno).hint("an adjustment below the caller's own requires CAP_SYS_RESOURCE")),
             Ok(_) => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use super::parts::Parts;
 use crate::confine::caps;
-use crate::confine::user;
+use crate::confine::privilege;
 use crate::error::{Error, Step};
 use crate::plan::container::{CgroupView, MountSource, NamespaceKind};
 use crate::plan::{ContainerPlan, Facility};
@@ -21,7 +21,7 @@ pub struct PreflightFinding {
 /// Opens the parts as a start does, and collects every problem, not only the first.
 pub fn run(plan: &ContainerPlan) -> Vec<PreflightFinding> {
     let view = CgroupView { own_namespace: plan.makes(NamespaceKind::Cgroup), ..CgroupView::default() };
-    let privileged = user::is_privileged().unwrap_or(false);
+    let privileged = privilege::is_privileged().unwrap_or(false);
     let parts = Parts::open(plan, &view, privileged, plan.has_own(NamespaceKind::User));
     let mut found = Vec::new();
     let mut note = |field: &str, is_warning: bool, error: Option<Error>| {

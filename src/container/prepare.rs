@@ -16,6 +16,7 @@ use crate::cgroup::container::Groups;
 use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
 use crate::confine::landlock::PreparedLandlock;
+use crate::confine::privilege;
 use crate::confine::process::PreparedProcess;
 use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
@@ -111,7 +112,7 @@ pub fn prepare<'a>(
 ) -> Result<Prepared<'a>> {
     (0..3).try_for_each(refuse_directory)?;
     let entered = container.map_or(0, |one| one.namespaces);
-    let privileged = user::is_privileged()?;
+    let privileged = privilege::is_privileged()?;
     let users = user::prepare_container(plan, privileged);
     let view =
         CgroupView { own_namespace: plan.makes(NamespaceKind::Cgroup), ..groups.map(Groups::view).unwrap_or_default() };

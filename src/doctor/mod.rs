@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use self::blockers::Blockers;
 use self::trial::Failure;
-use crate::confine::user::{self, Users};
+use crate::confine::privilege;
+use crate::confine::user::Users;
 
 /// The result of the doctor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,7 +209,7 @@ impl Probe {
 ///
 /// Creates child processes, which leave nothing behind.
 pub fn examine() -> Examination {
-    let privileged = user::is_privileged().unwrap_or(false);
+    let privileged = privilege::is_privileged().unwrap_or(false);
     let mut probe = Probe { privileged, users: None, blockers: Blockers::read() };
     let mut findings = kernel::examine(&probe);
     findings.extend(users::examine(&mut probe));

@@ -10,6 +10,7 @@ use nix::unistd::{getegid, geteuid, getgroups};
 
 use super::trial::{self, At, Failure, Setup};
 use super::{Finding, Group, Probe, State, Subject};
+use crate::confine::privilege;
 use crate::confine::user::{self, Users};
 use crate::error::{Cause, Error};
 use crate::plan::{Bytes, IdMapping, Identity};
@@ -29,7 +30,8 @@ const NEWGIDMAP: Subject = subject("newgidmap", "newgidmap", false, NO_RANGE);
 const RANGES: Subject = subject("subordinate_ids", "subordinate id ranges", false, NO_RANGE);
 
 pub(super) fn examine(probe: &mut Probe) -> Vec<Finding> {
-    let host_ids = match user::prepare(&identity(IdMapping::Single), user::maps_ids().unwrap_or(probe.privileged)) {
+    let host_ids = match user::prepare(&identity(IdMapping::Single), privilege::maps_ids().unwrap_or(probe.privileged))
+    {
         Ok(users) => {
             let id = users.host_uid;
             probe.users = Some(users);

@@ -8,6 +8,7 @@
 mod container_devices;
 pub mod container_mounts;
 pub mod container_root;
+mod content;
 mod copy_up;
 mod dev;
 mod host;

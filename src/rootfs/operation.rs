@@ -5,16 +5,17 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
+use super::content::Content;
 use super::dev::Dev;
 use super::mount_point::{MountPointPlan, Shape, make_directory};
 use super::read_back::{self, Expected};
 use super::source::Source;
-use super::{copy_up, within};
+use super::{copy_up, proc, within};
 use crate::error::Step;
 use crate::failure::{Applied, During, Missing, MissingSet};
 use crate::sys::mount::{self, Attributes, FsContext, IN_ROOT, NO_MAGICLINKS, RDONLY};
@@ -34,15 +35,6 @@ pub enum Operation {
         /// Its content.
         content: Content,
     },
-}
-
-/// A generated content.
-#[derive(Debug)]
-pub enum Content {
-    /// A file.
-    File(Vec<u8>, Mode),
-    /// A symlink.
-    Symlink(CString),
 }
 
 /// A mount, prepared.
@@ -147,22 +139,6 @@ impl Operation {
     }
 }
 
-impl Content {
-    fn create(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-        let (mut content, mode) = match self {
-            Self::Symlink(target) => return symlinkat(target.as_c_str(), parent, name),
-            Self::File(content, mode) => (&content[..], *mode),
-        };
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = openat(parent, name, flags, mode)?;
-        while !content.is_empty() {
-            let written = nix::unistd::write(&file, content)?;
-            content = &content[written..];
-        }
-        Ok(())
-    }
-}
-
 impl Mount {
     fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
         let existed = self.covers_a_directory(root);
@@ -258,7 +234,7 @@ impl Mount {
         }
         // Checked after resolving links. Most files of procfs must not be covered, because only the kernel may provide their
         // contents.
-        let covers = !matches!(self.what, What::Existing { .. }) && !may_be_covered(destination.to_bytes());
+        let covers = !matches!(self.what, What::Existing { .. }) && !proc::may_be_covered(destination.to_bytes());
         if covers && fstatfs(&target)?.filesystem_type() == PROC_SUPER_MAGIC {
             return Err(Errno::EPERM);
         }
@@ -403,24 +379,4 @@ fn set_options(context: &FsContext, options: &[(CString, Option<CString>)]) -> R
         Some(value) => context.set(name, value),
         None => context.set_flag(name),
     })
-}
-
-/// Whether this path may be covered even in procfs: the whole procfs by another one, and the files that tools such as lxcfs
-/// cover to show a container its own limits.
-fn may_be_covered(path: &[u8]) -> bool {
-    const SIZES: [&[u8]; 12] = [
-        b"cpuinfo",
-        b"diskstats",
-        b"loadavg",
-        b"meminfo",
-        b"net/dev",
-        b"pressure",
-        b"slabinfo",
-        b"stat",
-        b"swaps",
-        b"uptime",
-        b"sys/crypto/fips_enabled",
-        b"sys/kernel/ns_last_pid",
-    ];
-    path == b"proc" || path.strip_prefix(b"proc/").is_some_and(|path| SIZES.contains(&path))
 }

@@ -183,3 +183,23 @@ pub fn write_verified(proc: BorrowedFd<'_>, path: &CStr, value: &[u8]) -> std::r
     };
     if words(&read[..length]) == words(value) { Ok(()) } else { Err(Errno::EINVAL) }
 }
+
+/// Whether this path may be covered even in procfs: the whole procfs by another one, and the files that tools such as lxcfs
+/// cover to show a container its own limits.
+pub fn may_be_covered(path: &[u8]) -> bool {
+    const SIZES: [&[u8]; 12] = [
+        b"cpuinfo",
+        b"diskstats",
+        b"loadavg",
+        b"meminfo",
+        b"net/dev",
+        b"pressure",
+        b"slabinfo",
+        b"stat",
+        b"swaps",
+        b"uptime",
+        b"sys/crypto/fips_enabled",
+        b"sys/kernel/ns_last_pid",
+    ];
+    path == b"proc" || path.strip_prefix(b"proc/").is_some_and(|path| SIZES.contains(&path))
+}

@@ -9,10 +9,11 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{FileStat, Mode, SFlag};
 
+use super::content::Content;
 use super::dev;
 use super::host::{Fault, Found, Last, Resolver};
 use super::mount_point::{MountOwner, MountPoints, Shape};
-use super::operation::{self, Content, MountPoint, Operation, What};
+use super::operation::{self, MountPoint, Operation, What};
 use super::outer_proc;
 use super::powers::Powers;
 use super::source::{Source, bind_attributes};

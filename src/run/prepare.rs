@@ -10,7 +10,7 @@ use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::PreparedProcess;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
-use crate::confine::{caps, landlock, process, seccomp};
+use crate::confine::{caps, landlock, privilege, process, seccomp};
 use crate::error::{Error, Result, Step};
 use crate::plan::{Facility, IdMapping, Landlock, Network, RunPlan};
 use crate::report::Degraded;
@@ -165,7 +165,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
 /// mounts; where these cannot be had and may be missing, the workload gets the id of the files' owner.
 fn ids_and_root(plan: &RunPlan, degraded: &mut Vec<Degraded>) -> Result<(Users, PreparedRoot)> {
     let may_lack = &plan.confinement.allow_degraded;
-    let users = match user::prepare(&plan.identity, user::maps_ids()?) {
+    let users = match user::prepare(&plan.identity, privilege::maps_ids()?) {
         Err(error) if may_lack.contains(&Facility::HostId) && plan.identity.mapping == IdMapping::Single => {
             let users = user::as_caller(&plan.identity);
             degraded.push(as_other_user(Facility::HostId, "the caller's", &users, &error));
@@ -205,7 +205,7 @@ fn prepare_root(plan: &RunPlan, users: &Users) -> Result<std::result::Result<Pre
     let mut namespaces = Vec::new();
     let mut idmap = |owner| idmap(&mut namespaces, owner, users);
     let mut powers = Powers {
-        privileged: users.is_privileged() && user::is_privileged()?,
+        privileged: users.is_privileged() && privilege::is_privileged()?,
         idmap: users.is_privileged().then_some(&mut idmap),
         host_ids: (users.host_uid, users.host_gid),
         unmapped: None,

@@ -1,0 +1,46 @@
+//! What the caller may do on this host: map ids, clone mounts.
+
+use std::os::fd::AsFd as _;
+
+use caps::{CapSet, Capability};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::{fstat, stat};
+
+use crate::error::{Error, Result, Step};
+use crate::sys::{file, namespace};
+
+/// Whether this process may map any id, bind any file and switch to any user: root with the capabilities of one.
+///
+/// Fails if that cannot be determined. A wrong guess would give the workload the caller's own id on the host.
+pub fn is_privileged() -> Result<bool> {
+    Ok(maps_ids()? && may_mount()?)
+}
+
+/// Whether this process may map any id: root with the capabilities for that, which it usually keeps in a container.
+pub fn maps_ids() -> Result<bool> {
+    Ok(nix::unistd::geteuid().is_root() && has(Capability::CAP_SETUID)? && has(Capability::CAP_SETGID)?)
+}
+
+/// Whether this process may clone mounts and change them.
+fn may_mount() -> Result<bool> {
+    Ok(has(Capability::CAP_SYS_ADMIN)?
+        && owns_mounts().map_err(|errno| Error::errno(Step::Identity, "/proc/self/ns", errno))?)
+}
+
+/// Whether capabilities count for the mounts too: with a user namespace alone (`unshare -U`) the mounts stay the host's.
+fn owns_mounts() -> std::result::Result<bool, Errno> {
+    const FIRST: u64 = 0xefff_fffd;
+    let own = stat("/proc/self/ns/user")?;
+    if own.st_ino == FIRST {
+        return Ok(true);
+    }
+    let owner = namespace::owner(file::open("/proc/self/ns/mnt", OFlag::O_RDONLY)?.as_fd());
+    let owner = owner.and_then(fstat).map(|owner| (owner.st_dev, owner.st_ino));
+    Ok(owner == Ok((own.st_dev, own.st_ino))) // an owner above us is not shown
+}
+
+fn has(capability: Capability) -> Result<bool> {
+    caps::has_cap(None, CapSet::Effective, capability)
+        .map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))
+}
