@@ -183,6 +183,30 @@ fn some(steps: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
     chosen.map(|(_, step)| step).collect()
 }
 
+/// `state` asks whether the process exists, and then whether it waits at the gate. One that died in between waits nowhere, as one
+/// that was started does.
+#[test]
+fn a_created_container_that_dies_while_it_is_looked_at_is_stopped() {
+    if !may_trace() {
+        return;
+    }
+    ours(|runtime| {
+        let Some(bundle) = sleeper(runtime) else { return };
+        bundle.create().expect(0);
+        let state = bundle.dir.join("state");
+        let pid = bundle.state()["pid"].as_i64().unwrap() as i32;
+        let mut command = Command::new("strace");
+        command.args(["-o", "/dev/null", "-P"]).arg(state.join(&bundle.id).join("exec.fifo"));
+        command.args(["-e", "inject=openat:delay_enter=3000000"]).arg(Runtime::Ours.program());
+        command.arg("--root").arg(&state).args(["state", &bundle.id]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let looking = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+        let seen: Value = serde_json::from_slice(&looking.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(seen["status"], "stopped", "{seen}");
+    });
+}
+
 #[test]
 fn no_command_that_is_killed_leaves_anything_that_force_does_not_remove() {
     if !may_trace() {
