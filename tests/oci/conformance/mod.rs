@@ -49,5 +49,5 @@ areas! {
     process: 92,
     seccomp: 43,
     terminals: 36,
-    update: 63,
+    update: 62,
 }
