@@ -79,7 +79,7 @@ fn the_address_sanitizer_finds_leaks() {
     });
 }
 
-/// What every threaded program, node and Java try first is no denial.
+/// Calls that every threaded program, node and Java try and do without are not listed as denied.
 #[test]
 fn what_programs_try_and_do_without_is_not_listed() {
     let thread = "import threading, shutil\nt = threading.Thread(target=print); t.start(); t.join()\n\

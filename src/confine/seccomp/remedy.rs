@@ -18,7 +18,7 @@ pub struct Refusing<'a> {
     pub network: Network,
 }
 
-/// Calls that libraries try first and do another way, sorted. A refusal of these is no denial.
+/// Calls that libraries try first, and do without if they are refused, sorted. They are not listed as denied.
 const TRIED: [&str; 33] = [
     "cachestat",
     "clone3",
