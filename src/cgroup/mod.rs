@@ -168,11 +168,7 @@ impl Group {
     /// Its directories, for a mount in the sandbox.
     pub fn view(&self) -> CgroupView {
         match &self.kind {
-            Kind::V2(leaf) => CgroupView {
-                directories: vec![(String::new(), leaf.dir().path().to_owned())],
-                own_namespace: true,
-                ..CgroupView::default()
-            },
+            Kind::V2(leaf) => CgroupView::of_v2(leaf.dir().path()),
             Kind::V1(leaves) => leaves.cgroup().view(),
         }
     }

@@ -212,7 +212,7 @@ int main(void) {
 #[test]
 fn a_joined_pid_namespace_holds_no_tracer_beside_a_process_that_waits_for_its_filter() {
     if !common::has_program("gcc") {
-        return common::skip("there is no gcc");
+        return common::skip("gcc is not installed");
     }
     let taker = common::compiled("gcc", &["-static", "-O1"], TAKER).unwrap();
     ours(|runtime| {

@@ -171,16 +171,10 @@ impl Groups {
     pub fn view(&self) -> CgroupView {
         let mut view = CgroupView::default();
         for one in &self.places.directories {
-            let name = match one.controllers.as_slice() {
-                [] if self.places.is_v2() => String::new(),
-                [] => "unified".to_owned(), // systemd's name for it
-                [name] => name.strip_prefix("name=").unwrap_or(name).to_owned(),
-                several => several.join(","),
-            };
-            if one.controllers.len() > 1 {
-                view.links.extend(one.controllers.iter().map(|link| (link.clone(), name.clone())));
+            match one.controllers.as_slice() {
+                [] if self.places.is_v2() => return CgroupView::of_v2(&one.path),
+                controllers => view.add(controllers, &one.path),
             }
-            view.directories.push((name, one.path.clone()));
         }
         view
     }

@@ -88,16 +88,10 @@ impl Cgroup {
         self.0.iter().map(|member| &member.dir)
     }
 
-    /// Its directories, for a mount that shows them under the names of their controllers.
+    /// Its directories, for a mount in the sandbox.
     pub fn view(&self) -> CgroupView {
-        let mut view = CgroupView { own_namespace: true, ..CgroupView::default() };
-        for Member { controllers, dir } in &self.0 {
-            let name = controllers.join(",");
-            if controllers.len() > 1 {
-                view.links.extend(controllers.iter().map(|link| (link.clone(), name.clone())));
-            }
-            view.directories.push((name, dir.path().to_owned()));
-        }
+        let mut view = CgroupView::default();
+        self.0.iter().for_each(|member| view.add(&member.controllers, member.dir.path()));
         view
     }
 

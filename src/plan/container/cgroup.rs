@@ -1,6 +1,6 @@
 //! The cgroups of a container and their limits.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,27 @@ pub struct CgroupView {
     pub links: Vec<(String, String)>,
     /// Whether the container has a cgroup namespace of its own.
     pub own_namespace: bool,
+}
+
+impl CgroupView {
+    /// Adds a directory under the names of its controllers: `cpu,cpuacct`, or that of a named hierarchy. One without controllers is
+    /// that of cgroup v2 beside v1.
+    pub fn add(&mut self, controllers: &[String], path: &Path) {
+        let name = match controllers {
+            [] => "unified".to_owned(), // systemd's name for it
+            [name] => name.strip_prefix("name=").unwrap_or(name).to_owned(),
+            several => several.join(","),
+        };
+        if controllers.len() > 1 {
+            self.links.extend(controllers.iter().map(|link| (link.clone(), name.clone())));
+        }
+        self.directories.push((name, path.to_owned()));
+    }
+
+    /// The directory of cgroup v2 alone.
+    pub fn of_v2(path: &Path) -> Self {
+        Self { directories: vec![(String::new(), path.to_owned())], ..Self::default() }
+    }
 }
 
 /// Resource limits in the terms of the runtime specification, from which both versions of cgroups are configured.
