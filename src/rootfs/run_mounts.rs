@@ -209,8 +209,8 @@ fn give_to_workload(source: &Source, powers: &mut Powers<'_>) -> Result<()> {
             false => "idmapped mounts take CAP_SYS_ADMIN, which this process lacks (a container?)",
         };
         Error::errno(Step::Source, source.path().to_string_lossy(), errno).hint(format!(
-            "{why}, by which the workload's own user could write files of {}:{}; --allow-degraded idmap runs the workload as \
-             their owner instead",
+            "{why}, by which the workload's own user could write files of {}:{}: bind it read-only, use another file system, or \
+             run stockade as their owner. --allow-degraded idmap runs the workload as their owner instead",
             owner.0, owner.1
         ))
     })
