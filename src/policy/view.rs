@@ -1,6 +1,7 @@
 //! The view of the host: the mounts below `/` without `--rootfs`, and the mounts on top of a root that `--rootfs` names.
 //!
-//! Each mount delays every start by microseconds. So symlinks and small files are copied instead of bound. The view shows no part of the caller's home, `/run`, `/var` or the network.
+//! Each mount delays every start by microseconds. So symlinks and small files are copied instead of bound. The view shows no part
+//! of the caller's home, `/run`, `/var` or the network.
 
 use super::etc;
 use crate::plan::{Bytes, IdMapping, Identity, Mount, MountKind, Network};

@@ -147,7 +147,7 @@ fn is_public(stat: &FileStat) -> bool {
     stat.st_mode & needed == needed
 }
 
-/// A copy of a small regular file; it costs a third of a mount. Others are mounted. The copies are in the sandbox's memory.
+/// A copy of a small regular file, which takes less time than a mount. Others are mounted. The copies are in the sandbox's memory.
 fn small_file(found: &Found) -> std::result::Result<Option<Content>, Errno> {
     let size = usize::try_from(found.stat.st_size).unwrap_or(usize::MAX);
     if SFlag::from_bits_truncate(found.stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG || size > MOST_COPIED {
