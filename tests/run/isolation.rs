@@ -89,10 +89,14 @@ fn files_of_the_host_are_not_there() {
 fn the_root_holds_what_was_planned_and_no_more() {
     for_each_caller(|caller| {
         let listing = Run::new(caller).cmd(["/bin/ls", "-A", "/"]).go().expect(0);
-        let known =
-            ["bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr", "var"];
+        let known = [
+            "bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "tmp", "usr", "var",
+        ];
         let strange: Vec<_> = listing.lines().into_iter().filter(|name| !known.contains(&name.as_str())).collect();
         assert!(strange.is_empty(), "{strange:?}");
+        // Where the run has a cgroup, it is shown.
+        let sys = Run::new(caller).sh("test -e /sys || exit 0; ls -A /sys /sys/fs").go().expect(0).text();
+        assert!(["", "/sys:\nfs\n\n/sys/fs:\ncgroup\n"].contains(&sys.as_str()), "{sys}");
         let below = Run::new(caller).sh("ls -A /home /var /home/sandbox /tmp /dev/shm").go().expect(0);
         assert_eq!(below.text(), "/dev/shm:\n\n/home:\nsandbox\n\n/home/sandbox:\n\n/tmp:\n\n/var:\ntmp\n");
     });
