@@ -16,16 +16,12 @@ pub const PARTS: &[&str] = &[
     "ld-musl-aarch64.path",
     // The system: its name, its time, its terminals, its choice among programs.
     "alternatives",
-    "debian_version",
     "localtime",
     "lsb-release",
     "os-release",
     "redhat-release",
-    "timezone",
-    // Names of the C library: services and protocols by number, locales.
-    "locale.alias",
+    // Names of the C library: services and protocols by number.
     "protocols",
-    "rpc",
     "services",
     // Certificates of Debian, Arch, SUSE and Alpine. They are listed one by one, because private keys are next to them.
     "ca-certificates/extracted",

@@ -154,7 +154,7 @@ fn small_file(found: &Found) -> std::result::Result<Option<Content>, Errno> {
         return Ok(None);
     }
     let file = file::open(format!("/proc/self/fd/{}", found.file.as_raw_fd()).as_str(), OFlag::O_RDONLY)?;
-    let content = file::content(&file)?;
+    let content = file::content_of(&file, size)?;
     // It may have grown meanwhile.
     Ok((content.len() <= MOST_COPIED).then(|| Content::File(content, Mode::from_bits_truncate(0o644))))
 }

@@ -27,7 +27,12 @@ pub fn read_text(path: &(impl NixPath + ?Sized)) -> Result<String> {
 
 /// The rest of an open file.
 pub fn content(file: &OwnedFd) -> Result<Vec<u8>> {
-    let (mut bytes, mut filled) = (vec![0; 4 << 10], 0);
+    content_of(file, 4 << 10)
+}
+
+/// As [`content`], for a file of which so many bytes are expected. If there are fewer, one read suffices, and one for the end.
+pub fn content_of(file: &OwnedFd, expected: usize) -> Result<Vec<u8>> {
+    let (mut bytes, mut filled) = (vec![0; expected + 1], 0);
     loop {
         match nix::unistd::read(file, &mut bytes[filled..]) {
             Ok(0) => {

@@ -629,7 +629,7 @@ fn libraries_find_what_they_read_below_etc() {
                 assert_eq!(inside.value(name), value, "{inside}");
             }
         }
-        for place in ["/etc/fonts/fonts.conf", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf", "/etc/debian_version"] {
+        for place in ["/etc/fonts/fonts.conf", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf", "/etc/protocols"] {
             let Ok(outside) = fs::read(place) else { continue };
             let shown = Run::new(caller).cmd(["/bin/cat", place]).go().expect(0);
             assert_eq!(shown.stdout, outside, "{place}");
