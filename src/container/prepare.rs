@@ -11,7 +11,7 @@ use super::hooks;
 use super::parts::{Join, Parts};
 use super::remaining_calls;
 use super::stream_owner::give_streams;
-use super::takeover::{self, PidNamespace};
+use super::takeover::{self, Lock, PidNamespace};
 use crate::cgroup::container::Groups;
 use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
@@ -90,6 +90,8 @@ pub struct Prepared<'a> {
     /// Whether a process that joins a pid namespace is confined by its intermediate process, before processes inside can see
     /// it.
     pub confines_first: bool,
+    /// Excludes a process that could take it over, or that it could take over, until both can be seen.
+    pub _exclusion: Option<Lock>,
     /// Optional settings that could not be applied.
     pub warnings: Vec<String>,
 }
@@ -155,9 +157,10 @@ pub fn prepare<'a>(
     let pids = joined.iter().find(|join| join.kind == NamespaceKind::Pid);
     let pids = pids.map(|join| PidNamespace::Open(join.fd.as_fd()));
     let pids = pids.or(container.filter(|_| enters_pids).map(|one| PidNamespace::Of(one.pid)));
-    if let Some(pids) = pids.filter(|_| !new_user) {
-        takeover::refuse(&pids, parts.capabilities, late && extra != 0)?;
-    }
+    let exclusion = match pids.filter(|_| !new_user) {
+        Some(pids) => takeover::refuse(&pids, parts.capabilities, late && extra != 0)?,
+        None => None,
+    };
     let handshake = late
         .then(|| gate.as_ref().map_or_else(FilterHandshake::new, |gate| FilterHandshake::create_in(gate.directory())))
         .transpose()?;
@@ -192,6 +195,7 @@ pub fn prepare<'a>(
         in_user_namespace: new_user,
         filters_early,
         confines_first,
+        _exclusion: exclusion,
         warnings,
     })
 }

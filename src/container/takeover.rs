@@ -3,15 +3,26 @@
 //! A process that installs its filter last may have `CAP_SYS_ADMIN` until execve, more than its container. `CAP_SYS_PTRACE` over
 //! the host's user namespace suffices to trace it, also while it is not dumpable. So the two never get into one pid namespace:
 //! whichever comes second is refused.
+//!
+//! If both come at once, a lock orders them: neither looks for the other while that one has looked and cannot be seen yet. The
+//! lock is on the kernel's file of the namespace, which is the same for every caller, whatever its state directory. A process
+//! inside can open that file and hold the lock as well, so it is not awaited for ever.
 
-use std::os::fd::BorrowedFd;
+use std::fs::File;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::{FileStat, fstat, stat};
 
 use crate::confine::caps::{ADMIN, Sets, can_trace};
 use crate::error::{Error, Result, Step};
 use crate::sys::status::Status;
+use crate::sys::{credentials, file, namespace, schedule};
+
+/// How long the lock is awaited. Others hold it for milliseconds, or as long as the hooks of a container that joins.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A pid namespace that a process enters.
 #[derive(Debug)]
@@ -22,25 +33,31 @@ pub enum PidNamespace<'a> {
     Of(i32),
 }
 
+/// The lock of a pid namespace, until it is dropped.
+pub type Lock = Flock<File>;
+
 /// Refuses a process with these capabilities if it could trace one that waits for its filter in the pid namespace; and one that
-/// will `wait` itself, if a process there could trace it.
-pub fn refuse(namespace: &PidNamespace<'_>, capabilities: Sets, waits: bool) -> Result<()> {
+/// will `wait` itself, if a process there could trace it. The lock must be held until the process can be seen there.
+pub fn refuse(namespace: &PidNamespace<'_>, capabilities: Sets, waits: bool) -> Result<Option<Lock>> {
     let traces = can_trace(capabilities);
     if !waits && !traces {
-        return Ok(());
+        return Ok(None);
     }
     let failed = |errno| Error::errno(Step::Join, "pid namespace", errno);
-    let namespace = match namespace {
-        PidNamespace::Open(fd) => fstat(fd),
-        PidNamespace::Of(pid) => stat(format!("/proc/{pid}/ns/pid").as_str()),
+    let path = match namespace {
+        PidNamespace::Open(fd) => format!("/proc/self/fd/{}", fd.as_raw_fd()), // a lock belongs to one open(2)
+        PidNamespace::Of(pid) => format!("/proc/{pid}/ns/pid"),
     };
-    let namespace = namespace.map_err(failed)?;
+    let lock = lock(file::open(path.as_str(), OFlag::O_RDONLY).map_err(failed)?.into(), waits)?;
+    let found = fstat(&*lock).map_err(failed)?;
     let entries = std::fs::read_dir("/proc").map_err(|error| failed(crate::error::errno_of(&error)))?;
     for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        if !may_be_in(pid, &namespace) {
+        // A host may have thousands of processes. Few have CAP_SYS_ADMIN, and only those can wait.
+        if !(waits || may_have_admin(pid)) || !may_be_in(pid, lock.as_fd(), &found) {
             continue;
         }
-        let Ok(status) = Status::of(pid) else { continue }; // it has ended
+        // One that has ended keeps its capabilities until it is reaped.
+        let Some(status) = Status::of(pid).ok().filter(|status| !status.is_ending()) else { continue };
         if waits && may_trace(&status) {
             return Err(takeable());
         }
@@ -51,13 +68,46 @@ pub fn refuse(namespace: &PidNamespace<'_>, capabilities: Sets, waits: bool) -> 
         }
     }
     // Other processes with the same capabilities may follow it.
-    if waits && traces { Err(takeable()) } else { Ok(()) }
+    if waits && traces { Err(takeable()) } else { Ok(Some(lock)) }
+}
+
+/// Processes that trace share the lock. One that waits has it alone.
+fn lock(mut namespace: File, waits: bool) -> Result<Lock> {
+    let how = if waits { FlockArg::LockExclusiveNonblock } else { FlockArg::LockSharedNonblock };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Flock::lock(namespace, how) {
+            Ok(lock) => return Ok(lock),
+            Err((file, Errno::EWOULDBLOCK)) if Instant::now() < deadline => {
+                namespace = file;
+                schedule::pause(Duration::from_millis(2));
+            }
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let reason = "another process keeps it locked, while it joins or from inside";
+                return Err(
+                    Error::new(Step::Join, "pid namespace", reason).hint("try again, or do without CAP_SYS_PTRACE")
+                );
+            }
+            Err((_, errno)) => return Err(Error::errno(Step::Join, "pid namespace", errno)),
+        }
+    }
+}
+
+/// Whether a process has `CAP_SYS_ADMIN`. One that cannot be inspected counts.
+fn may_have_admin(pid: i32) -> bool {
+    match credentials::capabilities_of(pid) {
+        Ok(sets) => sets.permitted & ADMIN != 0,
+        Err(errno) => errno != Errno::ESRCH,
+    }
 }
 
 /// A process that cannot be inspected counts as one in the namespace.
-fn may_be_in(pid: i32, namespace: &FileStat) -> bool {
+fn may_be_in(pid: i32, namespace: BorrowedFd<'_>, found: &FileStat) -> bool {
+    if namespace::has_process(namespace, pid) == Ok(false) {
+        return false; // the fast answer
+    }
     match stat(format!("/proc/{pid}/ns/pid").as_str()) {
-        Ok(found) => (found.st_dev, found.st_ino) == (namespace.st_dev, namespace.st_ino),
+        Ok(its) => (its.st_dev, its.st_ino) == (found.st_dev, found.st_ino),
         Err(errno) => !matches!(errno, Errno::ENOENT | Errno::ESRCH),
     }
 }

@@ -24,6 +24,15 @@ pub fn owner(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     check_fd(unsafe { libc::ioctl(fd.as_raw_fd(), NS_GET_USERNS) }.into())
 }
 
+/// Whether a process is in a pid namespace, or in one below it: `NS_GET_PID_IN_PIDNS`. `ENOTTY` before Linux 6.11.
+pub fn has_process(pid_namespace: BorrowedFd<'_>, pid: libc::pid_t) -> Result<bool> {
+    // SAFETY: takes a plain number.
+    match check(unsafe { libc::ioctl(pid_namespace.as_raw_fd(), libc::NS_GET_PID_IN_PIDNS, pid) }.into()) {
+        Err(nix::errno::Errno::ESRCH) => Ok(false),
+        found => found.map(|_| true),
+    }
+}
+
 /// Moves this process into new namespaces (`CLONE_NEW*` flags), `unshare(2)`.
 pub fn unshare(flags: libc::c_int) -> Result<()> {
     // SAFETY: this process has no other threads that would keep sharing what it unshares.

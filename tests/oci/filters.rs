@@ -1,9 +1,15 @@
 //! The system call filter of a container: what it needs is gone when the program runs, hooks have it too, and crun's
 //! annotations.
 
+use std::fs::File;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 
-use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
+use crate::common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
+use crate::common::clock::{Clock, eventually};
 use crate::common::{self, text};
 
 /// Refuses `mkdir` with EROFS and other calls with EPERM.
@@ -271,6 +277,63 @@ fn a_joined_pid_namespace_holds_no_tracer_beside_a_process_that_waits_for_its_fi
         for bundle in [tracing, other, first] {
             bundle.call(["delete", "--force", &bundle.id]).expect(0);
         }
+    });
+}
+
+/// Whichever of the two is first: the other finds it when it looks.
+#[test]
+fn a_tracer_and_a_process_that_waits_for_its_filter_exclude_each_other_at_the_same_moment() {
+    ours(|runtime| {
+        let sets = json!({ "bounding": ["CAP_KILL"], "permitted": ["CAP_KILL"], "effective": ["CAP_KILL"] });
+        let Some(mut first) = Bundle::new(runtime, "sleep 100") else { return };
+        first.config["process"]["noNewPrivileges"] = json!(false);
+        first.config["process"]["capabilities"] = sets.clone();
+        first.create().expect(0);
+        first.about("start").expect(0);
+        let namespace = format!("/proc/{}/ns/pid", first.state()["pid"]);
+        let tracer = || {
+            let mut command = first.command(["exec", "--cap", "CAP_SYS_PTRACE", &first.id, "true"]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command
+        };
+        let ended = |child: &mut Child| child.try_wait().unwrap().is_some();
+
+        // The other one has found no tracer, and cannot be seen yet.
+        let mut other = Bundle::new(runtime, "true").unwrap();
+        other.config["process"]["noNewPrivileges"] = json!(false);
+        other.config["process"]["capabilities"] = sets;
+        other.config["linux"]["seccomp"] = refusing(&["capset"]);
+        let kinds = other.config["linux"]["namespaces"].as_array_mut().unwrap();
+        kinds.iter_mut().filter(|kind| kind["type"] == "pid").for_each(|kind| kind["path"] = json!(namespace));
+        let script = format!("cd {}; touch looked; until [ -e go ]; do sleep 0.01; done", other.dir.path().display());
+        other.config["hooks"] = json!({ "createRuntime": [{ "path": "/bin/sh", "args": ["sh", "-c", script] }] });
+        std::thread::scope(|scope| {
+            let created = scope.spawn(|| other.create());
+            assert!(eventually(|| other.dir.join("looked").exists()));
+            let mut second = tracer().spawn().unwrap();
+            let mut clock = Clock::start();
+            while !ended(&mut second) && clock.elapsed() < Duration::from_millis(300) {
+                clock.sleep(Duration::from_millis(5));
+            }
+            std::fs::write(other.dir.join("go"), "").unwrap();
+            created.join().unwrap().expect(0);
+            Called(second.wait_with_output().unwrap())
+                .expect(255)
+                .expect_error("waits for its start with CAP_SYS_ADMIN");
+        });
+        other.call(["delete", "--force", &other.id]).expect(0);
+
+        // A process inside that holds the lock delays the command, and does not stop it for ever.
+        let lock = |how| Flock::lock(File::open(&namespace).unwrap(), how).unwrap();
+        let held = lock(FlockArg::LockShared);
+        Called(tracer().output().unwrap()).expect(0);
+        drop(held);
+        let held = lock(FlockArg::LockExclusive);
+        Called(tracer().output().unwrap()).expect(255).expect_error("keeps it locked");
+        first.exec("true").expect(0);
+        drop(held);
+        Called(tracer().output().unwrap()).expect(0);
+        first.call(["delete", "--force", &first.id]).expect(0);
     });
 }
 
