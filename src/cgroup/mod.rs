@@ -101,7 +101,9 @@ fn on_v2(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Option<
         return Ok(None);
     };
     let systemd = || {
-        if request.is_explicit() { systemd::scope(request.id) } else { Err(systemd::NOT_REQUESTED.to_owned()) }
+        // Root has the top of the hierarchy, at no cost.
+        let needed = request.is_explicit() || !geteuid().is_root();
+        if needed { systemd::scope(request.id) } else { Err(systemd::NOT_REQUESTED.to_owned()) }
     };
     let found = parent::find(v2, &request.wanted, systemd);
     match found {
@@ -165,6 +167,11 @@ impl Group {
         }
     }
 
+    /// Whether it enforces the limits of a controller.
+    pub fn enforces(&self, controller: Facility) -> bool {
+        self.controllers.contains(&controller)
+    }
+
     /// Its directories, for a mount in the sandbox.
     pub fn view(&self) -> CgroupView {
         match &self.kind {
@@ -192,7 +199,7 @@ impl Group {
     /// Removes the limit on CPU time after the kill: thousands of processes that share a hundredth of a CPU take minutes to
     /// exit.
     pub fn unthrottle(&self) {
-        if !self.controllers.contains(&Facility::Cpu) {
+        if !self.enforces(Facility::Cpu) {
             return;
         }
         match &self.kind {
@@ -258,7 +265,7 @@ impl Request<'_> {
         let budgets = if refused.len() == 1 { "budget" } else { "budgets" };
         Err(Error::new(Step::Cgroup, format!("{} {budgets}", names(", ", "")), format!("cannot be enforced: {why}"))
             .hint(format!(
-                "leave it out, or allow the run to go without: {}; `stockade doctor` says what would change it",
+                "leave it (or --require-budget) out, or allow the run to go without: {}; `stockade doctor` says what would change it",
                 names(" ", "--allow-degraded ")
             )))
     }

@@ -13,9 +13,9 @@ use nix::unistd::geteuid;
 use super::hierarchies;
 use crate::sys::schedule;
 
-/// Why systemd is not called for default limits.
+/// Why root does not call systemd for default limits.
 pub const NOT_REQUESTED: &str =
-    "systemd takes longer than a start to create one, so it is called only for a requested budget";
+    "systemd takes longer than a start to create one, so root calls it only for a requested budget";
 
 /// The time limit for the manager.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -65,6 +65,7 @@ pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
         Some(word) if word == "-1" => Some(Limit::Unlimited),
         _ => one(args, "pids-limit")?,
     };
+    settings.budget.required = on(args, "require-budget");
     settings.scratch.size = one(args, "scratch-size")?;
     settings.scratch.inodes = one(args, "scratch-inodes")?;
     settings.deadlines.timeout = one(args, "timeout")?;

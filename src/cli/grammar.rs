@@ -221,6 +221,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             value("cpuset-cpus", "LIST", "CPUs that the tree may use, such as 0-3,7"),
             value("cpuset-mems", "LIST", "NUMA nodes that the tree may use"),
             value("pids-limit", "N", "Limit on processes and threads of the tree, or unlimited"),
+            switch("require-budget", "Refuse the run if a limit of the policy cannot be enforced for the whole tree"),
             list("io-max", "DEV:KEY=N,…", "Limit on disk traffic: rbps, wbps (bytes/s), riops, wiops (per second)"),
             value("io-weight", "N", "Share of the disks, 1 to 10000; the default of a cgroup is 100"),
             list("hugetlb", "SIZE=LIMIT", "Limit on huge pages of this size, such as 2M=64M"),

@@ -43,11 +43,17 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         Ok((plan, stats, signals)) => {
             // Not freed: the exit of the process frees the memory faster, and the caller waits for that exit.
             let plan = ManuallyDrop::new(plan);
+            // A report lists what is not limited.
+            let lists_limits = records.report.is_some();
+            let tell = |warnings: run::Warnings<'_>| {
+                warn_all(warnings.profile);
+                warnings.budget.iter().filter(|_| !lists_limits).for_each(|line| warn(line));
+            };
             let report = match stats {
-                None => run::run(&plan, &signals, None, warn_all),
+                None => run::run(&plan, &signals, None, tell),
                 Some((period, stream)) => {
                     let sink = Box::new(|sample: &Sample| stream.line(sample));
-                    run::run(&plan, &signals, Some(Sampler { period, sink }), warn_all)
+                    run::run(&plan, &signals, Some(Sampler { period, sink }), tell)
                 }
             };
             Ok(finish(report, records, &signals))

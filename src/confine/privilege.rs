@@ -40,6 +40,14 @@ fn owns_mounts() -> std::result::Result<bool, Errno> {
     Ok(owner == Ok((own.st_dev, own.st_ino))) // an owner above us is not shown
 }
 
+/// Whether an id of this process's user namespace may be the host's root, whom RLIMIT_NPROC does not bound. A nested namespace
+/// shows only the ids of the one around it.
+pub fn may_be_root_outside(uid: u32) -> bool {
+    let map = file::read_text("/proc/self/uid_map").unwrap_or_default();
+    let mut first = map.split_ascii_whitespace();
+    uid == 0 && !matches!((first.next(), first.next()), (Some("0"), Some(outside)) if outside != "0")
+}
+
 fn has(capability: Capability) -> Result<bool> {
     caps::has_cap(None, CapSet::Effective, capability)
         .map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))

@@ -48,6 +48,8 @@ pub struct BudgetSettings {
     /// not. A limit that a policy on top, or a flag, sets again is required.
     #[serde(default)]
     pub if_possible: Vec<Facility>,
+    /// Whether every limit is enforced or the run refused: `if_possible` of all policies then counts for nothing.
+    pub required: Option<bool>,
 }
 
 impl BudgetSettings {
@@ -100,7 +102,9 @@ impl BudgetSettings {
             files: self.set.iter().map(|(name, value)| name.holding(value)).collect(),
             if_possible: Vec::new(),
         };
-        budget.if_possible = self.if_possible.clone();
+        if self.required != Some(true) {
+            budget.if_possible = self.if_possible.clone();
+        }
         // Otherwise the tree could exceed its memory limit by swapping.
         if budget.swap_bytes.is_none() && self.swap.is_none() && budget.memory_bytes.is_some() {
             budget.swap_bytes = Some(0);
@@ -165,6 +169,17 @@ mod tests {
         let merged = below().overlaid_with(BudgetSettings { memory: Some(Limit::Unlimited), ..Default::default() });
         let plan = merged.plan().unwrap();
         assert_eq!((plan.memory_bytes, plan.swap_bytes, plan.controllers()), (None, None, vec![Facility::Pids]));
+    }
+
+    #[test]
+    fn a_required_budget_has_no_optional_limits() {
+        let pids = Some(Limit::At(Pids(9)));
+        let default = BudgetSettings { pids, if_possible: vec![Facility::Pids], ..Default::default() };
+        assert_eq!(default.plan().unwrap().if_possible, [Facility::Pids]);
+        let required = BudgetSettings { required: Some(true), ..Default::default() };
+        assert_eq!(default.clone().overlaid_with(required.clone()).plan().unwrap().if_possible, []);
+        let above = BudgetSettings { if_possible: vec![Facility::Pids], ..Default::default() };
+        assert_eq!(default.overlaid_with(required).overlaid_with(above).plan().unwrap().if_possible, []);
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl BudgetSettings {
             mut hugetlb,
             mut set,
             mut if_possible,
+            required: is_required,
         } = self;
         io_max.retain(|bound| over.io_max.iter().all(|above| above.0.device != bound.0.device));
         io_max.extend(over.io_max);
@@ -135,6 +136,7 @@ impl BudgetSettings {
             hugetlb,
             set,
             if_possible: joined(if_possible, over.if_possible),
+            required: over.required.or(is_required),
         }
     }
 }

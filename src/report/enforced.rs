@@ -18,6 +18,8 @@ pub struct Enforced {
     pub seccomp: Option<Seccomp>,
     /// The cgroup with its limits; `null` if there is none.
     pub cgroup: Option<Cgroup>,
+    /// The limits of the budget, and what enforces each; empty for a container, whose limits are all its cgroup's.
+    pub budget: Vec<Bound>,
     /// Capabilities in any of its five sets.
     pub caps: Vec<String>,
     /// Whether execve can no longer grant privileges.
@@ -54,8 +56,33 @@ pub struct Cgroup {
     pub controllers: Vec<String>,
 }
 
-/// A requested protection that this host cannot enforce, and that was allowed to be missing.
+/// A limit of the budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Bound {
+    /// The controller that it needs: `memory`, `pids`, `cpu`, `cpuset`, `io` or `hugetlb`.
+    pub what: String,
+    /// What enforces it.
+    pub by: BoundBy,
+    /// The limit in force; `null` if there is none.
+    pub limit: Option<String>,
+}
+
+/// What enforces a limit of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BoundBy {
+    /// The cgroup: it counts all processes together.
+    Cgroup,
+    /// Limits of each process, read back from the workload.
+    Rlimit,
+    /// Nothing.
+    None,
+}
+
+/// A requested protection that this host cannot enforce, and that was allowed to be missing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Degraded {
     /// Its name, as given to `--allow-degraded`.

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use self::enforced::{Cgroup, Degraded, Enforced, Seccomp};
+pub use self::enforced::{Bound, BoundBy, Cgroup, Degraded, Enforced, Seccomp};
 pub use self::usage::{Cpu, Disk, Io, Memory, Pids, Psi, Rusage, SAMPLE_SCHEMA, Sample, Usage};
 use crate::error::{Cause, Error, Step};
 use crate::plan::{self, Bytes, ContainerPlan, RunPlan, hex};

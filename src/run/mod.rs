@@ -45,6 +45,7 @@
 //! (`PR_SET_PDEATHSIG`; before that is set, pid 1 notices the end of the control socket). The kernel kills every process in the pid
 //! namespace when pid 1 ends. Without init the workload is pid 1.
 
+mod bounds;
 mod child;
 pub(crate) mod cpu;
 mod denials;
@@ -83,12 +84,21 @@ use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
 
+/// What the caller should know before the workload exists.
+#[derive(Clone, Copy, Debug)]
+pub struct Warnings<'a> {
+    /// About the system call profile.
+    pub profile: &'a [String],
+    /// The limits that are not in force for all processes together.
+    pub budget: Option<&'a str>,
+}
+
 /// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
 ///
-/// `warn` is called once, before the workload exists, with warnings about the files that the plan names.
+/// `warn` is called once, before the workload exists.
 ///
 /// SIGCHLD gets its default disposition. The caller should have no other threads (`clone3(2)` copies only the calling one).
-pub fn run(plan: &RunPlan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(&[String])) -> Report {
+pub fn run(plan: &RunPlan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(Warnings<'_>)) -> Report {
     let begun = Beginning::now();
     process::default_child_signal();
     let report = start(plan, sampler, begun, &signals.taken, warn);
@@ -100,12 +110,13 @@ fn start(
     sampler: Option<Sampler<'_>>,
     begun: Beginning,
     signals: &SigSet,
-    warn: impl FnOnce(&[String]),
+    warn: impl FnOnce(Warnings<'_>),
 ) -> Result<Report> {
     #[cfg(feature = "ablate")]
     let plan = &crate::launch::ablate::thinned(plan);
     let (mut prepared, mut kept, stack) = prepare::prepare(plan)?;
-    warn(prepared.seccomp.as_ref().map_or(&[], |seccomp| &seccomp.warnings));
+    let profile = prepared.seccomp.as_ref().map_or(&[][..], |seccomp| &seccomp.warnings);
+    warn(Warnings { profile, budget: kept.budget_warning.as_deref() });
     let watches = Watches::new(signals)?;
     let (ends, child_ends) = channels::channels()?;
     let flags = namespace_flags(plan);
@@ -118,7 +129,12 @@ fn start(
     step("clone", || format!("pid {} with {}", child.0, steps::namespaces(flags)));
     drop(child_ends);
     prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
-    let mut enforced = Enforced { degraded: std::mem::take(&mut kept.degraded), ..Enforced::default() };
+    let stand_ins = std::mem::take(&mut kept.stand_ins);
+    let mut enforced = Enforced {
+        degraded: std::mem::take(&mut kept.degraded),
+        budget: bounds::record(&plan.budget, kept.cgroup.as_ref(), &stand_ins),
+        ..Enforced::default()
+    };
     let pid = child.0;
     let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
@@ -132,6 +148,7 @@ fn start(
             may_nest: plan.namespaces.nested > 0,
         };
         let verified = verify::workload(pid, looked_up, &planned, &mut enforced)?;
+        bounds::verify(pid, &stand_ins)?;
         if verified {
             step("executed", || plan.command.argv.first().map(ToString::to_string).unwrap_or_default());
         }

@@ -4,10 +4,11 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use super::bounds;
 use super::network::{self, PreparedNetwork};
 use crate::cgroup::{self, Group};
 use crate::confine::landlock::PreparedLandlock;
-use crate::confine::process::PreparedProcess;
+use crate::confine::process::{PreparedProcess, StandIn};
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
 use crate::confine::{caps, landlock, privilege, process, seccomp};
@@ -66,10 +67,14 @@ pub struct Kept {
     pub pumps: Pumps,
     /// The run's cgroup, if there is a budget.
     pub cgroup: Option<Group>,
+    /// The limits of each process that replace a budget.
+    pub stand_ins: Vec<StandIn>,
     /// The sources of denials.
     pub denials: Option<Denials>,
     /// Optional budgets that could not be set.
     pub degraded: Vec<Degraded>,
+    /// What to tell the caller of limits that are not in force for all processes together.
+    pub budget_warning: Option<String>,
 }
 
 /// Prepares everything that can fail without a new namespace. The stack is for code that shares the first process's memory: the
@@ -135,9 +140,18 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     step("cgroup", || cgroup.as_ref().map_or("none".to_owned(), |group| format!("created {}", group.record().path)));
     let shown = cgroup.as_ref().filter(|_| plan.namespaces.cgroup).map(Group::view);
     root.show_cgroup(shown.as_ref())?;
-    if process.stand_in(&plan.budget, &mut missing)? {
+    let lacking: Vec<Facility> = missing.iter().filter_map(|one| one.what.parse().ok()).collect();
+    let is_root_outside = privilege::may_be_root_outside(users.host_uid);
+    let stand_ins = process.stand_in(&plan.budget, &lacking, is_root_outside)?;
+    if stand_ins.iter().any(|one| one.controller == Facility::Memory) {
         root.prefer_for_oom(plan)?;
     }
+    for one in &mut missing {
+        if let Some(stand_in) = stand_ins.iter().find(|stand_in| stand_in.controller.name() == one.what) {
+            one.got = stand_in.to_string();
+        }
+    }
+    let budget_warning = bounds::warning(&plan.budget, &missing, &stand_ins, may_lack);
     degraded.extend(missing);
     let prepared = Prepared {
         users,
@@ -158,7 +172,7 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         terminal,
         streams,
     };
-    Ok((prepared, Kept { pumps, cgroup, denials, degraded }, stack))
+    Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning }, stack))
 }
 
 /// The workload's ids on the host, and the root. Files that the workload may write belong to its own id, through idmapped

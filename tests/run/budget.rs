@@ -568,9 +568,11 @@ fn without_a_cgroup_a_budget_is_refused_unless_it_may_lack() {
     };
     assert!(degraded(&outcome, "memory")["wanted"].as_str().unwrap().contains("64"), "{outcome}");
     let outcome = Run::new(Caller::Unprivileged).sh("echo ran").go().expect(0);
-    for what in ["memory", "pids"] {
-        assert_eq!(degraded(&outcome, what)["got"], "unlimited");
-    }
+    assert_eq!(degraded(&outcome, "memory")["got"], "unlimited");
+    assert!(degraded(&outcome, "pids")["got"].as_str().unwrap().starts_with("RLIMIT_NPROC 512 "), "{outcome}");
+    let none = serde_json::json!({"what": "memory", "by": "none", "limit": null});
+    assert_eq!(outcome.report()["enforced"]["budget"][0], none, "{outcome}");
+    assert_eq!(outcome.report()["enforced"]["budget"][1]["by"], "rlimit", "{outcome}");
     assert_eq!(outcome.report().pointer("/usage/memory/limit_bytes"), Some(&Value::Null));
 }
 
@@ -595,12 +597,68 @@ fn a_budget_that_may_be_missing_becomes_limits_of_each_process() {
     let outcome = run(&pids).python(many).go().expect(0);
     assert_eq!(outcome.text(), "refused\nTrue\n", "{outcome}");
     assert_eq!(got(&outcome, "pids").unwrap(), "RLIMIT_NPROC 9 for the processes of its user");
-    // A stricter limit stays, and a default is not replaced by a limit that a large workload would fail at.
+    // A stricter limit stays. Default memory is not replaced: threads, JVMs and sanitizers would fail.
     let outcome = run(&memory).opts(["--ulimit", "data=32M:48M"]).sh("ulimit -d; ulimit -Hd").go().expect(0);
     assert_eq!(outcome.text(), format!("{}\n{}\n", 32 << 10, 48 << 10), "{outcome}");
     let outcome = run(&[]).sh("ulimit -d; cat /proc/self/oom_score_adj").go().expect(0);
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse::<i32>().unwrap().max(0);
     assert_eq!(outcome.text(), format!("unlimited\n{own}\n"), "{outcome}");
+}
+
+/// Without a cgroup, one line says what is not limited. A caller who reads a report or accepts the lack gets none.
+#[test]
+fn what_nothing_limits_is_said_in_one_line_and_may_be_refused() {
+    let run = |options: &[&str]| {
+        Run::new(Caller::Unprivileged).without_report().opts(options.iter().copied()).sh("echo ran").go()
+    };
+    let outcome = run(&["--require-budget"]);
+    if outcome.code() == 0 {
+        return skip("an unprivileged caller has a cgroup here");
+    }
+    assert!(outcome.expect(125).text().is_empty());
+    let plain = run(&[]).expect(0);
+    assert_eq!(plain.stderr.lines().count(), 1, "{plain}");
+    for text in ["warning: memory is not limited: ", "--require-budget", "--allow-degraded memory"] {
+        assert!(plain.stderr.contains(text), "{text}: {plain}");
+    }
+    let requested = run(&["-m", "64M", "--allow-degraded", "memory"]).expect(0);
+    assert!(requested.stderr.contains("RLIMIT_DATA 67108864 for each process"), "{requested}");
+    assert_eq!(run(&["--allow-degraded", "memory"]).expect(0).stderr, "");
+    assert_eq!(Run::new(Caller::Unprivileged).cmd(["true"]).go().expect(0).stderr, "", "it has a report");
+    // A policy can ask for it too, and a flag can still accept that one limit is missing.
+    let outcome = run(&["--require-budget", "--allow-degraded", "memory"]).expect(125);
+    assert!(outcome.stderr.contains("pids budget: cannot be enforced"), "{outcome}");
+    run(&["--require-budget", "--allow-degraded", "memory", "--allow-degraded", "pids"]).expect(0);
+}
+
+#[test]
+fn a_required_budget_is_enforced_by_a_cgroup() {
+    if host().is_none() {
+        return;
+    }
+    let outcome = root().opts(["--require-budget"]).cmd(["true"]).go().expect(0);
+    let budget = outcome.report()["enforced"]["budget"].as_array().unwrap().clone();
+    assert_eq!(budget.iter().map(|one| &one["by"]).collect::<Vec<_>>(), ["cgroup", "cgroup"], "{outcome}");
+    assert!(budget[0]["limit"].as_str().unwrap().starts_with("memory.max 2147483648"), "{outcome}");
+    assert_eq!(number(&outcome, "/usage/pids/limit"), 512);
+}
+
+/// A default limit on processes holds without a cgroup: each user namespace has a count of its own. The caller's other processes,
+/// a second sandbox of the same user among them, do not count.
+#[test]
+fn a_fork_bomb_without_a_cgroup_is_bounded_by_the_default_limit() {
+    let bomb = "import os, time\nmade = 0\ntry:\n  while made < 1000:\n    if os.fork() == 0: time.sleep(300); os._exit(0)\n    \
+                made += 1\nexcept BlockingIOError: pass\nprint(made, flush=True)\ntime.sleep(WAIT)";
+    let run = |wait: &str| Run::new(Caller::Unprivileged).python(&bomb.replace("WAIT", wait));
+    let first = run("300").spawn();
+    first.wait_for("\n");
+    let second = run("0").go().expect(0);
+    first.signal(Signal::SIGTERM);
+    let first = first.finish();
+    for outcome in [first, second] {
+        let made: u32 = outcome.text().trim().parse().unwrap();
+        assert!((480..512).contains(&made), "{made}: {outcome}");
+    }
 }
 
 #[test]
@@ -734,8 +792,9 @@ fn the_users_systemd_gives_budgets() {
         "not in a scope of systemd: {path}"
     );
     ok.expect(0);
-    // A default budget does not wait for systemd.
-    assert_eq!(default.expect(0).report().pointer("/enforced/cgroup"), Some(&Value::Null));
+    let default = default.expect(0);
+    assert_eq!(number(&default, "/usage/memory/limit_bytes"), 2 << 30, "a default budget is that of a scope too");
+    assert_eq!(default.report()["enforced"]["budget"][0]["by"], "cgroup");
 }
 
 // --- The end ---------------------------------------------------------------------------------------------------------

@@ -497,6 +497,8 @@ fn subordinate_ids_come_from_the_callers_ranges() {
             text(&binary),
             "run",
             "--subuid",
+            "--allow-degraded", // says nothing of memory that nothing limits
+            "memory",
             "-u",
             "root",
             "--cap-add",

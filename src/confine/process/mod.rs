@@ -66,6 +66,26 @@ pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Res
     })
 }
 
+/// A limit of each process that replaces a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    /// The controller of the budget.
+    pub controller: Facility,
+    /// The limit.
+    pub resource: RlimitResource,
+    /// Its value.
+    pub bound: u64,
+}
+
+impl std::fmt::Display for StandIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.resource {
+            RlimitResource::Nproc => write!(f, "RLIMIT_NPROC {} for the processes of its user", self.bound),
+            _ => write!(f, "RLIMIT_DATA {} for each process", self.bound),
+        }
+    }
+}
+
 /// What run and container add to a command's own limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
@@ -136,31 +156,27 @@ fn limit(planned: &Rlimit, core_is_a_guard: bool) -> Result<Limit> {
 }
 
 impl PreparedProcess {
-    /// Parent half: replaces a budget that cannot be enforced by a limit for each process, and records that. Returns whether
-    /// memory is among them.
+    /// Parent half: limits each process where a budget cannot be enforced. `lacking` are its controllers.
     ///
-    /// Memory becomes RLIMIT_DATA, which counts private writable memory such as heaps and thread stacks. RLIMIT_AS would also
-    /// count reserved address space, and programs that reserve much (node, Java, Go) would fail at once.
-    pub fn stand_in(&mut self, budget: &Budget, lacking: &mut [Degraded]) -> Result<bool> {
-        let mut bounds_memory = false;
-        for lost in lacking {
-            let Some(controller) = lost.what.parse().ok().filter(|one| !budget.if_possible.contains(one)) else {
-                continue;
-            };
+    /// Processes are bounded by RLIMIT_NPROC: since Linux 5.14 it counts those of one user in one user namespace, which is the
+    /// sandbox. Memory is bounded by RLIMIT_DATA, which counts private writable memory such as heaps and thread stacks.
+    /// RLIMIT_AS would also count reserved address space, and programs that reserve much (node, Java, Go) would fail at once.
+    /// For a default budget even RLIMIT_DATA is too much: a JVM with 200 threads, 300 threads of C and every program with a
+    /// sanitizer fail with 2G.
+    pub fn stand_in(&mut self, budget: &Budget, lacking: &[Facility], is_root_outside: bool) -> Result<Vec<StandIn>> {
+        let mut stand_ins = Vec::new();
+        for &controller in lacking {
             let (resource, bound) = match controller {
-                Facility::Memory => (RlimitResource::Data, budget.memory_bytes),
-                Facility::Pids => (RlimitResource::Nproc, budget.pids),
+                Facility::Memory if !budget.if_possible.contains(&controller) => {
+                    (RlimitResource::Data, budget.memory_bytes)
+                }
+                Facility::Pids if !is_root_outside => (RlimitResource::Nproc, budget.pids),
                 _ => continue,
             };
             let Some(bound) = bound else { continue };
-            let bound = self.lower(resource, bound)?;
-            bounds_memory |= controller == Facility::Memory;
-            lost.got = match resource {
-                RlimitResource::Data => format!("RLIMIT_DATA {bound} for each process"),
-                _ => format!("RLIMIT_NPROC {bound} for the processes of its user"),
-            };
+            stand_ins.push(StandIn { controller, resource, bound: self.lower(resource, bound)? });
         }
-        Ok(bounds_memory)
+        Ok(stand_ins)
     }
 
     /// Lowers a limit and returns the new value.
