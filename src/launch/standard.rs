@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::{Mode, SFlag, fstat};
 
 use crate::error::{Error, Result, Step};
 use crate::sys::{file::open, process::borrow_standard};
@@ -27,6 +27,18 @@ pub fn kind(number: i32) -> SFlag {
 /// Whether the stream is a regular file.
 pub fn is_file(number: i32) -> bool {
     kind(number) == SFlag::S_IFREG
+}
+
+/// Whether the mode of the stream's file lets a user and group write to it. An access control list is not looked at.
+pub fn may_write(number: i32, (user, group): (u32, u32)) -> bool {
+    fstat(borrow_standard(number)).is_ok_and(|stat| {
+        let class = match stat {
+            _ if stat.st_uid == user => Mode::S_IWUSR,
+            _ if stat.st_gid == group => Mode::S_IWGRP,
+            _ => Mode::S_IWOTH,
+        };
+        Mode::from_bits_truncate(stat.st_mode).contains(class)
+    })
 }
 
 /// Whether both are the same file.

@@ -12,7 +12,7 @@ use nix::sys::statfs::fstatfs;
 use sha2::{Digest as _, Sha256};
 
 use super::pump::Pump;
-use super::standard::{copy_of, is_file, is_same, is_terminal, kind, mode, own_pipe, unblocking};
+use super::standard::{copy_of, is_file, is_same, is_terminal, kind, may_write, mode, own_pipe, unblocking};
 use crate::error::{Error, Result, Step};
 use crate::plan::{OutputLimit, Stdio, hex};
 use crate::report;
@@ -48,9 +48,9 @@ pub struct Pumps {
     shared: Vec<(i32, OFlag)>,
 }
 
-/// Decides how each stream is connected, and creates the pipes.
+/// Decides how each stream is connected, and creates the pipes. `workload` are its user and group on the host.
 /// `observed` relays output that would otherwise pass unseen, as a deadline for silence requires.
-pub fn prepare(stdio: &Stdio, observed: bool) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
+pub fn prepare(stdio: &Stdio, observed: bool, workload: (u32, u32)) -> Result<([ChildStream; 3], Option<Size>, Pumps)> {
     for number in 0..3 {
         refuse_directory(number)?;
     }
@@ -86,6 +86,8 @@ pub fn prepare(stdio: &Stdio, observed: bool) -> Result<([ChildStream; 3], Optio
                 }
                 // With a descriptor of the file itself, the workload could overwrite or truncate it.
                 SFlag::S_IFREG if stdio.relay || mode(number)?.contains(OFlag::O_APPEND) => {}
+                // Root's files usually refuse the workload's user, who then could not open /dev/stderr.
+                SFlag::S_IFREG if !may_write(number, workload) => {}
                 _ => return Ok((pumps.share(number)?, None)),
             }
         }

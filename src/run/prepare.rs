@@ -102,7 +102,8 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
         hostname_may_fail: may_lack.contains(&Facility::Hostname),
     };
     let mut process = process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules)?;
-    let (streams, terminal, pumps) = streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some())?;
+    let (streams, terminal, pumps) =
+        streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some(), (users.host_uid, users.host_gid))?;
     step("streams", || if terminal.is_some() { "a terminal" } else { "prepared" });
     let landlock = landlock::prepare(
         plan.confinement.landlock.as_ref(),

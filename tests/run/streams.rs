@@ -52,6 +52,31 @@ fn files_and_the_null_device_can_be_opened_anew() {
     });
 }
 
+/// The files that a shell of root makes refuse every other user, and so the workload's. It writes to them by way of a pipe, which
+/// leads to no other file of that owner, in no other mode.
+#[test]
+fn outputs_that_refuse_the_workloads_user_can_be_opened_anew() {
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let at = text(dir.path());
+        for (mask, streams) in
+            [("022", "2>{at}/err >{at}/out"), ("077", "2>{at}/err >{at}/out"), ("077", ">{at}/out 2>&1")]
+        {
+            let streams = streams.replace("{at}", at);
+            let files =
+                format!("umask {mask}; \"$@\" {streams}; code=$?; cat {at}/out {at}/err; rm -f {at}/*; exit $code");
+            let script = "echo out >>/dev/stdout; echo err >>/dev/stderr";
+            let outcome = redirected(caller, &files, script).go().expect(0);
+            let mut lines = outcome.lines();
+            lines.sort();
+            assert_eq!(lines, ["err", "out"], "{mask} {streams}: {outcome}");
+            if caller == Caller::Root {
+                assert_eq!(redirected(caller, &files, BACK).go().expect(0).text(), "", "{mask} {streams}");
+            }
+        }
+    });
+}
+
 #[test]
 fn an_appended_file_can_be_opened_anew_and_keeps_its_content() {
     for_each_caller(|caller| {
