@@ -56,8 +56,7 @@ pub fn exec(runtime: &Runtime) -> Result<u8> {
             return Err(Error::new(Step::Cgroup, id, "the container has no cgroup, so --cgroup names none"));
         }
         (Some(groups), below) if !below.is_empty() => Some(groups.below(&below)?),
-        // If the container has created cgroups of its own, no process may be in the parent cgroup.
-        (groups, _) => groups.map(|groups| groups.of(held.record.pid)),
+        (groups, _) => groups.map(|groups| groups.or_of(held.record.pid)),
     };
     let entered = Entered { first: first.as_fd(), pid: held.record.pid, namespaces: namespaces(&held.plan()?) };
     step("state", || format!("{} read", held.directory.display()));
@@ -204,11 +203,10 @@ fn from_flags(runtime: &Runtime, plan: &ContainerPlan) -> Result<Process> {
             unknown.push(name);
             continue;
         };
-        // A capability becomes ambient only if it is inheritable, and the container decides whether any is.
+        // A capability becomes ambient only if it is inheritable, and the container decides which are.
         let sets = &mut process.capabilities;
-        let inherits = !sets.inheritable.is_empty();
-        let inherited = [&mut sets.inheritable, &mut sets.ambient].into_iter().filter(|_| inherits);
-        for set in [&mut sets.bounding, &mut sets.effective, &mut sets.permitted].into_iter().chain(inherited) {
+        let ambient = sets.inheritable.contains(&capability).then_some(&mut sets.ambient);
+        for set in [&mut sets.bounding, &mut sets.effective, &mut sets.permitted].into_iter().chain(ambient) {
             if !set.contains(&capability) {
                 set.push(capability);
             }

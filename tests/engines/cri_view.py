@@ -39,7 +39,8 @@ LIMITS = {
     "hugetlb": ("hugetlb.2MB.limit_in_bytes", "hugetlb.1GB.limit_in_bytes"),
     "freezer": ("freezer.state",),
 }
-LIMITS_OF_2 = ("memory.max", "memory.swap.max", "memory.low", "memory.min", "memory.high", "memory.oom.group", "cpu.max", "cpu.weight", "cpu.idle",
+# cpu.weight is not among them: runc 1.1 computes it by an older formula.
+LIMITS_OF_2 = ("memory.max", "memory.swap.max", "memory.low", "memory.min", "memory.high", "memory.oom.group", "cpu.max", "cpu.idle",
                "cpuset.cpus", "cpuset.mems", "pids.max", "io.max", "io.weight", "hugetlb.2MB.max", "hugetlb.1GB.max", "cgroup.freeze")
 
 

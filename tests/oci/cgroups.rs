@@ -143,7 +143,7 @@ fn an_idle_cgroup_gets_shares_when_it_is_no_longer_idle() {
         let file = bundle.dir.file("resources.json", json!({ "cpu": { "shares": 2048, "idle": 0 } }).to_string());
         bundle.call(["update", "--resources", common::text(&file), &bundle.id]).expect(0);
         assert_eq!(value(&bundle, "cpu", "cpu.idle"), "0");
-        let (shares, expected) = if is_v2() { ("cpu.weight", "79") } else { ("cpu.shares", "2048") };
+        let (shares, expected) = if is_v2() { ("cpu.weight", "174") } else { ("cpu.shares", "2048") };
         assert_eq!(value(&bundle, "cpu", shares), expected);
     });
 }

@@ -762,7 +762,7 @@ fn limit_cases() -> Vec<LimitCase> {
             Some(("memory.max", "max")),
         ),
         (json!({ "pids": { "limit": 33 } }), Some(("pids", "pids.max", "33")), Some(("pids.max", "33"))),
-        (json!({ "cpu": { "shares": 512 } }), Some(("cpu", "cpu.shares", "512")), Some(("cpu.weight", "20"))),
+        (json!({ "cpu": { "shares": 2 } }), Some(("cpu", "cpu.shares", "2")), Some(("cpu.weight", "1"))),
         (
             json!({ "cpu": { "quota": 50_000, "period": 200_000 } }),
             Some(("cpu", "cpu.cfs_quota_us", "50000")),

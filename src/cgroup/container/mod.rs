@@ -41,6 +41,8 @@ pub struct Groups {
     dirs: Dirs,
     /// Whether all of them are new.
     fresh: bool,
+    /// A process whose cgroup below these is used in v2 if these take no processes.
+    inhabitant: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Groups {
                 Dirs::V1(cgroup)
             }
         };
-        Ok(Self { places, dirs, fresh: false })
+        Ok(Self { places, dirs, fresh: false, inhabitant: None })
     }
 
     /// Cgroups below these, for `exec` into cgroups of the container's own: paths, each for the hierarchies of these controllers
@@ -101,17 +103,18 @@ impl Groups {
         Self::open(places)?.unless_frozen()
     }
 
-    /// In cgroup v2, the cgroup below these that contains this process. Otherwise these cgroups.
-    pub fn of(self, pid: i32) -> Self {
+    /// Lets [`Self::put`] use the cgroup of this process if these take none: in cgroup v2, one that gives controllers to those
+    /// below it holds no processes itself.
+    pub fn or_of(self, pid: i32) -> Self {
+        Self { inhabitant: Some(pid), ..self }
+    }
+
+    /// In cgroup v2, the cgroup below these that contains this process.
+    fn of(&self, pid: i32) -> Option<Dir> {
         let text = file::read_text(format!("/proc/{pid}/cgroup").as_str()).unwrap_or_default();
         let path = text.lines().find_map(|line| line.strip_prefix("0::/")).map(|path| self.places.mount.join(path));
-        let below = path
-            .zip(self.places.directories.first())
-            .filter(|(path, own)| self.places.is_v2() && path.starts_with(&own.path) && *path != own.path);
-        let Some((path, _)) = below else { return self };
-        let mut places = self.places.clone();
-        places.directories[0].path = path;
-        Self::open(places).unwrap_or(self)
+        let own = self.places.directories.first()?;
+        Dir::open(&path.filter(|path| path.starts_with(&own.path) && *path != own.path)?).ok()
     }
 
     /// Whether a process is already in it.
@@ -160,9 +163,16 @@ impl Groups {
     /// Moves a process into the cgroup. The caller must ensure that the pid cannot be reused meanwhile.
     pub fn put(&self, pid: Pid) -> Result<()> {
         match &self.dirs {
-            Dirs::V2(dir) => dir
-                .write("cgroup.procs", &pid.to_string())
-                .map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno)),
+            Dirs::V2(dir) => {
+                let put = |dir: &Dir| dir.write("cgroup.procs", &pid.to_string());
+                let put = put(dir).or_else(|errno| match self.inhabitant {
+                    Some(other) if matches!(errno, Errno::EBUSY | Errno::EOPNOTSUPP) => {
+                        self.of(other).map_or(Err(errno), |dir| put(&dir))
+                    }
+                    _ => Err(errno),
+                });
+                put.map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno))
+            }
             Dirs::V1(cgroup) => cgroup.add(pid),
         }
     }

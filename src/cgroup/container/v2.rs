@@ -56,8 +56,11 @@ fn files(dir: &Dir, resources: &Resources) -> Result<Vec<(String, String)>> {
     let mut files: Vec<(String, String)> = Vec::new();
     let mut set = |file: &str, value: String| files.push((file.to_owned(), value));
     let bytes = |value: i64| if value < 0 { "max".to_owned() } else { value.to_string() };
-    if let Some(swap) = resources.memory_swap.filter(|swap| *swap != 0) {
-        set("memory.swap.max", swap_max(resources.memory_limit, swap)?);
+    match (resources.memory_limit, resources.memory_swap.filter(|swap| *swap != 0)) {
+        (limit, Some(swap)) => set("memory.swap.max", swap_max(limit, swap)?),
+        // Without a limit on memory, one on memory and swap together has no meaning.
+        (Some(..0), None) if dir.read("memory.swap.max").is_ok() => set("memory.swap.max", "max".to_owned()),
+        _ => {}
     }
     if let Some(limit) = resources.memory_limit.filter(|limit| *limit != 0) {
         set("memory.max", bytes(limit));
@@ -147,9 +150,16 @@ fn cpu_max(dir: &Dir, resources: &Resources) -> (String, String) {
     (quota, resources.cpu_period.filter(|period| *period != 0).map_or(period, |period| period.to_string()))
 }
 
-/// Maps 2…262144 to 1…10000 with the formula of runc, crun and systemd.
+/// Maps 2…262144 to 1…10000 and 1024, the default of v1, to 100, that of v2. The curve through these three is the one of newer
+/// runc and crun. Their older formula was a line, on which 1024 is 39: a container had less than half the share of a process
+/// outside.
 pub fn weight_of_shares(shares: u64) -> u64 {
-    1 + (shares.clamp(2, 262_144) - 2) * 9_999 / 262_142
+    if shares <= 2 {
+        return 1;
+    }
+    let log = (shares.min(262_144) as f64).log2();
+    let exponent = (log * log + 125.0 * log) / 612.0 - 7.0 / 34.0;
+    (10f64.powf(exponent).ceil() as u64).min(10_000)
 }
 
 /// Maps 10…1000 to 1…10000.
@@ -163,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_scales_have_the_same_ends() {
-        assert_eq!((weight_of_shares(2), weight_of_shares(1024), weight_of_shares(262_144)), (1, 39, 10_000));
+        assert_eq!([0, 2, 100, 1024, 262_144, u64::MAX].map(weight_of_shares), [1, 1, 17, 100, 10_000, 10_000]);
         assert_eq!((weight_of_blkio(10), weight_of_blkio(1000)), (1, 10_000));
     }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Runtime::{Crun, Runc};
+use super::case::Need::CgroupV2;
 use super::case::{Case, case};
 
 /// A case whose container runs, with commands on it.
@@ -60,6 +61,17 @@ pub(super) fn cases() -> Vec<Case> {
         running("exec_with_a_capability", "up; rt exec --cap CAP_CHOWN $ID grep CapEff /proc/self/status")
             .prints("CapEff:\t0000000020000421\n")
             .but(Crun, |seen| seen.prints("CapEff:\t0000000000000001\n"), "it replaces the container's capabilities"),
+        running("exec_with_a_capability_that_is_inheritable", "up; rt exec -u 1000 --cap CAP_KILL $ID grep CapAmb /proc/self/status")
+            .set("process.capabilities.inheritable", json!(["CAP_KILL"])).prints("CapAmb:\t0000000000000020\n")
+            .but(Crun, |seen| seen.prints("CapAmb:\t0000000000000000\n"), "it replaces the container's capabilities"),
+        running("exec_with_a_capability_that_is_not_inheritable", "up; rt exec -u 1000 --cap CAP_CHOWN $ID grep -E 'CapInh|CapAmb' /proc/self/status")
+            .set("process.capabilities.inheritable", json!(["CAP_KILL"]))
+            .prints("CapInh:\t0000000000000020\nCapAmb:\t0000000000000000\n")
+            .but(Crun, |seen| seen.prints("CapInh:\t0000000000000000\nCapAmb:\t0000000000000000\n"), "it replaces the container's capabilities"),
+        running("exec_joins_the_containers_cgroup", "up; mkdir /sys/fs/cgroup/$ID/sub; cat pid >/sys/fs/cgroup/$ID/sub/cgroup.procs; rt exec $ID grep ^0: /proc/self/cgroup")
+            .prints("0::/\n").needs(CgroupV2),
+        running("exec_joins_the_first_process_if_the_cgroup_takes_none", "up; mkdir /sys/fs/cgroup/$ID/sub; cat pid >/sys/fs/cgroup/$ID/sub/cgroup.procs; until_so sh -c \"echo +memory >/sys/fs/cgroup/$ID/cgroup.subtree_control\"; rt exec $ID grep ^0: /proc/self/cgroup")
+            .prints("0::/sub\n").needs(CgroupV2),
         running("exec_has_no_new_privileges", "up; rt exec $ID grep NoNewPrivs /proc/self/status")
             .prints("NoNewPrivs:\t1\n")
             .but(Crun, |seen| seen.prints("NoNewPrivs:\t0\n"), "its exec does not take it from the container"),

@@ -41,7 +41,7 @@ macro_rules! areas {
 areas! {
     cgroups: 62,
     errors: 79,
-    exec: 60,
+    exec: 64,
     hooks: 49,
     lifecycle: 68,
     mounts: 101,
@@ -49,5 +49,5 @@ areas! {
     process: 92,
     seccomp: 43,
     terminals: 36,
-    update: 62,
+    update: 63,
 }

@@ -19,6 +19,8 @@ fn v2(name: &'static str, host: &'static str) -> Case {
     update(name, host).needs(CgroupV2)
 }
 
+const LINE: &str = "older formula: the default of v1 is a weight of 39 there";
+
 pub(super) fn cases() -> Vec<Case> {
     vec![
         v1("update_memory_v1", "up; rt update --memory 64M $ID; cat /sys/fs/cgroup/memory/$ID/memory.limit_in_bytes")
@@ -29,13 +31,17 @@ pub(super) fn cases() -> Vec<Case> {
             .prints("67108864\n"),
         v2("update_memory_in_bytes_v2", "up; rt update --memory 67108864 $ID; cat /sys/fs/cgroup/$ID/memory.max")
             .prints("67108864\n"),
+        v2("update_to_any_memory_v2", "up; rt update --memory 33554432 --memory-swap 67108864 $ID; rt update --memory -1 $ID; cat /sys/fs/cgroup/$ID/memory.max /sys/fs/cgroup/$ID/memory.swap.max")
+            .prints("max\nmax\n")
+            .but(Crun, |seen| seen.prints("max\n33554432\n"), "1.8 keeps the limit on swap"),
         v1("update_reservation_v1", "up; rt update --memory-reservation 33554432 $ID; cat /sys/fs/cgroup/memory/$ID/memory.soft_limit_in_bytes")
             .prints("33554432\n"),
         v2("update_reservation_v2", "up; rt update --memory-reservation 33554432 $ID; cat /sys/fs/cgroup/$ID/memory.low")
             .prints("33554432\n"),
         v1("update_shares_v1", "up; rt update --cpu-share 512 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.shares")
             .prints("512\n"),
-        v2("update_shares_v2", "up; rt update --cpu-share 512 $ID; cat /sys/fs/cgroup/$ID/cpu.weight").prints("20\n"),
+        v2("update_shares_v2", "up; rt update --cpu-share 512 $ID; cat /sys/fs/cgroup/$ID/cpu.weight").prints("59\n")
+            .but(Runc, |seen| seen.prints("20\n"), LINE).but(Crun, |seen| seen.prints("20\n"), LINE),
         v1("update_quota_v1", "up; rt update --cpu-quota 50000 --cpu-period 100000 $ID; cat /sys/fs/cgroup/cpu/$ID/cpu.cfs_quota_us")
             .prints("50000\n"),
         v2("update_quota_v2", "up; rt update --cpu-quota 50000 --cpu-period 100000 $ID; cat /sys/fs/cgroup/$ID/cpu.max")
@@ -61,7 +67,8 @@ pub(super) fn cases() -> Vec<Case> {
         v1("update_by_json_v1", "up; echo '{\"pids\":{\"limit\":40},\"cpu\":{\"shares\":512}}' >r; rt update --resources r $ID; cat /sys/fs/cgroup/pids/$ID/pids.max /sys/fs/cgroup/cpu/$ID/cpu.shares")
             .prints("40\n512\n"),
         v2("update_by_json_v2", "up; echo '{\"pids\":{\"limit\":40},\"cpu\":{\"shares\":512}}' >r; rt update --resources r $ID; cat /sys/fs/cgroup/$ID/pids.max /sys/fs/cgroup/$ID/cpu.weight")
-            .prints("40\n20\n"),
+            .prints("40\n59\n")
+            .but(Runc, |seen| seen.prints("40\n20\n"), LINE).but(Crun, |seen| seen.prints("40\n20\n"), LINE),
         v1("update_from_standard_input_v1", "up; echo '{\"pids\":{\"limit\":40}}' | rt update --resources - $ID; cat /sys/fs/cgroup/pids/$ID/pids.max")
             .prints("40\n"),
         v2("update_from_standard_input_v2", "up; echo '{\"pids\":{\"limit\":40}}' | rt update --resources - $ID; cat /sys/fs/cgroup/$ID/pids.max")
