@@ -66,7 +66,9 @@ def _(c):
         id = c.container(pod, command, name=f"n{number}", start=False, **more)
         text = refusal(c.call, "StartContainer", container_id=id)
         status = c.status(id)
-        known = [one for one in ("executable file not found", "permission denied", "no such file or directory") if one in text.lower()]
+        # What the kernel says of a directory; newer runc looks first.
+        text = text.lower().replace("is a directory", "permission denied")
+        known = [one for one in ("executable file not found", "permission denied", "no such file or directory") if one in text]
         said[command[0]] = (status.state, status.exit_code, status.reason, known or text)
         c.call("RemoveContainer", container_id=id)
     return said

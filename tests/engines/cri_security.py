@@ -153,16 +153,22 @@ def _(c):
         refusal(c.pod, sysctls={name: value})
 
 
+def without_queues(seen):
+    """What is seen, except for /dev/mqueue, whose owner differs (docs/oci.md)."""
+    if isinstance(seen, dict):
+        return {name: without_queues(value) for name, value in seen.items() if name != "mqueue"}
+    return [line for line in seen if "mqueue" not in line] if isinstance(seen, list) else seen
+
+
 @scenarios.add("a user namespace (hostUsers: false)")
 def _(c):
     if c.version == 1:
         raise Absent("containerd 1 has no user namespaces for pods")
     maps = [{"host_id": 2000000, "container_id": 0, "length": 65536}]
-    namespaces = {"userns_options": {"mode": POD, "uids": maps, "gids": maps}}
-    pod = c.pod(users=namespaces)
+    pod = c.pod(users={"mode": POD, "uids": maps, "gids": maps})
     volume = f"{pod.directory}/volume"
     os.makedirs(volume)
     id = c.stay(pod, mounts=[{"container_path": "/volume", "host_path": volume}])
     found = status(pid_of(c, id))
     expect(found["Uid"].split()[0] == "2000000", str(found))
-    return portrait(c, pod, id)
+    return without_queues(portrait(c, pod, id))

@@ -85,7 +85,7 @@ def mounts(pid):
         more = "" if kind == "sysfs" else more
         # The specification's `ro` of a cgroup mount; runc leaves the tmpfs above the hierarchies of v1 writable.
         options -= {"rw", "ro"} if kind == "tmpfs" and point == ROOT else set()
-        if kind == "tmpfs" and (root in COVERS or point in MASKED):
+        if kind in ("tmpfs", "devtmpfs") and (root in COVERS or point in MASKED):
             found.setdefault(point, []).append("hidden")
             continue
         peers = " ".join(sorted(peer.split(":")[0] for peer in peers))
