@@ -18,7 +18,7 @@ impl Launch<'_> {
     /// Prepares the new process from outside and sends the first "go". Returns its directory in `/proc`.
     pub(super) fn admit(&self, groups: Option<&Groups>) -> Result<OwnedFd> {
         if let Some(groups) = groups {
-            groups.add_cloned(self.pid)?;
+            groups.add_cloned(self.pid, self.prepared.needs_intermediate)?;
         }
         let proc_pid = user::open_proc_pid(self.pid)?;
         match Inhabited::by(&proc_pid) {

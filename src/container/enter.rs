@@ -50,8 +50,7 @@ pub fn clone<'a>(
     built: &mut dyn FnMut(Pid) -> Result<()>,
     state: &dyn Fn(i32, &str) -> String,
 ) -> Result<Side<'a>> {
-    let time = plan.new.contains(&NamespaceKind::Time);
-    if prepared.joined.is_empty() && entered.is_none() && !time {
+    if !prepared.needs_intermediate {
         let failed = |errno| Error::errno(Step::Clone, "", errno);
         return match clone3(prepared.flags, groups.and_then(Groups::dir)).map_err(failed)? {
             Cloned::Child => Ok(Side::Child(None)),

@@ -90,6 +90,8 @@ pub struct Prepared<'a> {
     /// Whether a process that joins a pid namespace is confined by its intermediate process, before processes inside can see
     /// it.
     pub confines_first: bool,
+    /// Whether another process creates it: it joins namespaces, or its clocks are set.
+    pub needs_intermediate: bool,
     /// Excludes a process that could take it over, or that it could take over, until both can be seen.
     pub _exclusion: Option<Lock>,
     /// Optional settings that could not be applied.
@@ -144,6 +146,7 @@ pub fn prepare<'a>(
     // The root of a container's own user namespace has no capabilities over a process that comes from outside.
     let joins_pid = plan.joins(NamespaceKind::Pid) && root.as_ref().is_none_or(PreparedContainerRoot::is_built_outside);
     let enters_pids = entered as u32 & NamespaceKind::Pid.number() != 0;
+    let needs_intermediate = !joined.is_empty() || container.is_some() || plan.new.contains(&NamespaceKind::Time);
     let confines_first = (joins_pid || enters_pids) && !new_user;
     let limits = process.has_limits();
     let (filtered, may_gain) = (seccomp.is_some() || landlock.is_some(), !plan.process.no_new_privs);
@@ -195,6 +198,7 @@ pub fn prepare<'a>(
         in_user_namespace: new_user,
         filters_early,
         confines_first,
+        needs_intermediate,
         _exclusion: exclusion,
         warnings,
     })

@@ -155,9 +155,13 @@ impl Groups {
         }
     }
 
-    /// Moves a newly cloned process into the cgroup, unless it started there.
-    pub fn add_cloned(&self, pid: Pid) -> Result<()> {
-        if self.places.is_v2() { Ok(()) } else { self.put(pid) }
+    /// Moves a newly cloned process into the cgroup, unless it started there: in v2, or because its creator was moved there.
+    pub fn add_cloned(&self, pid: Pid, inherits: bool) -> Result<()> {
+        match &self.dirs {
+            Dirs::V2(_) => Ok(()),
+            Dirs::V1(cgroup) if inherits => cgroup.verify(pid),
+            Dirs::V1(cgroup) => cgroup.add(pid),
+        }
     }
 
     /// Moves a process into the cgroup. The caller must ensure that the pid cannot be reused meanwhile.

@@ -108,6 +108,11 @@ impl Cgroup {
             let written = PidController::new(by_descriptor(dir), false).add_task_by_tgid(&number);
             written.map_err(|error| failed(&dir.path().join("cgroup.procs"), cause(dir, "cgroup.procs", &error)))?;
         }
+        self.verify(pid)
+    }
+
+    /// Fails unless the process is in the cgroup.
+    pub fn verify(&self, pid: Pid) -> Result<()> {
         let text = file::read(format!("/proc/{pid}/cgroup").as_str()).unwrap_or_default();
         let memberships = hierarchies::memberships(&String::from_utf8_lossy(&text));
         let elsewhere = self.0.iter().find(|member| {
@@ -120,7 +125,7 @@ impl Cgroup {
         match elsewhere {
             None => Ok(()),
             Some(member) => {
-                let reason = "a process was moved there, and is elsewhere";
+                let reason = "a process was moved there or began there, and is elsewhere";
                 Err(Error::new(Step::Cgroup, member.dir.path().display().to_string(), reason))
             }
         }
