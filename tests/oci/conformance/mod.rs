@@ -44,7 +44,7 @@ areas! {
     exec: 64,
     hooks: 49,
     lifecycle: 68,
-    mounts: 101,
+    mounts: 103,
     namespaces: 57,
     process: 92,
     seccomp: 43,

@@ -90,6 +90,10 @@ pub(super) fn cases() -> Vec<Case> {
             .but(Crun, |seen| seen.fails(), "it takes bind as a file system; the type says clearly what is meant"),
         case("a_bind_of_a_file").bind("/new/file", "{dir}/source", &[]).host("echo content >source; run")
             .inside("cat /new/file").prints("content\n"),
+        case("a_bind_over_a_mount_at_the_same_place").mount("/new", "tmpfs", "tmpfs", &[]).bind("/new", "{dir}/source", &[])
+            .host("mkdir source; touch source/here; run").inside("ls /new").prints("here\n"),
+        case("a_mount_over_a_bind_at_the_same_place").bind("/new", "{dir}/source", &[]).mount("/new", "tmpfs", "tmpfs", &[])
+            .host("mkdir source; touch source/here; run").inside("ls /new; echo empty").prints("empty\n"),
         case("a_bind_over_a_file").bind("/etc/passwd", "{dir}/source", &[]).host("echo content >source; run")
             .inside("cat /etc/passwd").prints("content\n"),
         case("a_bind_of_a_file_over_a_directory").bind("/etc", "{dir}/source", &[]).host("echo content >source; run")
