@@ -260,9 +260,12 @@ impl Bundle {
 impl Drop for Bundle {
     fn drop(&mut self) {
         let _ = self.call(["delete", "--force", &self.id]);
-        // A control leaves the cgroups of a container that it failed to create.
-        for hierarchy in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            let _ = std::fs::remove_dir(hierarchy.path().join(&self.id));
+        // A control leaves the cgroups of a container that it failed to create, and every runtime those above.
+        for path in self.cgroups() {
+            for below in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+                let _ = std::fs::remove_dir(below.path());
+            }
+            let _ = std::fs::remove_dir(path);
         }
     }
 }
