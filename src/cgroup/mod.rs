@@ -265,7 +265,7 @@ impl Request<'_> {
         let budgets = if refused.len() == 1 { "budget" } else { "budgets" };
         Err(Error::new(Step::Cgroup, format!("{} {budgets}", names(", ", "")), format!("cannot be enforced: {why}"))
             .hint(format!(
-                "leave it (or --require-budget) out, or allow the run to go without: {}; `stockade doctor` says what would change it",
+                "leave the limit (or --require-budget) out, or allow the run to go without: {}; `stockade doctor` says what would change it",
                 names(" ", "--allow-degraded ")
             )))
     }
