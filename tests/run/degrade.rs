@@ -258,7 +258,8 @@ fn without_a_controller_its_budget_is_refused_unless_it_may_lack() {
     if code == 0 {
         let outcome = run(Caller::Root, &[]).expect(0);
         for (name, ..) in missing.iter().filter(|(name, ..)| *name != "cpu") {
-            assert_eq!(degraded_as(&outcome, name)["got"], "unlimited");
+            let got = if *name == "pids" { "RLIMIT_NPROC 512 for the processes of its user" } else { "unlimited" };
+            assert_eq!(degraded_as(&outcome, name)["got"], got);
         }
     }
 }

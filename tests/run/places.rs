@@ -113,7 +113,9 @@ fn a_refusal_names_what_is_missing_and_the_flag_it_hints_at_works() {
                 return;
             }
             assert!(seen.code == 125 && !seen.stdout.contains("ran\n"), "{}{}", seen.stdout, seen.stderr);
-            let hinted = seen.stderr.split("--allow-degraded ").nth(1).and_then(|rest| rest.split_whitespace().next());
+            // A warning may name such a flag too, also that of the place itself.
+            let hint = seen.stderr.rsplit("  hint: ").next().and_then(|hint| hint.split("--allow-degraded ").nth(1));
+            let hinted = hint.and_then(|rest| rest.split_whitespace().next());
             flags.push(hinted.unwrap_or_else(|| panic!("no flag is hinted at: {}", seen.stderr)).to_owned());
         }
         panic!("still refused with {flags:?}");

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Runtime::{Crun, Runc};
 use super::case::Need::{CgroupV1, CgroupV2, File};
 use super::case::{Case, case};
+use super::exec::running;
 
 /// A created container with these limits, whose value in a file of a v1 controller or of v2 is printed.
 fn limit(name: &'static str, resources: Value, host: &'static str) -> Case {
@@ -159,5 +160,9 @@ pub(super) fn cases() -> Vec<Case> {
             .prints("1\n").needs(CgroupV2),
         case("a_cgroup_mount_shows_the_containers_v1")
             .inside("cat /sys/fs/cgroup/pids/cgroup.procs | busybox head -1").prints("1\n").needs(CgroupV1),
+        running("exec_joins_the_containers_cgroup", "up; mkdir /sys/fs/cgroup/$ID/sub; cat pid >/sys/fs/cgroup/$ID/sub/cgroup.procs; rt exec $ID grep ^0: /proc/self/cgroup")
+            .prints("0::/\n").needs(CgroupV2),
+        running("exec_joins_the_first_process_if_the_cgroup_takes_none", "up; mkdir /sys/fs/cgroup/$ID/sub; cat pid >/sys/fs/cgroup/$ID/sub/cgroup.procs; until_so sh -c \"echo +memory >/sys/fs/cgroup/$ID/cgroup.subtree_control\"; rt exec $ID grep ^0: /proc/self/cgroup")
+            .prints("0::/sub\n").needs(CgroupV2),
     ]
 }

@@ -3,11 +3,10 @@
 use serde_json::json;
 
 use super::Runtime::{Crun, Runc};
-use super::case::Need::CgroupV2;
 use super::case::{Case, case};
 
 /// A case whose container runs, with commands on it.
-fn running(name: &'static str, host: &'static str) -> Case {
+pub(super) fn running(name: &'static str, host: &'static str) -> Case {
     case(name).inside("trap exit TERM; while :; do sleep 0.05; done").set("process.user", json!({"uid": 0, "gid": 0})).host(host)
 }
 
@@ -68,10 +67,6 @@ pub(super) fn cases() -> Vec<Case> {
             .set("process.capabilities.inheritable", json!(["CAP_KILL"]))
             .prints("CapInh:\t0000000000000020\nCapAmb:\t0000000000000000\n")
             .but(Crun, |seen| seen.prints("CapInh:\t0000000000000000\nCapAmb:\t0000000000000000\n"), "it replaces the container's capabilities"),
-        running("exec_joins_the_containers_cgroup", "up; mkdir /sys/fs/cgroup/$ID/sub; cat pid >/sys/fs/cgroup/$ID/sub/cgroup.procs; rt exec $ID grep ^0: /proc/self/cgroup")
-            .prints("0::/\n").needs(CgroupV2),
-        running("exec_joins_the_first_process_if_the_cgroup_takes_none", "up; mkdir /sys/fs/cgroup/$ID/sub; cat pid >/sys/fs/cgroup/$ID/sub/cgroup.procs; until_so sh -c \"echo +memory >/sys/fs/cgroup/$ID/cgroup.subtree_control\"; rt exec $ID grep ^0: /proc/self/cgroup")
-            .prints("0::/sub\n").needs(CgroupV2),
         running("exec_has_no_new_privileges", "up; rt exec $ID grep NoNewPrivs /proc/self/status")
             .prints("NoNewPrivs:\t1\n")
             .but(Crun, |seen| seen.prints("NoNewPrivs:\t0\n"), "its exec does not take it from the container"),

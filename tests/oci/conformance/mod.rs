@@ -39,9 +39,9 @@ macro_rules! areas {
 }
 
 areas! {
-    cgroups: 62,
+    cgroups: 64,
     errors: 79,
-    exec: 64,
+    exec: 62,
     hooks: 49,
     lifecycle: 68,
     mounts: 103,
