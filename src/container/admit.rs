@@ -1,4 +1,4 @@
-//! Prepares a new process from outside before it builds its root: cgroups, limits, id maps, OOM score, and host resources that
+//! Prepares a new process from outside before it builds its root: limits, id maps, OOM score, and host resources that
 //! move into the container.
 
 use std::os::fd::OwnedFd;
@@ -7,7 +7,6 @@ use nix::errno::Errno;
 use nix::sys::stat::Mode;
 
 use super::{Launch, net_devices, rdt};
-use crate::cgroup::container::Groups;
 use crate::confine::{privilege, user};
 use crate::error::{Cause, Error, Result, Step};
 use crate::launch::namespaces::Inhabited;
@@ -16,10 +15,7 @@ use crate::sys::process;
 
 impl Launch<'_> {
     /// Prepares the new process from outside and sends the first "go". Returns its directory in `/proc`.
-    pub(super) fn admit(&self, groups: Option<&Groups>) -> Result<OwnedFd> {
-        if let Some(groups) = groups {
-            groups.add_cloned(self.pid, self.prepared.needs_intermediate)?;
-        }
+    pub(super) fn admit(&self) -> Result<OwnedFd> {
         let proc_pid = user::open_proc_pid(self.pid)?;
         match Inhabited::by(&proc_pid) {
             // An unprivileged reader cannot inspect a process that is not dumpable. Without the check, success of clone3 must

@@ -17,6 +17,7 @@ use super::prepare::Prepared;
 use super::stream_owner::give_streams;
 use super::streams::{devpts, open_terminal, take_streams};
 use super::{home, hook_output};
+use crate::cgroup::container::Entrance;
 use crate::confine::process::program::Executable;
 use crate::confine::schedule;
 use crate::error::Step;
@@ -77,6 +78,9 @@ fn start(
 ) -> Applied<Infallible> {
     process::ignore_broken_pipes();
     process::set_dumpable(false).during(Step::Lifeline, 0)?;
+    if !prepared.needs_intermediate {
+        enter_cgroups(prepared)?;
+    }
     if prepared.in_user_namespace {
         credentials::set_ids(0, 0).during(Step::SetIds, 0)?; // root of its user namespace, until set-up is complete
     }
@@ -94,6 +98,11 @@ fn start(
     wait_and_execute(prepared, plan, ends, state, hook_message, ready)
 }
 
+/// Enters the cgroups of v1. A child of a process that has done so begins there.
+pub fn enter_cgroups(prepared: &Prepared<'_>) -> Applied {
+    prepared.entrance.as_ref().map_or(Ok(()), Entrance::enter)
+}
+
 /// The steps that require privilege: cgroup namespace, loopback, and the root with its mounts and hooks. Returns the process's
 /// terminal. Afterwards no descriptor of the host is open except `also`.
 fn take_root(
@@ -105,7 +114,7 @@ fn take_root(
     hook_message: &mut String,
 ) -> Applied<Option<OwnedFd>> {
     if prepared.hides_cgroup {
-        process::unshare_cgroup().during(Step::Cgroup, 0)?; // after the move into its cgroup, which becomes the namespace's root
+        process::unshare_cgroup().during(Step::Cgroup, 0)?; // after it has entered its cgroup, which becomes the namespace's root
     }
     nix::sys::stat::umask(Mode::empty());
     if prepared.terminal.is_none() {

@@ -60,7 +60,13 @@ pub fn clone<'a>(
     let failed = |errno| Error::errno(Step::Clone, "intermediate process", errno);
     let (ours, theirs) =
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
-    let (intermediate, pidfd) = match clone3(0, None).map_err(failed)? {
+    // Its initial CPUs need not be those of the container's cgroups, so with them it is born outside.
+    let into = groups.and_then(Groups::dir).filter(|_| plan.process.initial_cpu_affinity.is_none());
+    let (cloned, outside) = match into.map(|dir| clone3(0, Some(dir))) {
+        Some(Ok(cloned)) => (cloned, None),
+        _ => (clone3(0, None).map_err(failed)?, groups),
+    };
+    let (intermediate, pidfd) = match cloned {
         Cloned::Parent { pid, pidfd } => (pid, pidfd),
         Cloned::Child => {
             drop(ours);
@@ -82,7 +88,7 @@ pub fn clone<'a>(
         }
     };
     drop(theirs);
-    let result = follow(plan, prepared, groups, intermediate, &ours, parent, built);
+    let result = follow(plan, prepared, outside, intermediate, &ours, parent, built);
     if result.is_err() {
         // The intermediate process gets time to end by itself, because it reports the process that it created before it ends.
         let _ = shutdown(ours.as_raw_fd(), Shutdown::Write);
@@ -103,17 +109,17 @@ pub fn clone<'a>(
     result
 }
 
-/// The runtime's half.
+/// The runtime's half. `outside` has the cgroups of v2 if the intermediate process was not born there.
 fn follow<'a>(
     plan: &ContainerPlan,
     prepared: &'a Prepared<'_>,
-    groups: Option<&Groups>,
+    outside: Option<&Groups>,
     intermediate: Pid,
     ours: &OwnedFd,
     parent: &ParentEnds,
     built: &mut dyn FnMut(Pid) -> Result<()>,
 ) -> Result<Side<'a>> {
-    if let Some(groups) = groups {
+    if let Some(groups) = outside {
         groups.put(intermediate)?;
     }
     let failed = |errno| Error::errno(Step::Clone, "intermediate process", errno);
@@ -179,6 +185,7 @@ fn go<'a>(
         process::exit(125);
     }
     bound?; // reported only now that the runtime reads
+    child::enter_cgroups(prepared)?;
     if plan.new.contains(&NamespaceKind::Time) {
         namespace::unshare(NamespaceKind::Time.number() as i32).during(Step::TimeNamespace, 0)?;
         write_offsets(plan).during(Step::TimeNamespace, 1)?;

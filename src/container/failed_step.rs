@@ -24,6 +24,7 @@ pub fn name_failure(plan: &ContainerPlan, prepared: &Prepared<'_>, failure: Fail
         Step::Join => prepared.joined.get(index).map(|join| join.kind.name().to_owned()),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)),
         Step::Hook => hooks::named(&plan.hooks, index),
+        Step::Cgroup => prepared.entrance.as_ref().and_then(|entrance| entrance.object(index)),
         step => root.and_then(|root| root.object(plan, step, index)).or_else(|| prepared.process.object(step, index)),
     };
     if let (Step::Verify, Some(object)) = (failure.step, &object) {

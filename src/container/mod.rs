@@ -34,10 +34,10 @@
 //! ────────────────────────────────────     ──────────────────────────────    ─────────────────────────────────────
 //! prepare: open, parse, compile
 //! clone3 ──────────────────────────────► only if needed (see above):
-//!   move it into the cgroups               enter the namespaces, then
+//!                                          enter cgroups and namespaces,
 //!                                          clone3 with CLONE_PARENT ──────► wait
 //! limits, id maps, OOM score
-//! go ────────────────────────────────────────────────────────────────────► root and mounts
+//! go ────────────────────────────────────────────────────────────────────► cgroups of v1, unless done; root, mounts
 //!   run the runtime's hooks ◄─────────────────────────────────── built ───
 //! go ────────────────────────────────────────────────────────────────────► hooks inside, pivot, ids, capabilities,
 //!                                                                          no_new_privs; early: Landlock, seccomp
@@ -210,9 +210,8 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
         state,
     };
     let told = messages.into_iter().try_for_each(|message| launch.take(message));
-    let admitted =
-        told.and_then(|()| launch.admit(groups)).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
-    match admitted.and_then(|proc_pid| launch.follow(&proc_pid, gated)) {
+    let admitted = told.and_then(|()| launch.admit()).and_then(|proc_pid| cloned(pid, &enforced).map(|()| proc_pid));
+    match admitted.and_then(|proc_pid| launch.follow(&proc_pid, groups, gated)) {
         Ok(()) => {
             let Launch { terminal, ends, .. } = launch;
             Ok(Launched { pid, pidfd, terminal, warnings, lifeline: gated.then_some(ends) })
@@ -265,7 +264,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    fn follow(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<()> {
+    fn follow(&mut self, proc_pid: &OwnedFd, groups: Option<&Groups>, gated: bool) -> Result<()> {
         loop {
             let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
             let mut polled = [readable(self.ends.control.as_fd()), readable(self.ends.failure.as_fd())];
@@ -284,6 +283,7 @@ impl Launch<'_> {
                             set_policy(self.plan, self.pid)?;
                         }
                         confined::verify(proc_pid, self.plan, self.prepared)?;
+                        groups.map_or(Ok(()), |groups| groups.verify(self.pid))?;
                         step("verified", || format!("the confinement of pid {}", self.pid));
                         if gated {
                             return Ok(());

@@ -12,7 +12,7 @@ use super::parts::{Join, Parts};
 use super::remaining_calls;
 use super::stream_owner::give_streams;
 use super::takeover::{self, Lock, PidNamespace};
-use crate::cgroup::container::Groups;
+use crate::cgroup::container::{Entrance, Groups};
 use crate::confine::caps::{self, Sets};
 use crate::confine::label::PreparedLabel;
 use crate::confine::landlock::PreparedLandlock;
@@ -59,7 +59,9 @@ pub struct Prepared<'a> {
     pub new_namespaces: Vec<&'static str>,
     /// Namespaces that are entered by path.
     pub joined: Vec<Join>,
-    /// Whether it gets a cgroup namespace. It creates that itself, after it was moved into its cgroup.
+    /// Where it enters its cgroups of v1.
+    pub entrance: Option<Entrance>,
+    /// Whether it gets a cgroup namespace. It creates that itself, after it has entered its cgroups.
     pub hides_cgroup: bool,
     /// Whether it has a new network namespace, whose loopback device must be brought up.
     pub loopback: bool,
@@ -183,6 +185,7 @@ pub fn prepare<'a>(
         entered_flags: entered,
         new_namespaces: plan.new.iter().filter(|kind| !deferred.contains(kind)).map(|kind| kind.file_name()).collect(),
         joined,
+        entrance: groups.map(Groups::entrance).transpose()?.flatten(),
         hides_cgroup: view.own_namespace,
         loopback: plan.makes(NamespaceKind::Network),
         terminal: plan.process.terminal.then_some(Size { rows, columns }),

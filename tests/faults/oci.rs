@@ -173,6 +173,62 @@ fn may_trace() -> bool {
     false
 }
 
+/// A new process moves itself into its cgroups of v1. The runtime checks that it did.
+#[test]
+fn a_process_that_did_not_enter_a_cgroup_of_v1_never_runs_its_program() {
+    let tasks = |bundle: &Bundle| format!("/sys/fs/cgroup/pids/{}/tasks", bundle.id);
+    if !std::path::Path::new("/sys/fs/cgroup/pids/tasks").exists() {
+        return skip("no cgroup v1");
+    }
+    if !may_trace() {
+        return;
+    }
+    ours(|runtime| {
+        leaks::adopt_orphans();
+        let Some(bundle) = sleeper(runtime) else { return };
+        let with_fault = |fault: &str, words: &[&str]| {
+            // A container that was made all the same would keep strace and the pipes.
+            let mut command = Command::new("timeout");
+            command.args([
+                "-s",
+                "KILL",
+                "30",
+                "strace",
+                "-f",
+                "-o",
+                "/dev/null",
+                "-P",
+                &tasks(&bundle),
+                "-e",
+                &format!("inject=write:{fault}"),
+            ]);
+            command.arg(runtime.program()).arg("--root").arg(bundle.dir.join("state")).args(words);
+            bundle.command(["x"]); // writes config.json
+            command.stdin(Stdio::null()).output().unwrap()
+        };
+        let expect = |words: &[&str]| {
+            for (fault, expected) in [
+                ("error=ENOSPC", "/tasks: No space left on device"),
+                ("retval=1", "was moved there or began there, and is elsewhere"),
+            ] {
+                let output = with_fault(fault, words);
+                let (said, complaint) =
+                    [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+                assert!(!output.status.success() && complaint.contains(expected), "{fault}: {complaint}");
+                assert_eq!(said, "", "{fault}");
+            }
+        };
+        let create = ["create", "--bundle", text(bundle.dir.path()), &bundle.id];
+        expect(&create);
+        bundle.expect_nothing_left("a failed create");
+        bundle.create().expect(0);
+        bundle.about("start").expect(0);
+        expect(&["exec", &bundle.id, "/bin/busybox", "echo", "ran"]);
+        bundle.call(["exec", &bundle.id, "/bin/busybox", "echo", "ran"]).expect(0);
+        bundle.call(["delete", "--force", &bundle.id]).expect(0);
+    });
+}
+
 /// As many of the steps as time allows, always the same ones; all of them with `STOCKADE_SWEEP=all`.
 fn some(steps: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
     let all = std::env::var_os("STOCKADE_SWEEP").is_some_and(|wanted| wanted == "all");

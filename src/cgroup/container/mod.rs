@@ -22,6 +22,7 @@ pub use self::absent::absent;
 pub use self::oom::OomWatch;
 pub use self::place::Places;
 use super::files::Dir;
+pub use super::v1::Entrance;
 use super::{failed, leaf, usage, v1};
 use crate::error::{Error, Result, Step};
 use crate::plan::Facility;
@@ -147,38 +148,53 @@ impl Groups {
         }
     }
 
-    /// The directory for `CLONE_INTO_CGROUP`. `None` if processes can only be moved into the cgroup.
+    /// The directory for `CLONE_INTO_CGROUP`: in cgroup v2, also that of a hybrid host. `None` with v1 only.
     pub fn dir(&self) -> Option<BorrowedFd<'_>> {
+        self.unified().map(Dir::fd)
+    }
+
+    fn unified(&self) -> Option<&Dir> {
         match &self.dirs {
-            Dirs::V2(dir) => Some(dir.fd()),
-            Dirs::V1(_) => None,
+            Dirs::V2(dir) => Some(dir),
+            Dirs::V1(cgroup) => cgroup.unified(),
         }
     }
 
-    /// Moves a newly cloned process into the cgroup, unless it started there: in v2, or because its creator was moved there.
-    pub fn add_cloned(&self, pid: Pid, inherits: bool) -> Result<()> {
+    /// Where a process that was born in [`Self::dir`] enters the cgroups of v1.
+    pub fn entrance(&self) -> Result<Option<Entrance>> {
+        match &self.dirs {
+            Dirs::V2(_) => Ok(None),
+            Dirs::V1(cgroup) => cgroup.entrance().map(Some),
+        }
+    }
+
+    /// Fails unless a process is in the cgroups of v1. In v2 its creation would have failed.
+    pub fn verify(&self, pid: Pid) -> Result<()> {
         match &self.dirs {
             Dirs::V2(_) => Ok(()),
-            Dirs::V1(cgroup) if inherits => cgroup.verify(pid),
+            Dirs::V1(cgroup) => cgroup.verify(pid),
+        }
+    }
+
+    /// Moves another process into the cgroups of v1. The caller must ensure that the pid cannot be reused meanwhile.
+    pub fn add(&self, pid: Pid) -> Result<()> {
+        match &self.dirs {
+            Dirs::V2(_) => Ok(()),
             Dirs::V1(cgroup) => cgroup.add(pid),
         }
     }
 
-    /// Moves a process into the cgroup. The caller must ensure that the pid cannot be reused meanwhile.
+    /// Moves a process that was not born in [`Self::dir`] there. The caller must ensure that the pid cannot be reused meanwhile.
     pub fn put(&self, pid: Pid) -> Result<()> {
-        match &self.dirs {
-            Dirs::V2(dir) => {
-                let put = |dir: &Dir| dir.write("cgroup.procs", &pid.to_string());
-                let put = put(dir).or_else(|errno| match self.inhabitant {
-                    Some(other) if matches!(errno, Errno::EBUSY | Errno::EOPNOTSUPP) => {
-                        self.of(other).map_or(Err(errno), |dir| put(&dir))
-                    }
-                    _ => Err(errno),
-                });
-                put.map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno))
+        let Some(dir) = self.unified() else { return Ok(()) };
+        let put = |dir: &Dir| dir.write("cgroup.procs", &pid.to_string());
+        let put = put(dir).or_else(|errno| match self.inhabitant {
+            Some(other) if matches!(errno, Errno::EBUSY | Errno::EOPNOTSUPP) => {
+                self.of(other).map_or(Err(errno), |dir| put(&dir))
             }
-            Dirs::V1(cgroup) => cgroup.add(pid),
-        }
+            _ => Err(errno),
+        });
+        put.map_err(|errno| failed(&dir.path().join("cgroup.procs"), errno))
     }
 
     /// The paths for a mount inside the container.

@@ -9,6 +9,7 @@
 //! `cgroup.event_control` in a thread. It does not report whether a directory existed before, and ignores a failure to
 //! initialise a new cpuset. It removes a cgroup without killing the processes in it.
 
+mod entrance;
 mod limits;
 mod usage;
 
@@ -31,6 +32,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, fstatfs};
 use nix::unistd::Pid;
 
+pub use self::entrance::Entrance;
 pub use self::limits::SWAP;
 
 use super::files::Dir;

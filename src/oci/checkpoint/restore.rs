@@ -116,7 +116,7 @@ fn fill(runtime: &Runtime, held: &mut Held, config: &Config, images: &Images) ->
         images.enter().map_err(|errno| (images.path.display().to_string(), errno))
     })?;
     if let Some(groups) = &groups {
-        groups.add_cloned(criu.pid(), false)?;
+        groups.add(criu.pid())?;
     }
     for (controllers, path) in own_cgroups(&criu, groups.as_ref()) {
         options.cg_root.push(CgroupRoot { ctrl: controllers.into(), path: path.into() });
