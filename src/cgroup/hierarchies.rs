@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
-use crate::error::{Result, errno_of};
+use crate::error::Result;
 use crate::plan::Facility;
-use crate::sys::mountinfo;
+use crate::sys::{file, mountinfo};
 
 const DEFAULT_MOUNT: &str = "/sys/fs/cgroup";
 
@@ -153,9 +153,9 @@ fn has(path: &Path, found: nix::Result<bool>) -> Result<bool> {
 }
 
 fn read(path: &str) -> Result<Vec<u8>> {
-    match std::fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()), // the kernel has no cgroups
-        read => read.map_err(|error| super::failed(Path::new(path), errno_of(&error))),
+    match file::read(path) {
+        Err(Errno::ENOENT) => Ok(Vec::new()), // the kernel has no cgroups
+        read => read.map_err(|errno| super::failed(Path::new(path), errno)),
     }
 }
 

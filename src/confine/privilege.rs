@@ -14,18 +14,20 @@ use crate::sys::{file, namespace};
 ///
 /// Fails if that cannot be determined. A wrong guess would give the workload the caller's own id on the host.
 pub fn is_privileged() -> Result<bool> {
-    Ok(maps_ids()? && may_mount()?)
+    let mounts = || owns_mounts().map_err(|errno| Error::errno(Step::Identity, "/proc/self/ns", errno));
+    Ok(is_root_with(&[Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_SYS_ADMIN])? && mounts()?)
 }
 
 /// Whether this process may map any id: root with the capabilities for that, which it usually keeps in a container.
 pub fn maps_ids() -> Result<bool> {
-    Ok(nix::unistd::geteuid().is_root() && has(Capability::CAP_SETUID)? && has(Capability::CAP_SETGID)?)
+    is_root_with(&[Capability::CAP_SETUID, Capability::CAP_SETGID])
 }
 
-/// Whether this process may clone mounts and change them.
-fn may_mount() -> Result<bool> {
-    Ok(has(Capability::CAP_SYS_ADMIN)?
-        && owns_mounts().map_err(|errno| Error::errno(Step::Identity, "/proc/self/ns", errno))?)
+fn is_root_with(capabilities: &[Capability]) -> Result<bool> {
+    let failed =
+        |error: caps::errors::CapsError| Error::new(Step::Identity, "this process's capabilities", error.to_string());
+    let has_all = || caps::read(None, CapSet::Effective).map(|own| capabilities.iter().all(|one| own.contains(one)));
+    Ok(nix::unistd::geteuid().is_root() && has_all().map_err(failed)?)
 }
 
 /// Whether capabilities count for the mounts too: with a user namespace alone (`unshare -U`) the mounts stay the host's.
@@ -46,9 +48,4 @@ pub fn may_be_root_outside(uid: u32) -> bool {
     let map = file::read_text("/proc/self/uid_map").unwrap_or_default();
     let mut first = map.split_ascii_whitespace();
     uid == 0 && !matches!((first.next(), first.next()), (Some("0"), Some(outside)) if outside != "0")
-}
-
-fn has(capability: Capability) -> Result<bool> {
-    caps::has_cap(None, CapSet::Effective, capability)
-        .map_err(|error| Error::new(Step::Identity, "this process's capabilities", error.to_string()))
 }

@@ -148,8 +148,8 @@ fn own_host_id(privileged: bool) -> Result<u32> {
     // The standard library seeds its hash maps from getrandom(2). That is random enough here.
     let random = RandomState::new().build_hasher().finish() as u32;
     let id = OWN_IDS.start + random % (OWN_IDS.end - OWN_IDS.start);
-    let map = std::fs::read_to_string("/proc/self/uid_map")
-        .map_err(|error| Error::errno(Step::Identity, "/proc/self/uid_map", errno_of(&error)))?;
+    let map = file::read_text("/proc/self/uid_map")
+        .map_err(|errno| Error::errno(Step::Identity, "/proc/self/uid_map", errno))?;
     choose_id(id, &map).ok_or_else(|| {
         Error::new(Step::Identity, "/proc/self/uid_map", "this user namespace has no id besides its root's").hint(HINT)
     })

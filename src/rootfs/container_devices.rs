@@ -47,6 +47,8 @@ impl Devices {
         let made = made.transpose().map_err(|errno| Error::errno(Step::Device, "tmpfs for nodes", errno))?;
         // The container's own terminals are opened through its devpts: `/dev/ptmx` is a link, whatever device is listed there.
         let listed = plan.devices.iter().enumerate().filter(|(_, device)| device.path.as_bytes() != b"/dev/ptmx");
+        // Nearly always a node can be made, and an unused clone takes long to close. Without a user namespace the child clones.
+        let clones = privileged && (plan.has_own(NamespaceKind::User) || plan.joins(NamespaceKind::Mount));
         let nodes = listed.map(|(index, device)| {
             let name = made.as_ref().map(|tmpfs| make(tmpfs.as_fd(), index, device, plan)).transpose();
             let name = name.map_err(|errno| Error::errno(Step::Device, device.path.to_string(), errno))?.flatten();
@@ -54,7 +56,7 @@ impl Devices {
                 index,
                 path: relative(device.path.as_path())?,
                 device: device.clone(),
-                host: if name.is_none() { host_node(device, privileged) } else { None },
+                host: if name.is_none() { host_node(device, clones) } else { None },
                 made: name,
             })
         });
@@ -107,9 +109,9 @@ fn give(
     fchownat(directory, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
-/// The host's node at this path, if it is the same device.
-fn host_node(device: &Device, privileged: bool) -> Option<Source> {
-    Source::following(device.path.as_path(), privileged, false).ok().filter(|source| {
+/// The host's node at this path, if it is the same device. With `clones`, its mount is cloned now.
+fn host_node(device: &Device, clones: bool) -> Option<Source> {
+    Source::following(device.path.as_path(), clones, false).ok().filter(|source| {
         let stat = source.stat();
         stat.st_mode & libc::S_IFMT == device.kind && stat.st_rdev == number(device)
     })

@@ -147,7 +147,7 @@ impl PreparedContainerRoot {
         if let Some(devices) = &self.devices {
             devices.apply(root.as_fd(), scratch.as_fd())?;
         }
-        let BuildResults { freeze, devpts, proc, expected, missing: _ } = results;
+        let BuildResults { freeze, devpts, proc, expected, .. } = results;
         // If the container has no procfs and none can be mounted, the old root's is used. In the procfs of a pid namespace that
         // only our children enter, this process has no `self`.
         let other = || mount::private_proc().or_else(|_| super::host_proc());

@@ -57,16 +57,35 @@ impl Entry {
     }
 
     /// Child half: calls `make` with the parent directory and the name.
-    pub fn create(
-        &self,
+    pub fn create<'a>(
+        &'a self,
         root: BorrowedFd<'_>,
+        last: &mut LastParent<'a>,
         make: impl FnOnce(BorrowedFd<'_>, &CStr) -> std::result::Result<(), Errno>,
     ) -> std::result::Result<(), Errno> {
         if self.parent.is_empty() {
             return make(root, &self.name);
         }
-        let parent = open_beneath(root, &self.parent, libc::O_PATH | libc::O_DIRECTORY, IN_ROOT | NO_MAGICLINKS)?;
+        last.forget_unless(&self.parent);
+        let (_, parent) = match &mut last.0 {
+            Some(same) => same,
+            none => {
+                let (flags, resolve) = (libc::O_PATH | libc::O_DIRECTORY, IN_ROOT | NO_MAGICLINKS);
+                none.insert((&self.parent, open_beneath(root, &self.parent, flags, resolve)?))
+            }
+        };
         make(parent.as_fd(), &self.name)
+    }
+}
+
+/// The open directory of the last entry, for the next one: most entries lie in `/etc`. A mount elsewhere may cover it, so it is
+/// kept only as long as entries and mount points lie in it.
+#[derive(Debug, Default)]
+pub struct LastParent<'a>(Option<(&'a CStr, OwnedFd)>);
+
+impl LastParent<'_> {
+    fn forget_unless(&mut self, parent: &CStr) {
+        self.0.take_if(|(last, _)| *last != parent);
     }
 }
 
@@ -81,20 +100,22 @@ pub enum MountOwner {
 
 impl MountPointPlan {
     /// Child half: creates the planned entries on the sandbox's own file systems.
-    pub fn create(&self, root: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
+    pub fn create<'a>(&'a self, root: BorrowedFd<'_>, last: &mut LastParent<'a>) -> std::result::Result<(), Errno> {
         let directory =
             |parent: BorrowedFd<'_>, name: &CStr| make_directory(parent, name, Mode::from_bits_truncate(0o755));
         for entry in &self.directories {
-            entry.create(root, directory)?;
+            entry.create(root, last, directory)?;
         }
         let file = |parent: BorrowedFd<'_>, name: &CStr| {
             mknodat(parent, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o444), 0)
         };
         match self.create {
-            Some(Shape::Directory) => self.entry.create(root, directory),
-            Some(Shape::File) => self.entry.create(root, file),
-            Some(Shape::Absent) | None => Ok(()),
+            Some(Shape::Directory) => self.entry.create(root, last, directory)?,
+            Some(Shape::File) => self.entry.create(root, last, file)?,
+            Some(Shape::Absent) | None => {}
         }
+        last.forget_unless(&self.entry.parent);
+        Ok(())
     }
 }
 

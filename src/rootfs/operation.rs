@@ -12,7 +12,7 @@ use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
 use super::content::Content;
 use super::dev::Dev;
-use super::mount_point::{MountPointPlan, Shape, make_directory};
+use super::mount_point::{LastParent, MountPointPlan, Shape, make_directory};
 use super::read_back::{self, Expected};
 use super::source::Source;
 use super::{copy_up, proc, within};
@@ -96,7 +96,9 @@ pub struct Instead {
 
 /// Results of the operations, for later steps.
 #[derive(Debug, Default)]
-pub struct BuildResults {
+pub struct BuildResults<'a> {
+    /// Where the last entry was created.
+    last: LastParent<'a>,
     /// File systems that become read-only when the root is complete.
     pub freeze: Vec<OwnedFd>,
     /// The new devpts instance at `/dev/pts`.
@@ -123,12 +125,18 @@ impl Operation {
     }
 
     /// Child half: creates the mount point if necessary, and then the entry.
-    pub fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+    pub fn apply<'a>(
+        &'a self,
+        root: BorrowedFd<'_>,
+        scratch: BorrowedFd<'_>,
+        results: &mut BuildResults<'a>,
+    ) -> Applied {
         match self {
             Self::Mount(mount) => mount.apply(root, scratch, results),
             Self::Entry { index, place, content } => {
-                place.create(root).during(Step::MountPoint, *index)?;
-                place.entry.create(root, |parent, name| content.create(parent, name)).during(Step::Mount, *index)
+                place.create(root, &mut results.last).during(Step::MountPoint, *index)?;
+                let make = |parent: BorrowedFd<'_>, name: &CStr| content.create(parent, name);
+                place.entry.create(root, &mut results.last, make).during(Step::Mount, *index)
             }
         }
     }
@@ -140,10 +148,10 @@ impl Operation {
 }
 
 impl Mount {
-    fn apply(&self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+    fn apply<'a>(&'a self, root: BorrowedFd<'_>, scratch: BorrowedFd<'_>, results: &mut BuildResults<'a>) -> Applied {
         let existed = self.covers_a_directory(root);
         let inside = self.clone_inside(root)?;
-        let target = self.target(root, inside.as_ref()).during(Step::MountPoint, self.index)?;
+        let target = self.target(root, inside.as_ref(), &mut results.last).during(Step::MountPoint, self.index)?;
         match &self.what {
             What::Inside { .. } => inside.map_or(Ok(()), |tree| self.attach(tree.as_fd(), &target, results)),
             What::Tree { source, changes } => {
@@ -214,10 +222,15 @@ impl Mount {
         Ok(Some(tree))
     }
 
-    fn target(&self, root: BorrowedFd<'_>, inside: Option<&OwnedFd>) -> Result<OwnedFd, Errno> {
+    fn target<'a>(
+        &'a self,
+        root: BorrowedFd<'_>,
+        inside: Option<&OwnedFd>,
+        last: &mut LastParent<'a>,
+    ) -> Result<OwnedFd, Errno> {
         let destination = match &self.point {
             MountPoint::Planned(place) => {
-                place.create(root)?;
+                place.create(root, last)?;
                 return mount::open_beneath(root, &place.path, libc::O_PATH, IN_ROOT | NO_MAGICLINKS);
             }
             MountPoint::InRoot(destination) => destination,
@@ -251,13 +264,13 @@ impl Mount {
         })
     }
 
-    fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, results: &mut BuildResults) -> Applied {
+    fn attach(&self, tree: BorrowedFd<'_>, target: &OwnedFd, results: &mut BuildResults<'_>) -> Applied {
         mount::attach(tree, target).during(Step::Mount, self.index)?;
         self.set_propagation(tree, results)
     }
 
     /// Sets the propagation and records the expected final state.
-    fn set_propagation(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults) -> Applied {
+    fn set_propagation(&self, mounted: BorrowedFd<'_>, results: &mut BuildResults<'_>) -> Applied {
         for kind in &self.propagation {
             let (propagation, recursive) = (kind & !libc::MS_REC, kind & libc::MS_REC != 0);
             let change = Attributes { propagation, recursive, ..Attributes::default() };
@@ -283,7 +296,7 @@ impl Mount {
     }
 
     /// Keeps what later steps need.
-    fn keep(&self, kind: &CStr, options: &[(CString, Option<CString>)], tree: OwnedFd, results: &mut BuildResults) {
+    fn keep(&self, kind: &CStr, options: &[(CString, Option<CString>)], tree: OwnedFd, results: &mut BuildResults<'_>) {
         let destination = match &self.point {
             MountPoint::Planned(place) => &place.path,
             MountPoint::InRoot(destination) => destination,

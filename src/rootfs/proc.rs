@@ -12,6 +12,7 @@ use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::Bytes;
 use crate::sys::ablate::{Layer, without};
+use crate::sys::file;
 use crate::sys::mount::{self, Attributes, IN_ROOT, NO_MAGICLINKS, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// Makes the plan's paths relative to the new root.
@@ -114,7 +115,7 @@ pub fn share_of_watches() -> Result<CString> {
     const HOST: &str = "/proc/sys/fs/inotify/max_user_watches";
     let failed = |errno| Error::errno(Step::NamespaceLimits, HOST, errno);
     let mut read = [0; 32];
-    let length = match nix::fcntl::open(HOST, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
+    let length = match file::open(HOST, OFlag::O_RDONLY) {
         Err(Errno::ENOENT) => 0, // a kernel without inotify
         file => nix::unistd::read(file.map_err(failed)?, &mut read).map_err(failed)?,
     };
@@ -146,7 +147,7 @@ pub fn oom_score(planned: Option<i16>, least: i16) -> Result<Option<CString>> {
     }
     let failed = |errno| Error::errno(Step::OomScore, OWN_OOM_SCORE, errno);
     let mut read = [0; 16];
-    let length = nix::fcntl::open(OWN_OOM_SCORE, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+    let length = file::open(OWN_OOM_SCORE, OFlag::O_RDONLY)
         .and_then(|file| nix::unistd::read(file, &mut read))
         .map_err(failed)?;
     let own = std::str::from_utf8(&read[..length]).ok().and_then(|own| own.trim().parse().ok());

@@ -287,7 +287,7 @@ fn a_supervisor_that_cannot_see_its_capabilities_does_not_start() {
     }
     let run = Run::new(Caller::Root).via(inject::words(&["0", inject::CAPGET, "1", "EPERM"]));
     let outcome = run.cmd(["true"]).go().expect(125);
-    assert!(outcome.stderr.contains("choosing the user ids"), "{outcome}");
+    assert!(outcome.stderr.contains("choosing the user ids: this process's capabilities"), "{outcome}");
 }
 
 /// The second failure is in the handling of the first. `stockade gc` removes anything left by then.

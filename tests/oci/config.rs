@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 
 use crate::common;
-use crate::common::bundle::{Bundle, Runtime, for_each_runtime, ours};
+use crate::common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
 use crate::common::clock::PATIENCE;
 use crate::common::host;
 use serde_json::{Value, json};
@@ -427,6 +427,24 @@ fn device_nodes_are_there_and_no_others_can_be_used() {
         let rule = json!({ "allow": true, "type": "c", "major": 10, "minor": 229, "access": "rw" });
         bundle.config["linux"]["resources"]["devices"].as_array_mut().unwrap().push(rule);
         assert_eq!(printed(&bundle), "crw-r----- 3 4 1, 5\nopened\nnull\nmine\n");
+    });
+}
+
+/// As in a container of another runtime. runc and crun fail there.
+#[test]
+fn a_runtime_that_may_not_make_nodes_binds_the_hosts() {
+    ours(|runtime| {
+        let script =
+            "echo x >/dev/null && busybox stat -c '%t %T' /dev/null; grep -c ' /dev/null ' /proc/self/mounts; true";
+        let Some(bundle) = Bundle::new(runtime, script) else { return };
+        let runs = |capabilities: &str| {
+            let plain = bundle.command(["run", "--bundle", common::text(bundle.dir.path()), &bundle.id]);
+            let mut command = std::process::Command::new("setpriv");
+            command.arg(format!("--bounding-set={capabilities}")).arg(plain.get_program()).args(plain.get_args());
+            Called(command.stdin(std::process::Stdio::null()).output().unwrap()).expect(0).out()
+        };
+        assert_eq!(runs("-mknod"), "1 3\n1\n");
+        assert_eq!(runs("+mknod"), "1 3\n0\n");
     });
 }
 

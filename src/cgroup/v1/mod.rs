@@ -214,7 +214,7 @@ pub fn make(path: &Path, controllers: &[String]) -> Result<bool> {
 /// Copies the settings of the parent into an empty cpuset, which takes no process until then. An empty parent is filled first.
 fn fill_cpuset(path: &Path, above: &Path) -> Result<()> {
     let is_empty = |at: &Path| {
-        let empty = |file| std::fs::read_to_string(at.join(file)).is_ok_and(|list| list.trim().is_empty());
+        let empty = |name| file::read_text(&at.join(name)).is_ok_and(|list| list.trim().is_empty());
         empty("cpuset.cpus") || empty("cpuset.mems")
     };
     if !is_empty(path) {
