@@ -23,7 +23,7 @@ use crate::audit::Line;
 use crate::cgroup::hierarchies;
 use crate::cli::denials;
 use crate::error::{Error, is_deceptive, printable, printable_json};
-use crate::launch::channels;
+use crate::launch::{channels, failures};
 use crate::oci::config;
 use crate::oci::record;
 use crate::plan::Bytes;
@@ -90,8 +90,8 @@ fn init_frames(bytes: &[u8]) {
         };
         assert_eq!(read, exited);
     }
-    if let Some(failure) = channels::parse_failure(bytes) {
-        let again = channels::parse_failure(&channels::failure_record(failure)).expect("a failure");
+    if let Some(failure) = failures::parse_failure(bytes) {
+        let again = failures::parse_failure(&failures::failure_record(failure)).expect("a failure");
         assert_eq!((again.step, again.index, again.errno), (failure.step, failure.index, failure.errno));
     }
 }

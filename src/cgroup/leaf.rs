@@ -31,15 +31,25 @@ impl Leaf {
     pub fn make(base: &Path, id: &str) -> Result<Self> {
         let path = new_path(base, id)?;
         nix::unistd::mkdir(&path, Mode::from_bits_truncate(0o755)).map_err(|errno| failed(&path, errno))?;
-        let dir = Dir::open(&path).map_err(|errno| {
-            let _ = std::fs::remove_dir(&path);
-            failed(&path, errno)
-        })?;
-        let leaf = Self { dir, removed: false };
+        let leaf = Self::of_new(&path)?;
         match leaf.dir.write("cgroup.max.descendants", "0") {
             Ok(()) | Err(Errno::ENOENT) => Ok(leaf),
             Err(errno) => Err(failed(&path.join("cgroup.max.descendants"), errno)),
         }
+    }
+
+    /// A cgroup that was just created.
+    pub fn of_new(path: &Path) -> Result<Self> {
+        let dir = Dir::open(path).map_err(|errno| {
+            let _ = std::fs::remove_dir(path);
+            failed(path, errno)
+        })?;
+        Ok(Self { dir, removed: false })
+    }
+
+    /// Leaves it to [`remove`].
+    pub fn keep(mut self) {
+        self.removed = true;
     }
 
     /// The open directory.

@@ -9,6 +9,7 @@
 
 pub mod availability;
 mod budget;
+pub mod commands;
 pub mod container;
 mod files;
 pub mod gc;

@@ -253,15 +253,6 @@ impl PreparedLandlock {
         sys::landlock::allow_beneath(&self.ruleset, stream, access.bits()).map_err(failed)
     }
 
-    /// Child half: adds the path rules and restricts this process and its future children.
-    ///
-    /// `root` is the new root. `outside` is a directory of ours that no rule permits; once it cannot be read, the restriction
-    /// is in force.
-    pub fn apply(&self, root: BorrowedFd<'_>, outside: BorrowedFd<'_>) -> Applied {
-        self.add_paths(root)?;
-        self.restrict(outside)
-    }
-
     /// The ruleset's descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.ruleset.as_fd()
@@ -285,7 +276,8 @@ impl PreparedLandlock {
         Ok(())
     }
 
-    /// Child half: enforces the ruleset; `outside` as in [`Self::apply`].
+    /// Child half: enforces the ruleset on this process and its future children. `outside` is a directory of ours that no rule
+    /// permits; once it cannot be read, the restriction is in force.
     pub fn restrict(&self, outside: BorrowedFd<'_>) -> Applied {
         // Without CAP_SYS_ADMIN, enforcing a ruleset requires no_new_privs.
         sys::process::set_no_new_privs().during(Step::Landlock, usize::MAX)?;

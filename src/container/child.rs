@@ -22,7 +22,8 @@ use crate::confine::process::program::Executable;
 use crate::confine::schedule;
 use crate::error::Step;
 use crate::failure::{Applied, During};
-use crate::launch::channels::{self, ChildEnds, failure_with_message};
+use crate::launch::channels::ChildEnds;
+use crate::launch::failures::{self, failure_with_message};
 use crate::plan::{Bytes, ContainerPlan};
 use crate::rootfs;
 use crate::sys::process::CStringArray;
@@ -218,7 +219,7 @@ fn wait_and_execute(
 /// its paths.
 fn close_the_host(prepared: &Prepared<'_>, terminal: Option<&OwnedFd>, ends: &ChildEnds, also: &[RawFd]) -> Applied {
     let mut kept: Vec<RawFd> = prepared.streams.iter().map(|stream| stream.as_raw_fd()).collect();
-    kept.extend([ends.control().as_raw_fd(), ends.failure().as_raw_fd()]);
+    kept.extend([ends.control.as_raw_fd(), ends.failure.as_raw_fd()]);
     kept.extend(prepared.gate.iter().flat_map(Gate::fds));
     kept.extend(terminal.map(|terminal| terminal.as_raw_fd()));
     kept.extend(prepared.landlock.as_ref().map(|rules| rules.fd().as_raw_fd()));
@@ -241,8 +242,8 @@ fn execute(
     env: Option<&CStringArray>,
 ) -> Applied<Infallible> {
     if let (Some(seccomp), Some(handshake)) = (&prepared.seccomp, &prepared.handshake) {
-        let pipe = prepared.gate.as_ref().map_or(ends.failure(), Gate::answer);
-        channels::announce_filter(pipe).during(Step::Wait, 1)?;
+        let pipe = prepared.gate.as_ref().map_or(ends.failure.as_fd(), Gate::answer);
+        failures::announce_filter(pipe).during(Step::Wait, 1)?;
         let listener = seccomp.apply()?;
         handshake.wait(listener, prepared.scheduled_last); // makes no system call, and neither does the code from here on, except execve
         let Err(failure) = prepared.process.exec(executable, env);

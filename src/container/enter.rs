@@ -22,15 +22,14 @@ use crate::cgroup::container::Groups;
 use crate::confine::schedule;
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
-use crate::launch::channels::{
-    ChildEnds, FAILURE_LENGTH, MAX_FAILURE_MESSAGE, Message, ParentEnds, failure_with_message, parse_failure,
-};
+use crate::launch::channels::{ChildEnds, Message, ParentEnds};
+use crate::launch::failures::{FAILURE_LENGTH, MAX_FAILURE_MESSAGE, failure_with_message, parse_failure};
 use crate::launch::steps::step;
 use crate::plan::ContainerPlan;
 use crate::plan::container::NamespaceKind;
 use crate::rootfs;
 use crate::sys::clone::{Cloned, SIBLING, clone3, sibling};
-use crate::sys::{namespace, process, socket};
+use crate::sys::{namespace, pidfd, process, socket};
 
 /// The side of the clone.
 pub enum Side<'a> {
@@ -100,7 +99,7 @@ pub fn clone<'a>(
         // The intermediate process may have created the container's process without reporting it. That process is our child,
         // and its pid namespace does not end until it is reaped.
         if let Ok((_, Some(pidfd))) = socket::receive(&ours, &mut [0; 9], false)
-            && let Some(pid) = process::pid_of(pidfd.as_fd())
+            && let Some(pid) = pidfd::pid_of(pidfd.as_fd())
         {
             process::end_child(pidfd.as_fd(), Pid::from_raw(pid));
         }
@@ -139,7 +138,7 @@ fn follow<'a>(
     let mut record = [0; FAILURE_LENGTH + MAX_FAILURE_MESSAGE];
     match socket::receive(ours, &mut record, true).map_err(failed)? {
         (FAILURE_LENGTH, Some(pidfd)) => {
-            let pid = process::pid_of(pidfd.as_fd()).ok_or_else(|| failed(Errno::ESRCH))?;
+            let pid = pidfd::pid_of(pidfd.as_fd()).ok_or_else(|| failed(Errno::ESRCH))?;
             Ok(Side::Parent(Pid::from_raw(pid), pidfd, messages))
         }
         (length @ FAILURE_LENGTH.., None) => {

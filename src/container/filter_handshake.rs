@@ -38,7 +38,7 @@ use nix::sys::stat::Mode;
 use super::errors::{status_of, weaker};
 use crate::error::{Error, Result, Step, errno_of};
 use crate::failure::Failure;
-use crate::launch::channels::{failure_record, parse_failure};
+use crate::launch::failures::{failure_record, parse_failure};
 use crate::launch::verify;
 use crate::sys::{
     file,

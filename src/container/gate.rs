@@ -15,7 +15,7 @@ use nix::sys::stat::Mode;
 use super::filter_handshake::{FilterHandshake, Rest};
 use crate::error::{Error, Result, Step};
 use crate::failure::Failure;
-use crate::launch::channels::{self, FailureEvent};
+use crate::launch::failures::{self, FailureEvent};
 use crate::sys::file::open;
 
 /// The FIFO at which the container waits.
@@ -116,7 +116,7 @@ impl Underway {
         rest: Rest<impl FnOnce() -> Result<()>, impl FnOnce(RawFd) -> Result<()>>,
     ) -> Result<Started> {
         let next_event = || loop {
-            match channels::read_failure_event(self.answer.as_fd()) {
+            match failures::read_failure_event(self.answer.as_fd()) {
                 Err(Errno::EINTR) => {}
                 event => return event.map_err(|errno| Error::errno(Step::State, "exec answer", errno)),
             }

@@ -94,7 +94,8 @@ use crate::cgroup::container::Groups;
 use crate::confine::schedule;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step};
-use crate::launch::channels::{self, FailureEvent, Message, ParentEnds};
+use crate::launch::channels::{self, Message, ParentEnds};
+use crate::launch::failures::{self, FailureEvent};
 use crate::launch::steps::{self, step};
 use crate::launch::terminal::pass_newlines;
 use crate::launch::{executed, verify};
@@ -307,7 +308,7 @@ impl Launch<'_> {
     /// program was executed. Returns `Ok(false)` if more events follow.
     fn handle_failure_event(&mut self, proc_pid: &OwnedFd, gated: bool) -> Result<bool> {
         let handshake = self.prepared.handshake.as_ref().filter(|_| !gated);
-        match (channels::read_failure_event(self.ends.failure.as_fd()), handshake) {
+        match (failures::read_failure_event(self.ends.failure.as_fd()), handshake) {
             (Err(Errno::EINTR), _) => Ok(false),
             (Ok(FailureEvent::Failed(failure, message)), _) => {
                 Err(with_message(name_failure(self.plan, self.prepared, failure), message))

@@ -9,7 +9,8 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 
-use super::times::CpuTime;
+use super::failures::{FailureEvent, failure_with_message, read_failure_event};
+use super::times::{CpuTime, Reaped};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Failure, Missing, MissingSet};
 use crate::sys::mount::FileOnMount;
@@ -27,8 +28,10 @@ pub struct ParentEnds {
 /// The child's ends.
 #[derive(Debug)]
 pub struct ChildEnds {
-    failure: OwnedFd,
-    control: OwnedFd,
+    /// For one failure.
+    pub failure: OwnedFd,
+    /// Messages in both directions.
+    pub control: OwnedFd,
 }
 
 /// Both ends of both channels, all close-on-exec.
@@ -57,6 +60,12 @@ pub enum Message {
     Program(OwnedFd, u64),
     /// The workload has ended and is a zombie.
     Exited(Exited),
+    /// The command has a keeper: its pidfd.
+    Keeper(OwnedFd),
+    /// The keeper has reaped every process of the command, and ends.
+    Emptied(Reaped),
+    /// The sandbox of a session is complete, and init waits for commands.
+    Serving,
     /// A container's root is built, so the runtime's hooks may run.
     Built,
     /// A container is ready to be started: the file that it will execute.
@@ -96,13 +105,11 @@ const PROGRAM: u32 = 6;
 const BUILT: u32 = 7;
 const READY: u32 = 8;
 const SET_UP: u32 = 9;
-const MESSAGE_LENGTH: usize = 48;
-/// Most bytes of a failure's message. The record is written to a pipe at once, which must be atomic.
-pub const MAX_FAILURE_MESSAGE: usize = 2048;
-/// Length of a failure record.
-pub const FAILURE_LENGTH: usize = 8;
-
-/// Encodes a message with up to five numbers.
+const SERVING: u32 = 10;
+const KEEPER: u32 = 11;
+const EMPTIED: u32 = 12;
+const MESSAGE_LENGTH: usize = 56;
+/// Encodes a message with up to six numbers.
 fn message(kind: u32, status: i32, numbers: &[u64]) -> [u8; MESSAGE_LENGTH] {
     let mut frame = [0; MESSAGE_LENGTH];
     frame[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -133,6 +140,9 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
         SET_UP => Some(Message::SetUp(cpu_time(8))),
         LISTENER => fd.map(Message::Listener),
         PROGRAM => fd.map(|file| Message::Program(file, long(8))),
+        SERVING => Some(Message::Serving),
+        KEEPER => fd.map(Message::Keeper),
+        EMPTIED => Some(Message::Emptied(Reaped::of(std::array::from_fn(|at| long(8 + 8 * at))))),
         BUILT => Some(Message::Built),
         READY => Some(Message::Ready(executed)),
         MISSING => Some(Message::Missing(MissingSet(word(4)).items())),
@@ -182,65 +192,10 @@ impl ParentEnds {
     }
 }
 
-/// An event on a failure pipe.
-#[derive(Debug)]
-pub enum FailureEvent {
-    /// The last filter is about to be installed.
-    FilterDue,
-    /// A failure with its message, which may be empty.
-    Failed(Failure, String),
-    /// End of file, or an invalid record.
-    Closed,
-}
-
-/// A record with the error number 0, which no failure has.
-const FILTER_DUE: Failure = Failure { step: Step::Seccomp, index: 0, errno: Errno::UnknownErrno };
-
-/// Reads the next event from a failure pipe.
-pub fn read_failure_event(pipe: BorrowedFd<'_>) -> std::result::Result<FailureEvent, Errno> {
-    let mut record = [0; 2 * FAILURE_LENGTH + MAX_FAILURE_MESSAGE];
-    let length = nix::unistd::read(pipe, &mut record)?;
-    let event = &record[..length];
-    let rest = event.strip_prefix(&failure_record(FILTER_DUE));
-    if rest.is_some_and(<[u8]>::is_empty) {
-        return Ok(FailureEvent::FilterDue);
-    }
-    let event = rest.unwrap_or(event);
-    let (record, message) = event.split_at(event.len().min(FAILURE_LENGTH));
-    let failed = |failure| FailureEvent::Failed(failure, String::from_utf8_lossy(message).into_owned());
-    Ok(parse_failure(record).map_or(FailureEvent::Closed, failed))
-}
-
-/// Announces that the last filter is about to be installed.
-pub fn announce_filter(pipe: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
-    nix::unistd::write(pipe, &failure_record(FILTER_DUE)).map(drop)
-}
-
-/// The record of a failure, followed by its message.
-pub fn failure_with_message(failure: Failure, message: &str) -> Vec<u8> {
-    let message = &message.as_bytes()[message.len().saturating_sub(MAX_FAILURE_MESSAGE)..];
-    [&failure_record(failure), message].concat()
-}
-
-/// Decodes a failure record. `None` if it is invalid.
-pub fn parse_failure(record: &[u8]) -> Option<Failure> {
-    let record: &[u8; FAILURE_LENGTH] = record.try_into().ok()?;
-    let step = Step::from_number(u16::from_ne_bytes([record[0], record[1]]))?;
-    let index = u16::from_ne_bytes([record[2], record[3]]);
-    let errno = Errno::from_raw(i32::from_ne_bytes([record[4], record[5], record[6], record[7]]));
-    Some(Failure { step, index, errno })
-}
-
 impl ChildEnds {
     /// Waits for the parent's permission to continue. `false` means that the parent is gone.
     pub fn wait(&self) -> bool {
-        loop {
-            // Not recvmsg: a filter that is already in force may refuse it.
-            match nix::unistd::read(&self.control, &mut [0; 1]) {
-                Err(Errno::EINTR) => {}
-                received => return received == Ok(1),
-            }
-        }
+        wait(self.control.as_fd())
     }
 
     /// Whether the parent is alive.
@@ -252,11 +207,6 @@ impl ChildEnds {
     /// Reports a failure to the parent. If the parent is gone, nothing can be done.
     pub fn fail(&self, failure: Failure) {
         self.fail_with_message(failure, "");
-    }
-
-    /// The failure pipe.
-    pub fn failure(&self) -> BorrowedFd<'_> {
-        self.failure.as_fd()
     }
 
     /// As [`Self::fail`], with the message of a program that the child ran.
@@ -272,6 +222,16 @@ impl ChildEnds {
     /// Reports that a container is ready to be started, and the file that it will execute.
     pub fn send_ready(&self, executed: Option<FileOnMount>) -> std::result::Result<(), Errno> {
         nix::unistd::write(&self.control, &message(READY, 0, &numbers_of(executed))).map(drop) // write for the same reason as read in `wait`
+    }
+
+    /// Reports that init waits for commands.
+    pub fn send_serving(&self) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(SERVING, 0, &[]), None)
+    }
+
+    /// Sends the pidfd of the command's keeper.
+    pub fn send_keeper(&self, pidfd: &OwnedFd) -> std::result::Result<(), Errno> {
+        socket::send(&self.control, &message(KEEPER, 0, &[]), Some(pidfd.as_fd()))
     }
 
     /// Sends the terminal's master side.
@@ -309,25 +269,27 @@ impl ChildEnds {
     pub fn send_program(&self, file: BorrowedFd<'_>, changed_ns: u64) -> std::result::Result<(), Errno> {
         socket::send(&self.control, &message(PROGRAM, 0, &[changed_ns]), Some(file))
     }
-
-    /// The control socket, the only channel that init keeps.
-    pub fn control(&self) -> BorrowedFd<'_> {
-        self.control.as_fd()
-    }
-}
-
-/// Encodes a failure.
-pub fn failure_record(failure: Failure) -> [u8; FAILURE_LENGTH] {
-    let mut record = [0; FAILURE_LENGTH];
-    record[..2].copy_from_slice(&(failure.step as u16).to_ne_bytes());
-    record[2..4].copy_from_slice(&failure.index.to_ne_bytes());
-    record[4..].copy_from_slice(&(failure.errno as i32).to_ne_bytes());
-    record
 }
 
 /// Whether the supervisor has told init that the workload was verified.
 pub fn was_verified(control: BorrowedFd<'_>) -> bool {
     matches!(socket::receive(control, &mut [0; 1], false), Ok((1, _)))
+}
+
+/// Waits for the supervisor's permission to continue. `false` means that it is gone.
+pub fn wait(control: BorrowedFd<'_>) -> bool {
+    loop {
+        // Not recvmsg: a filter that is already in force may refuse it.
+        match nix::unistd::read(control, &mut [0; 1]) {
+            Err(Errno::EINTR) => {}
+            received => return received == Ok(1),
+        }
+    }
+}
+
+/// Reports that every process of the command is dead and reaped.
+pub fn send_emptied(control: BorrowedFd<'_>, reaped: Reaped) -> std::result::Result<(), Errno> {
+    socket::send(control, &message(EMPTIED, 0, &reaped.numbers()), None)
 }
 
 /// Reports how the workload ended.
@@ -355,29 +317,5 @@ mod tests {
         assert!(parse(&[frame.as_slice(), &[0]].concat(), None).is_none());
         assert!(parse(&message(STARTED, 0, &[]), None).is_none(), "a start without its pidfd");
         assert!(parse(&message(99, 0, &[]), None).is_none());
-    }
-
-    #[test]
-    fn a_failure_is_whole_and_known_or_none() {
-        assert!(parse_failure(&[0xff; 8]).is_none());
-        assert!(parse_failure(&[0; 7]).is_none());
-        assert_eq!(parse_failure(&[0; 8]).map(|failure| failure.step), Some(Step::Usage));
-    }
-
-    #[test]
-    fn announcements_and_failures_are_distinguished() {
-        let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
-        let failure = Failure { step: Step::Exec, index: 3, errno: Errno::EACCES };
-        assert_eq!(read_failure_event(reader.as_fd()).unwrap_err(), Errno::EAGAIN);
-        let failed = || matches!(read_failure_event(reader.as_fd()), Ok(FailureEvent::Failed(found, message)) if found == failure && message == "why");
-        let fail = || nix::unistd::write(&writer, &failure_with_message(failure, "why")).map(drop);
-        fail().unwrap();
-        assert!(failed());
-        announce_filter(writer.as_fd()).unwrap();
-        assert!(matches!(read_failure_event(reader.as_fd()), Ok(FailureEvent::FilterDue)));
-        announce_filter(writer.as_fd()).and_then(|()| fail()).unwrap();
-        assert!(failed(), "both at once");
-        drop(writer);
-        assert!(matches!(read_failure_event(reader.as_fd()), Ok(FailureEvent::Closed)));
     }
 }

@@ -5,8 +5,10 @@
 pub mod ablate;
 pub mod channels;
 pub mod executed;
+pub mod failures;
 pub mod namespaces;
 pub mod pump;
+pub mod requests;
 pub mod signals;
 pub mod standard;
 pub mod steps;

@@ -4,7 +4,7 @@
 //! The mode of an open file (`O_NONBLOCK`, `O_APPEND`) is shared by every process that has it open, also after the run. It is
 //! never changed here. The workload gets reopened pipes, and its changes to the mode of other streams are undone.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
@@ -126,12 +126,44 @@ pub fn let_open_anew(streams: &[ChildStream; 3], workload: u32) {
 
 /// Refuses a directory as a standard stream: it would lead out of the sandbox.
 pub fn refuse_directory(number: i32) -> Result<()> {
+    refuse_directory_at(number, borrow_standard(number))
+}
+
+fn refuse_directory_at(number: i32, stream: BorrowedFd<'_>) -> Result<()> {
     let object = ["standard input", "standard output", "standard error"][number as usize];
-    let stat = fstat(borrow_standard(number)).map_err(|errno| Error::errno(Step::Streams, object, errno))?;
+    let stat = fstat(stream).map_err(|errno| Error::errno(Step::Streams, object, errno))?;
     if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR {
         return Err(Error::new(Step::Streams, object, "is a directory, which would lead out of the sandbox"));
     }
     Ok(())
+}
+
+/// The streams of a command in a session, which a client passed. Output that must be counted is relayed, to a pipe or socket
+/// alone: a write to them never blocks.
+pub fn passed(streams: [OwnedFd; 3], limit: Option<OutputLimit>, observed: bool) -> Result<([ChildStream; 3], Pumps)> {
+    for (number, stream) in (0..).zip(&streams) {
+        refuse_directory_at(number, stream.as_fd())?;
+    }
+    let mut pumps = Pumps::default();
+    let [stdin, stdout, stderr] = streams;
+    let counted = observed || limit.is_some();
+    let output = |number: usize, stream: OwnedFd| -> Result<(ChildStream, Option<Pump>)> {
+        if !counted {
+            return Ok((ChildStream::Own(stream), None));
+        }
+        let object = ["standard input", "standard output", "standard error"][number];
+        let stat = fstat(&stream).map_err(|errno| Error::errno(Step::Streams, object, errno))?;
+        let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+        if kind != SFlag::S_IFIFO && kind != SFlag::S_IFSOCK {
+            return Err(Error::new(Step::Streams, object, "must be a pipe or a socket, for its output to be counted"));
+        }
+        let (read, write) = pipe()?;
+        Ok((ChildStream::Own(write), Some(Pump::new(never_block(read)?, stream, limit))))
+    };
+    let (stdout, to_stdout) = output(1, stdout)?;
+    let (stderr, to_stderr) = output(2, stderr)?;
+    (pumps.output, pumps.error) = (to_stdout, to_stderr);
+    Ok(([ChildStream::Own(stdin), stdout, stderr], pumps))
 }
 
 /// A pipe whose supervisor end is non-blocking.

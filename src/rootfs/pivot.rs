@@ -91,6 +91,12 @@ impl BuiltRoot {
         self.root.as_fd()
     }
 
+    /// Child half, after the pivot: enters a working directory. Symlinks on the path are resolved within the root.
+    pub fn enter(&self, cwd: &CStr) -> Applied {
+        let cwd = self.open(cwd, libc::O_PATH | libc::O_DIRECTORY).during(Step::Cwd, 0)?;
+        nix::unistd::fchdir(cwd).during(Step::Cwd, 0)
+    }
+
     /// Opens a path inside. Symlinks and `..` are resolved within the root.
     pub fn open(&self, path: &CStr, flags: libc::c_int) -> std::result::Result<OwnedFd, Errno> {
         mount::open_beneath(&self.root, path, flags, IN_ROOT | NO_MAGICLINKS)

@@ -10,7 +10,7 @@ use nix::sys::stat::{Mode, SFlag, mknodat};
 use nix::time::{ClockId, clock_gettime};
 
 use super::host::{Fault, Last, Resolver};
-use super::mount_point::{self, MountPoints, Shape, make_directory};
+use super::mount_point::{MountPoints, Shape, make_directory};
 use super::operation::{BuildResults, Operation};
 use super::pivot::BuiltRoot;
 use super::powers::Powers;
@@ -38,7 +38,6 @@ pub struct PreparedRoot {
     privileged: bool,
     masked: Vec<CString>,
     read_only: Vec<CString>,
-    cwd: CString,
     oom_score: Option<CString>,
     clock: Option<Clock>,
     /// How many namespaces of each kind the workload may create.
@@ -86,7 +85,6 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
         privileged: powers.privileged,
         masked: proc::prepare(&plan.confinement.masked_paths)?,
         read_only: proc::prepare(&plan.confinement.readonly_paths)?,
-        cwd: mount_point::relative(plan.command.cwd.as_path())?,
         oom_score: proc::oom_score(plan.command.oom_score_adj, 0)?,
         clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         nested: text(plan.namespaces.nested.into()),
@@ -270,15 +268,6 @@ impl PreparedRoot {
         let Some(clock) = &self.clock else { return Ok(()) };
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).during(Step::Verify, 3)?;
         if now.tv_sec() < clock.outside.max(1) { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 3) }
-    }
-
-    /// Child half: enters the working directory. Symlinks on the path are resolved within the root.
-    pub fn enter_cwd(&self, built: &BuiltRoot) -> Applied {
-        if self.cwd.is_empty() {
-            return Ok(()); // the pivot has set it to /
-        }
-        let cwd = built.open(&self.cwd, libc::O_PATH | libc::O_DIRECTORY).during(Step::Cwd, 0)?;
-        nix::unistd::fchdir(cwd).during(Step::Cwd, 0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::processes;
 use crate::launch::times::CpuTime;
 
 /// CPU time of a process and all its living descendants, each including its reaped children.
@@ -11,17 +12,11 @@ pub fn of_tree(root: i32) -> CpuTime {
     let ticks_per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks.max(1) as u64);
     let micros = |ticks: u64| ticks.saturating_mul(1_000_000) / ticks_per_second;
     let (mut user, mut system) = (0u64, 0u64);
-    let mut pids = vec![root];
-    while let Some(pid) = pids.pop() {
+    for pid in processes::tree(root) {
         // Read as bytes: the process chooses the name in this file, which may not be UTF-8.
         let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { continue };
         let (its_user, its_system) = ticks_of(&String::from_utf8_lossy(&stat)).unwrap_or_default();
         (user, system) = (user.saturating_add(its_user), system.saturating_add(its_system));
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for task in tasks.flatten() {
-            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            pids.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<i32>().ok()));
-        }
     }
     CpuTime { user_us: micros(user), system_us: micros(system) }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -31,7 +32,7 @@ type Key = (&'static str, String, Option<String>);
 /// The sources of denials, and the denials so far.
 #[derive(Debug)]
 pub struct Denials {
-    judge: Option<Judge>,
+    judge: Option<Rc<Judge>>,
     listener: Option<OwnedFd>,
     stream: Option<Stream>,
     /// Why the audit stream is not available, if Landlock is in use.
@@ -48,7 +49,7 @@ pub struct Denials {
 
 impl Denials {
     /// Parent half. Opens the audit stream if possible.
-    pub fn prepare(plan: &RunPlan, judge: Option<Judge>) -> Self {
+    pub fn prepare(plan: &RunPlan, judge: Option<Rc<Judge>>) -> Self {
         let stream = match (&plan.confinement.landlock, landlock::is_logged()) {
             (None, _) => Ok(None),
             (Some(_), false) => Err(Errno::EOPNOTSUPP),
@@ -83,7 +84,7 @@ impl Denials {
     /// Handles pending notifications without blocking. `since` is when the workload began, `process` its id on the host.
     pub fn take(&mut self, since: Instant, process: Option<i32>) {
         for _ in 0..MOST_AT_ONCE {
-            let Some((listener, judge)) = self.listener.as_ref().zip(self.judge.as_ref()) else { break };
+            let Some((listener, judge)) = self.listener.as_ref().zip(self.judge.as_deref()) else { break };
             let events = readiness(listener.as_fd());
             if events.contains(PollFlags::POLLIN) {
                 if let Some(attempt) = judge.take(listener.as_fd()) {

@@ -6,13 +6,19 @@ use nix::errno::Errno;
 
 use super::missing;
 use super::prepare::Prepared;
+use crate::confine::process::PreparedProcess;
 use crate::confine::schedule;
 use crate::error::{Error, Step};
 use crate::failure::Failure;
 use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
 /// Turns the child's numbers into an error with the names of the plan and a hint.
-pub fn error_of(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errno }: Failure) -> Error {
+pub fn error_of(
+    plan: &RunPlan,
+    prepared: &Prepared,
+    process: &PreparedProcess,
+    Failure { step, index, errno }: Failure,
+) -> Error {
     let index = usize::from(index);
     let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
     let object = match step {
@@ -22,9 +28,7 @@ pub fn error_of(plan: &RunPlan, prepared: &Prepared, Failure { step, index, errn
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
         Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),
-        _ => {
-            prepared.root.object(plan, step, index).or_else(|| prepared.process.object(step, index)).unwrap_or_default()
-        }
+        _ => prepared.root.object(plan, step, index).or_else(|| process.object(step, index)).unwrap_or_default(),
     };
     let error = Error::errno(step, object, errno);
     match of(plan, step, index, errno) {

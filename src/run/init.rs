@@ -29,7 +29,8 @@ pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> !
     }
 }
 
-fn forward(workload: Pid, signal: libc::c_int) {
+/// Passes a signal on.
+pub fn forward(workload: Pid, signal: libc::c_int) {
     // Sends the signal to the workload's group, as a terminal would, or to the workload itself until it has created its
     // session.
     if process::kill_group(workload, signal).is_err() {
@@ -54,16 +55,10 @@ fn reap_all(workload: Pid) {
 /// Reports how the workload ended and exits, which ends every process that it left. Until the supervisor has verified the workload, it
 /// stays a zombie, and the supervisor kills both.
 fn report_and_exit(status: i32) -> ! {
-    let at_ns = monotonic_ns();
     let [control, scratch] = [0, 1].map(process::borrow_standard);
-    let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
-        Ok(space) => {
-            ((space.blocks() - space.blocks_free()) * space.fragment_size(), space.files() - space.files_free())
-        }
-        Err(_) => (u64::MAX, u64::MAX),
-    };
+    let exited = exited(status, scratch);
     let was_verified = was_verified(control.as_fd());
-    if send_exited(control.as_fd(), Exited { status, at_ns, scratch_bytes, scratch_inodes }).is_err() {
+    if send_exited(control.as_fd(), exited).is_err() {
         process::exit(125);
     }
     if was_verified {
@@ -72,4 +67,16 @@ fn report_and_exit(status: i32) -> ! {
     loop {
         nix::unistd::pause();
     }
+}
+
+/// How a workload ended just now, and the use of the scratch tmpfs.
+pub fn exited(status: i32, scratch: BorrowedFd<'_>) -> Exited {
+    let at_ns = monotonic_ns();
+    let (scratch_bytes, scratch_inodes) = match fstatvfs(scratch) {
+        Ok(space) => {
+            ((space.blocks() - space.blocks_free()) * space.fragment_size(), space.files() - space.files_free())
+        }
+        Err(_) => (u64::MAX, u64::MAX),
+    };
+    Exited { status, at_ns, scratch_bytes, scratch_inodes }
 }

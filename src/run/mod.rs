@@ -47,19 +47,27 @@
 
 mod bounds;
 mod child;
+mod command;
 pub(crate) mod cpu;
 mod denials;
+mod fork_server;
 mod hint;
 mod init;
+mod keeper;
 pub(crate) mod kernel_audit;
 pub mod missing;
 mod network;
+mod order;
 mod outcome;
 mod prepare;
+mod processes;
 mod program;
+pub mod sandbox;
 mod supervise;
+mod tree;
 mod verify;
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -68,12 +76,14 @@ use nix::unistd::Pid;
 
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
-use self::prepare::Prepared;
-pub use self::supervise::Sampler;
-use self::supervise::{Supervisor, Watches};
+use self::prepare::{Kept, Prepared};
+use self::supervise::alone::Alone;
+pub use self::supervise::alone::Sampler;
+use self::supervise::{Supervised, Watches};
+use self::tree::Tree;
 use crate::confine::user;
 use crate::error::{Error, Result, Step};
-use crate::launch::channels;
+use crate::launch::channels::{self, ParentEnds};
 use crate::launch::namespaces::Inhabited;
 pub use crate::launch::signals::Blocked;
 use crate::launch::steps::{self, step};
@@ -83,6 +93,7 @@ use crate::report::{Enforced, Report};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
 use crate::sys::process;
+use crate::sys::stack::Stack;
 
 /// What the caller should know before the workload exists.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +102,13 @@ pub struct Warnings<'a> {
     pub profile: &'a [String],
     /// The limits that are not in force for all processes together.
     pub budget: Option<&'a str>,
+}
+
+impl<'a> Warnings<'a> {
+    fn of(prepared: &'a Prepared, kept: &'a Kept) -> Self {
+        let profile = prepared.seccomp.as_ref().map_or(&[][..], |seccomp| &seccomp.warnings);
+        Self { profile, budget: kept.budget_warning.as_deref() }
+    }
 }
 
 /// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
@@ -114,60 +132,62 @@ fn start(
 ) -> Result<Report> {
     #[cfg(feature = "ablate")]
     let plan = &crate::launch::ablate::thinned(plan);
-    let (mut prepared, mut kept, stack) = prepare::prepare(plan)?;
-    let profile = prepared.seccomp.as_ref().map_or(&[][..], |seccomp| &seccomp.warnings);
-    warn(Warnings { profile, budget: kept.budget_warning.as_deref() });
+    let (mut prepared, mut kept, stack) = prepare::prepare(plan, false)?;
+    warn(Warnings::of(&prepared, &kept));
     let watches = Watches::new(signals)?;
-    let (ends, child_ends) = channels::channels()?;
-    let flags = namespace_flags(plan);
-    let child = match clone3(flags, kept.cgroup.as_ref().and_then(|group| group.dir())) {
-        Ok(Cloned::Child) => child::run(&mut prepared, stack, ends, &child_ends),
-        Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
-        Err(errno) => return Err(clone_error(errno)),
-    };
-    let cloned_at = Instant::now();
-    step("clone", || format!("pid {} with {}", child.0, steps::namespaces(flags)));
-    drop(child_ends);
-    prepared.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
-    let stand_ins = std::mem::take(&mut kept.stand_ins);
+    let (child, ends) = clone(plan, &mut prepared, stack, kept.cgroup.as_ref().and_then(|group| group.dir()))?;
+    let (cloned_at, mut stack) = (Instant::now(), Some(child.stack));
     let mut enforced = Enforced {
         degraded: std::mem::take(&mut kept.degraded),
-        budget: bounds::record(&plan.budget, kept.cgroup.as_ref(), &stand_ins),
+        budget: bounds::record(&plan.budget, kept.cgroup.as_ref(), &kept.stand_ins),
         ..Enforced::default()
     };
-    let pid = child.0;
-    let supervisor = Supervisor::new(plan, ends, child, watches, &mut kept).sampled(sampler);
     let mut inhabited = None;
-    let admitted = admit(plan, &prepared, pid, &supervisor, &mut inhabited, &mut enforced);
-    let mut verify = |pid, looked_up| {
-        let planned = verify::Planned {
-            kept_capabilities: prepared.kept_capabilities,
-            host_ids: (prepared.users.host_uid, prepared.users.host_gid),
-            seccomp: prepared.seccomp.as_ref(),
-            sandbox: inhabited,
-            may_nest: plan.namespaces.nested > 0,
-        };
-        let verified = verify::workload(pid, looked_up, &planned, &mut enforced)?;
-        bounds::verify(pid, &stand_ins)?;
-        if verified {
-            step("executed", || plan.command.argv.first().map(ToString::to_string).unwrap_or_default());
-        }
-        Ok(verified)
-    };
+    let admitted = admit(plan, &prepared, child.pid, &ends, &kept, &mut inhabited, &mut enforced);
+    let tree = Tree::Sandbox { pid: child.pid, pidfd: child.pidfd };
+    let verifier = prepared.verifier(plan, inhabited);
+    let command = Supervised::new(plan, ends, tree, kept, verifier, enforced);
     // The report is begun and resources are released while the workload runs, so that neither delays the end.
     let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
-    let (mut early, mut stack) = (None, Some(stack));
+    let mut early = None;
     let mut meanwhile = || {
         early = Some(blank());
         prepared.root.drop_parent_copies();
         drop(stack.take());
     };
-    let outcome = supervisor.run(admitted, &mut verify, &mut meanwhile);
+    let (_, outcome, kept, enforced) = Alone::new(command, watches, sampler).run(admitted, &mut meanwhile);
     kept.pumps.restore();
-    let start = outcome::Start { plan, prepared: &prepared, begun, cloned_at };
+    let start = outcome::Start { plan, prepared: &prepared, process: &prepared.order.process, begun, cloned_at };
     let report = start.report(early.unwrap_or_else(blank), &outcome, kept, enforced);
     step("ended", || format!("exit code {}", report.exit_code));
     Ok(report)
+}
+
+/// The first process of a sandbox, as its parent sees it.
+struct Child {
+    pid: Pid,
+    pidfd: OwnedFd,
+    /// The parent's copy of the stack that the child uses.
+    stack: Stack,
+}
+
+/// Creates the first process. In the child this does not return.
+fn clone(
+    plan: &RunPlan,
+    prepared: &mut Prepared,
+    stack: Stack,
+    cgroup: Option<BorrowedFd<'_>>,
+) -> Result<(Child, ParentEnds)> {
+    let (ends, child_ends) = channels::channels()?;
+    let flags = namespace_flags(plan);
+    let (pid, pidfd) = match clone3(flags, cgroup) {
+        Ok(Cloned::Child) => child::run(prepared, stack, ends, &child_ends),
+        Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
+        Err(errno) => return Err(clone_error(errno)),
+    };
+    step("clone", || format!("pid {pid} with {}", steps::namespaces(flags)));
+    prepared.order.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
+    Ok((Child { pid, pidfd, stack }, ends))
 }
 
 fn namespace_flags(plan: &RunPlan) -> u64 {
@@ -199,21 +219,23 @@ fn admit(
     plan: &RunPlan,
     prepared: &Prepared,
     pid: Pid,
-    supervisor: &Supervisor<'_>,
+    ends: &ParentEnds,
+    kept: &Kept,
     inhabited: &mut Option<Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
-    supervisor.move_into_cgroup()?; // before anything else, so that everything after it is counted
+    // Before anything else, so that everything after it is counted.
+    kept.cgroup.as_ref().map_or(Ok(()), |group| group.add_cloned(pid))?;
     let proc_pid = user::open_proc_pid(pid)?;
-    enforced.degraded.extend(prepared.process.raise_limits(pid)?);
+    enforced.degraded.extend(prepared.order.process.raise_limits(pid)?);
     prepared.users.write_maps(&proc_pid, pid)?;
     step("id map", || format!("of pid {pid} written"));
-    supervisor.go()?;
+    ends.go()?;
     // Checked while the child builds its root. Later it is not dumpable, and it waits for this before it becomes so.
     let now = *inhabited.insert(Inhabited::by(&proc_pid)?);
     enforced.namespaces = verify::differing(now, &plan.namespaces)?;
     step("namespaces", || format!("verified: {}", enforced.namespaces.join(",")));
-    supervisor.go()?;
+    ends.go()?;
     step("released", || format!("pid {pid} confines itself"));
     Ok(())
 }

@@ -12,9 +12,9 @@ use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::{MountKind, Network, RunPlan};
 use crate::sys::ablate::{Layer, without};
-use crate::sys::clone::Stack;
 use crate::sys::namespace;
 use crate::sys::net;
+use crate::sys::stack::Stack;
 
 /// The network of the child.
 #[derive(Clone, Copy, Debug)]

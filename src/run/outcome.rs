@@ -7,10 +7,12 @@ use nix::sys::signal::Signal;
 use super::hint;
 use super::prepare::{Kept, Prepared};
 use super::program::Program;
+use crate::confine::process::PreparedProcess;
+use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Step};
 use crate::failure::{Failure, Missing};
 use crate::launch::channels::Exited;
-use crate::launch::times::CpuTime;
+use crate::launch::times::{CpuTime, Reaped};
 use crate::plan::{Facility, RunPlan};
 use crate::report::{self, Degraded, Enforced, NetworkRecord, Report, Status, Timings, Usage};
 
@@ -69,7 +71,7 @@ pub struct Outcome {
     /// The executed file.
     pub program: Option<Program>,
     /// The resource usage of the tree, as far as its processes were reaped.
-    pub rusage: Option<libc::rusage>,
+    pub rusage: Option<Reaped>,
     /// The CPU time that init and the workload's process used before the program.
     pub set_up: CpuTime,
     /// The CPU time of the tree just before it was killed, if no cgroup counts it.
@@ -78,6 +80,8 @@ pub struct Outcome {
     pub cpu_limited: bool,
     /// Whether a workload existed. If it shares init's memory: whether it executed its program or died of the execve.
     pub started: bool,
+    /// Whether the running workload was verified from outside.
+    pub verified: bool,
     /// When the workload's execve succeeded.
     pub executed_at: Option<Instant>,
     /// When the workload ended.
@@ -112,8 +116,10 @@ impl Outcome {
 pub struct Start<'a> {
     /// Its plan.
     pub plan: &'a RunPlan,
-    /// What the child was given.
+    /// What its sandbox was made from.
     pub prepared: &'a Prepared,
+    /// What its command was made from.
+    pub process: &'a PreparedProcess,
     /// When it began.
     pub begun: Beginning,
     /// When the clone returned.
@@ -184,6 +190,9 @@ impl Start<'_> {
         if let Some(landlock) = &self.prepared.landlock {
             landlock.record(enforced);
         }
+        if outcome.verified {
+            enforced.seccomp = self.prepared.seccomp.as_ref().map(PreparedSeccomp::record);
+        }
     }
 
     /// Why the run failed, if it did. `lost_output` is the error of a stream.
@@ -199,7 +208,7 @@ impl Start<'_> {
         let unexplained = outcome.error.is_none() || oom_killed;
         let died_silently = (never_ran || init_failed) && unasked && unexplained;
         match &outcome.failure {
-            Some(failure) => Some(hint::error_of(self.plan, self.prepared, *failure)),
+            Some(failure) => Some(hint::error_of(self.plan, self.prepared, self.process, *failure)),
             None if died_silently => Some(silent_death(outcome.wait_status, usage)),
             None => outcome.error.clone().or_else(|| lost_output().filter(|_| unasked)),
         }
@@ -209,7 +218,7 @@ impl Start<'_> {
 const COVERED: &str = "the caller's own /proc is partly covered";
 
 /// The report's entry for a facility that the child had to do without.
-fn degraded(missing: &Missing) -> Degraded {
+pub fn degraded(missing: &Missing) -> Degraded {
     let (facility, wanted, got, why) = match missing {
         Missing::NamespaceLimits => {
             (Facility::NamespaceLimits, "no nested namespaces", "nested namespaces", "/proc/sys/user is not writable")
@@ -267,16 +276,14 @@ fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
 
 fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
     if let Some(rusage) = &outcome.rusage {
-        let count = |value: libc::c_long| u64::try_from(value).ok();
         usage.rusage = report::Rusage {
-            minor_faults: count(rusage.ru_minflt),
-            major_faults: count(rusage.ru_majflt),
-            ctx_voluntary: count(rusage.ru_nvcsw),
-            ctx_involuntary: count(rusage.ru_nivcsw),
+            minor_faults: Some(rusage.minor_faults),
+            major_faults: Some(rusage.major_faults),
+            ctx_voluntary: Some(rusage.voluntary_switches),
+            ctx_involuntary: Some(rusage.involuntary_switches),
         };
         if usage.cpu.source.is_none() {
-            let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-            let reaped = CpuTime { user_us: micros(rusage.ru_utime), system_us: micros(rusage.ru_stime) };
+            let reaped = rusage.cpu;
             let known = if reaped.total_us() < outcome.before_kill.total_us() { outcome.before_kill } else { reaped };
             usage.cpu.user_us = Some(known.user_us);
             usage.cpu.system_us = Some(known.system_us);

@@ -6,22 +6,25 @@ use std::rc::Rc;
 
 use super::bounds;
 use super::network::{self, PreparedNetwork};
+use super::order::Order;
 use crate::cgroup::{self, Group};
 use crate::confine::landlock::PreparedLandlock;
-use crate::confine::process::{PreparedProcess, StandIn};
+use crate::confine::process::StandIn;
 use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::confine::user::{self, Users};
 use crate::confine::{caps, landlock, privilege, process, seccomp};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Facility, IdMapping, Landlock, Network, RunPlan};
+use crate::plan::{Command, Facility, IdMapping, Landlock, Network, RunPlan};
 use crate::report::Degraded;
 use crate::rootfs::Powers;
 use crate::rootfs::run_root::{self, PreparedRoot};
 use crate::sys;
-use crate::sys::clone::Stack;
-use crate::sys::terminal::Size;
+use crate::sys::stack::Stack;
 
 use super::denials::Denials;
+use super::verify::Verifier;
+use crate::confine::seccomp::listen::Judge;
+use crate::launch::namespaces::Inhabited;
 use crate::launch::steps::step;
 use crate::launch::streams::{self, ChildStream, Pumps};
 
@@ -32,12 +35,12 @@ pub struct Prepared {
     pub users: Users,
     /// The root and all mounts.
     pub root: PreparedRoot,
-    /// The program and its inherited settings.
-    pub process: PreparedProcess,
-    /// Its Landlock rules.
+    /// The Landlock rules.
     pub landlock: Option<PreparedLandlock>,
-    /// Its system call filter.
+    /// The system call filter.
     pub seccomp: Option<PreparedSeccomp>,
+    /// The same with a listener, for the commands of a session whose denials are explained.
+    pub listening: Option<PreparedSeccomp>,
     /// The capabilities that it keeps, as a mask.
     pub kept_capabilities: u64,
     /// The command line that other processes see for pid 1.
@@ -50,14 +53,10 @@ pub struct Prepared {
     pub init: bool,
     /// Whether the workload shares init's memory until it executes its program, instead of having a copy.
     pub shares_memory: bool,
-    /// Whether pid 1 sends the seccomp listener.
-    pub explain_denials: bool,
-    /// Whether the executed file is sent to the supervisor, which hashes it.
-    pub hash_program: bool,
-    /// The size of its own terminal, if it has one.
-    pub terminal: Option<Size>,
-    /// Its standard streams.
-    pub streams: [ChildStream; 3],
+    /// Whether init stays and starts the commands of a session, instead of the one that is prepared.
+    pub stays: bool,
+    /// The command.
+    pub order: Order,
 }
 
 /// What the parent keeps.
@@ -79,7 +78,8 @@ pub struct Kept {
 
 /// Prepares everything that can fail without a new namespace. The stack is for code that shares the first process's memory: the
 /// network thread, then the workload.
-pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
+/// For a session, which `stays`, the command is not prepared: init starts what it is asked to.
+pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
     if plan.namespaces.time && !plan.init {
         // A process enters a new time namespace only at its creation, so pid 1 cannot enter its own.
         return Err(
@@ -95,15 +95,13 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     let mut degraded = Vec::new();
     let (users, mut root) = ids_and_root(plan, &mut degraded)?;
     step("mounts", || format!("{} prepared", plan.mounts.len()));
-    let rules = process::Rules {
-        cpu_us: plan.deadlines.cpu_us,
-        core_is_a_guard: true,
-        keyring_may_fail: may_lack.contains(&Facility::Keyring),
-        hostname_may_fail: may_lack.contains(&Facility::Hostname),
+    let none = stays.then(|| Command { argv: vec!["-".into()], ..plan.command.clone() });
+    let mut process =
+        process::prepare(none.as_ref().unwrap_or(&plan.command), plan.confinement.hostname.as_ref(), rules(plan))?;
+    let (streams, terminal, pumps) = match stays {
+        true => ([ChildStream::Null, ChildStream::Null, ChildStream::Null], None, Pumps::default()),
+        false => streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some(), (users.host_uid, users.host_gid))?,
     };
-    let mut process = process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules)?;
-    let (streams, terminal, pumps) =
-        streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some(), (users.host_uid, users.host_gid))?;
     step("streams", || if terminal.is_some() { "a terminal" } else { "prepared" });
     let landlock = landlock::prepare(
         plan.confinement.landlock.as_ref(),
@@ -134,12 +132,14 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
     let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?;
     step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));
-    let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge));
+    let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge.map(Rc::new)));
     let network = network::prepare(plan)?;
     let stack = Stack::new().map_err(|errno| Error::errno(Step::Fork, "stack", errno))?;
     let (cgroup, mut missing) = cgroup::prepare(&plan.confinement.id, &plan.budget, may_lack)?; // last: the first step that would have to be undone
     step("cgroup", || cgroup.as_ref().map_or("none".to_owned(), |group| format!("created {}", group.record().path)));
-    let shown = cgroup.as_ref().filter(|_| plan.namespaces.cgroup).map(Group::view);
+    // With a directory of v2, a command of a session could start processes in the cgroup of another.
+    let shown = cgroup.as_ref().filter(|group| plan.namespaces.cgroup && !(stays && group.dir().is_some()));
+    let shown = shown.map(Group::view);
     root.show_cgroup(shown.as_ref())?;
     let lacking: Vec<Facility> = missing.iter().filter_map(|one| one.what.parse().ok()).collect();
     let is_root_outside = privilege::may_be_root_outside(users.host_uid);
@@ -157,23 +157,60 @@ pub fn prepare(plan: &RunPlan) -> Result<(Prepared, Kept, Stack)> {
     let prepared = Prepared {
         users,
         root,
-        process,
         landlock,
         seccomp,
+        listening: None,
         kept_capabilities: caps::mask(&plan.capabilities),
         title: CString::new(format!("stockade: init {}", plan.confinement.id))
             .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
-        hides_cgroup: plan.namespaces.cgroup && cgroup.is_some(),
+        hides_cgroup: plan.namespaces.cgroup && (stays || cgroup.is_some()),
         network,
         init: plan.init,
         // Sharing avoids copying page tables and page faults. But processes that share memory also share a time namespace.
         shares_memory: plan.init && !plan.namespaces.time,
-        explain_denials: plan.explain_denials,
-        hash_program: plan.hash_program,
-        terminal,
-        streams,
+        stays,
+        order: Order {
+            process,
+            explain_denials: plan.explain_denials,
+            hash_program: plan.hash_program,
+            terminal,
+            streams,
+        },
     };
     Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning }, stack))
+}
+
+/// What a run adds to the limits of its command.
+pub fn rules(plan: &RunPlan) -> process::Rules {
+    let may_lack = &plan.confinement.allow_degraded;
+    process::Rules {
+        cpu_us: plan.deadlines.cpu_us,
+        core_is_a_guard: true,
+        keyring_may_fail: may_lack.contains(&Facility::Keyring),
+        hostname_may_fail: may_lack.contains(&Facility::Hostname),
+    }
+}
+
+impl Prepared {
+    /// What must be found in the running command.
+    pub fn verifier(&self, plan: &RunPlan, sandbox: Option<Inhabited>) -> Verifier {
+        Verifier {
+            kept_capabilities: self.kept_capabilities,
+            host_ids: (self.users.host_uid, self.users.host_gid),
+            filtered: self.seccomp.is_some(),
+            sandbox,
+            may_nest: plan.namespaces.nested > 0,
+        }
+    }
+
+    /// Adds what the commands of a session need whose denials are explained: a filter with a listener, and the judge of the calls
+    /// that it refuses.
+    pub fn listen(&mut self, plan: &RunPlan) -> Result<Option<Rc<Judge>>> {
+        let implied = seccomp::install::Implied { explain_denials: true, ..plan.into() };
+        let (listening, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &implied)?;
+        self.listening = listening;
+        Ok(judge.map(Rc::new))
+    }
 }
 
 /// The workload's ids on the host, and the root. Files that the workload may write belong to its own id, through idmapped

@@ -3,7 +3,6 @@
 use nix::errno::Errno;
 
 use crate::confine::caps;
-use crate::confine::seccomp::install::PreparedSeccomp;
 use crate::error::{Error, Result, Step};
 use crate::launch::executed;
 use crate::launch::namespaces::Inhabited;
@@ -29,45 +28,41 @@ pub fn differing(sandbox: Inhabited, planned: &Namespaces) -> Result<Vec<String>
     Ok(differing.into_iter().filter(|name| *name != "net").map(str::to_owned).collect())
 }
 
-/// What was planned for the workload.
-#[derive(Debug)]
-pub struct Planned<'a> {
+/// What was planned for the workload, to be found in the running process.
+#[derive(Clone, Copy, Debug)]
+pub struct Verifier {
     /// The capabilities that it may have, as a mask.
     pub kept_capabilities: u64,
     /// Its user and group on the host.
     pub host_ids: (u32, u32),
-    /// Its filter.
-    pub seccomp: Option<&'a PreparedSeccomp>,
+    /// Whether it has a filter.
+    pub filtered: bool,
     /// The sandbox's namespaces.
     pub sandbox: Option<Inhabited>,
     /// Whether it may create a user namespace.
     pub may_nest: bool,
 }
 
-/// Verifies and records the running workload. `looked_up` is the file that it found for its program. Returns `false` if it has
-/// ended.
-pub fn workload(
-    pid: i32,
-    looked_up: Option<FileOnMount>,
-    planned: &Planned<'_>,
-    enforced: &mut Enforced,
-) -> Result<bool> {
-    let status = match Status::of(pid) {
-        Err(Errno::ENOENT | Errno::ESRCH) => return Ok(false), // it has ended
-        status => status.map_err(|errno| Error::errno(Step::Verify, format!("/proc/{pid}/status"), errno))?,
-    };
-    // Read after the status: a process whose status shows a nested namespace has not left that namespace since.
-    let nested = planned.may_nest && planned.sandbox.is_some_and(|sandbox| sandbox.has_left(pid));
-    let kept = planned.kept_capabilities;
-    match verify::compare(&status, &expected(kept, planned.host_ids, planned.seccomp.is_some(), nested)) {
-        Err(_) if status.is_ending() => return Ok(false), // it was killed on its way to execve, when only part of the confinement was in place
-        compared => compared?,
+impl Verifier {
+    /// Verifies and records the running workload. `looked_up` is the file that it found for its program. Returns `false` if it
+    /// has ended.
+    pub fn verify(&self, pid: i32, looked_up: Option<FileOnMount>, enforced: &mut Enforced) -> Result<bool> {
+        let status = match Status::of(pid) {
+            Err(Errno::ENOENT | Errno::ESRCH) => return Ok(false), // it has ended
+            status => status.map_err(|errno| Error::errno(Step::Verify, format!("/proc/{pid}/status"), errno))?,
+        };
+        // Read after the status: a process whose status shows a nested namespace has not left that namespace since.
+        let nested = self.may_nest && self.sandbox.is_some_and(|sandbox| sandbox.has_left(pid));
+        let kept = self.kept_capabilities;
+        match verify::compare(&status, &expected(kept, self.host_ids, self.filtered, nested)) {
+            Err(_) if status.is_ending() => return Ok(false), // it was killed on its way to execve, when only part of the confinement was in place
+            compared => compared?,
+        }
+        record(&status, if nested { kept } else { verify::capabilities(&status) }, enforced); // the child has verified those kept
+        step("verified", || format!("the confinement of pid {pid}"));
+        executed::verify(pid, looked_up)?;
+        Ok(true)
     }
-    record(&status, if nested { kept } else { verify::capabilities(&status) }, enforced); // the child has verified those kept
-    step("verified", || format!("the confinement of pid {pid}"));
-    executed::verify(pid, looked_up)?;
-    enforced.seccomp = planned.seccomp.map(PreparedSeccomp::record);
-    Ok(true)
 }
 
 fn expected(kept: u64, host_ids: (u32, u32), filtered: bool, nested: bool) -> Expected {

@@ -2,12 +2,13 @@
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use super::stack::Stack;
+use super::thread::clone_running;
 use super::{Result, check};
 
 /// The side of a [`clone3`].
@@ -87,50 +88,17 @@ pub fn sibling() -> Result<Cloned> {
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
 }
 
-/// Stack memory for a child or thread that shares this process's memory, with an inaccessible guard below it.
-#[derive(Debug)]
-pub struct Stack {
-    lowest: NonNull<libc::c_void>,
-}
-
-/// Many times what the path to execve needs.
-const STACK_SIZE: usize = 256 << 10;
-const GUARD_SIZE: usize = 64 << 10; // the largest page size
-
-impl Stack {
-    /// Maps a stack. Only touched pages cost memory.
-    pub fn new() -> Result<Self> {
-        let (anywhere, flags) = (std::ptr::null_mut(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK);
-        // SAFETY: a new anonymous mapping at an address that the kernel chooses.
-        let lowest = unsafe { libc::mmap(anywhere, STACK_SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if lowest == libc::MAP_FAILED {
-            return Err(Errno::last());
-        }
-        // SAFETY: the start of our own new mapping, which is not in use yet.
-        check(unsafe { libc::mprotect(lowest, GUARD_SIZE, libc::PROT_NONE) }.into())?;
-        NonNull::new(lowest).map(|lowest| Self { lowest }).ok_or(Errno::ENOMEM)
-    }
-
-    /// Its lowest byte above the guard, and its size from there on.
-    pub(super) fn usable(&self) -> (*mut libc::c_void, usize) {
-        // SAFETY: within the mapping.
-        (unsafe { self.lowest.as_ptr().byte_add(GUARD_SIZE) }, STACK_SIZE - GUARD_SIZE)
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, which is not in use: `spawn_sharing` and the thread return it only afterwards.
-        unsafe { libc::munmap(self.lowest.as_ptr(), STACK_SIZE) };
-    }
-}
-
 /// Creates a child process that runs `child` in this process's own memory while this process waits, as `vfork(2)` does. The
 /// wait ends when the child executes a program or returns its exit code. No memory is copied.
 ///
 /// With `files` it also shares this process's descriptor table until it executes a program. Descriptors that it opens stay open
-/// in this process.
-pub fn spawn_sharing<F>(stack: &mut Stack, files: bool, child: F) -> Result<(Pid, OwnedFd)>
+/// in this process. If requested, the child is in the given cgroup from its first instruction on.
+pub fn spawn_sharing<F>(
+    stack: &mut Stack,
+    files: bool,
+    cgroup: Option<BorrowedFd<'_>>,
+    child: F,
+) -> Result<(Pid, OwnedFd)>
 where
     F: FnOnce() -> libc::c_int,
 {
@@ -139,17 +107,39 @@ where
         let child = unsafe { ManuallyDrop::take(&mut *child.cast::<ManuallyDrop<F>>()) };
         child()
     }
+    extern "C" fn enter_and_end<F: FnOnce() -> libc::c_int>(child: *mut libc::c_void) {
+        super::process::exit(enter::<F>(child))
+    }
     let mut child = ManuallyDrop::new(child);
+    let argument = (&raw mut child).cast();
     let mut pidfd: RawFd = -1;
     let sharing = libc::CLONE_VM | libc::CLONE_VFORK | if files { libc::CLONE_FILES } else { 0 };
-    // SAFETY: the child runs on a stack of its own, which is exclusively ours and outlives it because of CLONE_VFORK. So does
-    // the closure, and `pidfd`, which the kernel writes before it returns. Thread-local storage is this thread's, which waits.
-    let clone = || unsafe {
-        let top = stack.lowest.as_ptr().byte_add(STACK_SIZE);
-        let flags = sharing | libc::CLONE_PIDFD | libc::SIGCHLD;
-        check(libc::clone(enter::<F>, top, flags, (&raw mut child).cast(), &raw mut pidfd).into())
+    let cloned = match cgroup {
+        // SAFETY: the child runs on a stack of its own, which is exclusively ours and outlives it because of CLONE_VFORK. So does
+        // the closure, and `pidfd`, which the kernel writes before it returns. Thread-local storage is this thread's, which waits.
+        None => with_patience(|| unsafe {
+            let flags = sharing | libc::CLONE_PIDFD | libc::SIGCHLD;
+            check(libc::clone(enter::<F>, stack.top(), flags, argument, &raw mut pidfd).into())
+        }),
+        // clone(2) cannot place it in a cgroup, and is what filters around us allow.
+        Some(cgroup) => {
+            let (bottom, size) = stack.usable();
+            // SAFETY: all-zero is a valid clone_args.
+            let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+            args.flags = (sharing | libc::CLONE_PIDFD) as u64 | INTO_CGROUP;
+            args.pidfd = (&raw mut pidfd) as u64;
+            args.exit_signal = libc::SIGCHLD as u64;
+            args.stack = bottom.expose_provenance() as u64;
+            args.stack_size = size as u64;
+            args.cgroup = cgroup.as_raw_fd() as u64;
+            // SAFETY: as above.
+            with_patience(|| match unsafe { clone_running(&args, enter_and_end::<F>, argument) } {
+                pid @ 0.. => Ok(pid as libc::c_long),
+                error => Err(Errno::from_raw(-error as i32)),
+            })
+        }
     };
-    match with_patience(clone) {
+    match cloned {
         // SAFETY: the kernel has just created this descriptor for us.
         Ok(pid) => Ok((Pid::from_raw(pid as i32), unsafe { OwnedFd::from_raw_fd(pidfd) })),
         Err(errno) => {

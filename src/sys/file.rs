@@ -49,6 +49,20 @@ pub fn content_of(file: &OwnedFd, expected: usize) -> Result<Vec<u8>> {
     }
 }
 
+/// A file in memory with these bytes, at its beginning, which nobody can change any more, `memfd_create(2)`.
+pub fn in_memory(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
+    use std::io::{Seek as _, Write as _};
+
+    use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let mut file = std::fs::File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?);
+    let failed = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    file.write_all(bytes).and_then(|()| file.rewind()).map_err(failed)?;
+    let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file.into())
+}
+
 /// Bytes as text. Invalid UTF-8 is replaced.
 pub fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())

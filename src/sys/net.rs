@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::sys::stat::fstat;
 
-use super::clone::Stack;
+use super::stack::Stack;
 use super::thread::{Thread, call};
 use super::{Result, check, check_fd};
 

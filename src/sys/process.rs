@@ -52,8 +52,7 @@ fn kill(pidfd: BorrowedFd<'_>, pid: Pid) {
 
 /// Reaps all children that have ended.
 pub fn reap_ended() {
-    let any = Pid::from_raw(-1);
-    while matches!(waitpid(any, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+    while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }
 
 /// Reaps an ended child and returns the resource usage of the child and its reaped children, `wait4(2)`.
@@ -101,6 +100,11 @@ impl CStringArray {
     /// A copy with one more string.
     pub fn with(&self, last: CString) -> Self {
         self.strings.iter().cloned().chain([last]).collect::<Vec<_>>().into()
+    }
+
+    /// The strings.
+    pub fn strings(&self) -> &[CString] {
+        &self.strings
     }
 
     /// The pointer for system calls.
@@ -251,9 +255,9 @@ pub fn block_signals() -> Result<()> {
 pub fn set_rlimit(pid: Option<Pid>, resource: u32, soft: u64, hard: u64) -> Result<()> {
     let limit = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
     let old: *mut libc::rlimit64 = std::ptr::null_mut();
-    let pid = pid.map_or(0, Pid::as_raw);
     // SAFETY: the new limit is a live local; the old one is not requested.
-    check(unsafe { libc::syscall(libc::SYS_prlimit64, pid, resource, &raw const limit, old) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_prlimit64, pid.map_or(0, Pid::as_raw), resource, &raw const limit, old) })
+        .map(drop)
 }
 
 /// This process's soft and hard limit.
@@ -285,24 +289,26 @@ pub enum ChildEvent {
 
 /// Finds a child that has ended or is in a ptrace stop, without blocking and without reaping it.
 pub fn peek_child() -> Result<Option<ChildEvent>> {
-    // SAFETY: all-zero is a valid siginfo, and its pid stays zero if there is no event.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::WNOWAIT;
-    // SAFETY: `info` is a live local.
-    check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) }.into())?;
-    // SAFETY: waitid fills the child fields, or leaves them zero.
-    let (pid, code) = unsafe { (Pid::from_raw(info.si_pid()), info.si_status()) };
-    Ok(match info.si_code {
-        _ if pid.as_raw() == 0 => None,
-        libc::CLD_EXITED => Some(ChildEvent::Ended(pid, (code & 0xff) << 8)),
-        libc::CLD_KILLED => Some(ChildEvent::Ended(pid, code & 0x7f)),
-        libc::CLD_DUMPED => Some(ChildEvent::Ended(pid, code & 0x7f | 0x80)),
-        libc::CLD_TRAPPED => Some(ChildEvent::Traced(pid)),
-        _ => {
-            consume_stop(pid);
-            None
-        }
-    })
+    loop {
+        // SAFETY: all-zero is a valid siginfo, and its pid stays zero if there is no event.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::WNOWAIT;
+        // SAFETY: `info` is a live local.
+        check(unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) }.into())?;
+        // SAFETY: waitid fills the child fields, or leaves them zero.
+        let (pid, code) = unsafe { (Pid::from_raw(info.si_pid()), info.si_status()) };
+        return Ok(match info.si_code {
+            _ if pid.as_raw() == 0 => None,
+            libc::CLD_EXITED => Some(ChildEvent::Ended(pid, (code & 0xff) << 8)),
+            libc::CLD_KILLED => Some(ChildEvent::Ended(pid, code & 0x7f)),
+            libc::CLD_DUMPED => Some(ChildEvent::Ended(pid, code & 0x7f | 0x80)),
+            libc::CLD_TRAPPED => Some(ChildEvent::Traced(pid)),
+            _ => {
+                consume_stop(pid); // it hides the end of another child
+                continue;
+            }
+        });
+    }
 }
 
 /// Consumes a job-control stop, so that it is not reported again.
@@ -327,6 +333,12 @@ pub fn detach_tracee(pid: Pid) -> Result<()> {
     let none: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: PTRACE_DETACH takes no pointers.
     check(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid.as_raw(), none, none) }).map(drop)
+}
+
+/// Sends a signal to a process that this one has not reaped, `kill(2)`.
+pub fn send_signal(pid: Pid, signal: libc::c_int) -> Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::kill(pid.as_raw(), signal) }.into()).map(drop)
 }
 
 /// Sends a signal to every process in a group, `kill(2)`.
@@ -367,31 +379,4 @@ pub fn borrow_standard(number: RawFd) -> BorrowedFd<'static> {
     assert!((0..=2).contains(&number));
     // SAFETY: closed standard descriptors are opened as /dev/null at start, and no code closes them.
     unsafe { BorrowedFd::borrow_raw(number) }
-}
-
-/// Since Linux 6.13. On older kernels the id is read from `/proc/self/fdinfo`.
-const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
-
-#[repr(C)]
-#[derive(Default)]
-struct PidfdInfo {
-    mask: u64,
-    cgroupid: u64,
-    pid: u32,
-    tgid: u32,
-    ppid: u32,
-    ids: [u32; 8],
-    exit_code: i32,
-}
-
-/// The id of a pidfd's process in this process's pid namespace.
-pub fn pid_of(pidfd: BorrowedFd<'_>) -> Option<i32> {
-    let mut info = PidfdInfo { mask: 1, ..PidfdInfo::default() };
-    // SAFETY: the request contains the size of `info`, a live local.
-    let answered = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) } == 0;
-    if answered {
-        return Some(info.pid as i32);
-    }
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }

@@ -6,7 +6,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use super::clone::Stack;
+use super::stack::Stack;
 use super::{Result, check};
 
 /// 1 while the thread exists. The kernel clears it and wakes the waiting thread after the thread's last instruction.
@@ -34,7 +34,9 @@ impl Thread {
     /// # Safety
     /// `task` makes system calls only through [`call`], and does not panic.
     pub unsafe fn start(stack: Stack, task: extern "C" fn() -> i64) -> std::result::Result<Self, Stack> {
-        extern "C" fn enter(task: extern "C" fn() -> i64) {
+        extern "C" fn enter(task: *mut libc::c_void) {
+            // SAFETY: the pointer below, to a function of this type.
+            let task: extern "C" fn() -> i64 = unsafe { std::mem::transmute(task) };
             RESULT.store(task(), Ordering::Relaxed); // before RUNS is cleared
         }
         RUNS.store(1, Ordering::Relaxed);
@@ -50,7 +52,7 @@ impl Thread {
         args.set_tid = (&raw const TID).expose_provenance() as u64;
         args.set_tid_size = 1;
         // SAFETY: the thread has its own stack, which is kept until it has ended, and writes only the two statics.
-        let tid = unsafe { clone_running(&args, enter, task) };
+        let tid = unsafe { clone_running(&args, enter, task as *mut libc::c_void) };
         if tid < 0 { Err(stack) } else { Ok(Self { stack: ManuallyDrop::new(stack) }) }
     }
 
@@ -66,14 +68,14 @@ impl Thread {
     }
 }
 
-/// `clone3(2)`. The new thread calls `enter(task)` and ends.
+/// `clone3(2)`. The new thread or process calls `enter(task)` and ends. An error is its negative number.
 ///
 /// # Safety
-/// The arguments contain a stack for the thread that outlives it.
-unsafe fn clone_running(
+/// The arguments contain a stack that outlives the new thread, and `enter` may be called with `task` there.
+pub(super) unsafe fn clone_running(
     args: &libc::clone_args,
-    enter: extern "C" fn(extern "C" fn() -> i64),
-    task: extern "C" fn() -> i64,
+    enter: extern "C" fn(*mut libc::c_void),
+    task: *mut libc::c_void,
 ) -> i64 {
     let said: i64;
     #[cfg(target_arch = "x86_64")]

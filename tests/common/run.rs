@@ -215,7 +215,7 @@ impl Run {
 }
 
 /// The binary in a place that the caller can reach: a checkout may be below a home directory.
-fn binary_for(caller: Caller, home: &TempDir) -> PathBuf {
+pub fn binary_for(caller: Caller, home: &TempDir) -> PathBuf {
     let built = PathBuf::from(env!("CARGO_BIN_EXE_stockade"));
     if caller == Caller::Root || !is_root() {
         return built;

@@ -12,7 +12,7 @@ const STOREYS: [&[&str]; 9] = [
     &["rootfs", "confine", "cgroup", "egress", "audit"],
     &["launch"],
     &["run", "container"],
-    &["policy", "oci", "doctor"],
+    &["policy", "oci", "doctor", "session"],
     &["cli", "main", "bin"],
     &["fuzzing"],
 ];

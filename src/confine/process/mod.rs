@@ -3,7 +3,7 @@
 
 pub mod program;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -18,6 +18,7 @@ use crate::plan::{Budget, Bytes, Command, Facility, Rlimit, RlimitResource};
 use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
+use crate::sys::pack::{Packer, Unpacker};
 use crate::sys::process::{self, CStringArray};
 use crate::sys::{credentials, file, terminal};
 
@@ -300,6 +301,11 @@ impl PreparedProcess {
         if programs.is_empty() { Err(failed).during(Step::Exec, 0) } else { Ok(Found { programs }) }
     }
 
+    /// The working directory, an absolute path.
+    pub fn cwd(&self) -> &CStr {
+        &self.cwd
+    }
+
     /// Child half: opens the working directory within the new root.
     pub fn open_cwd(&self) -> std::result::Result<OwnedFd, Errno> {
         open_beneath(AT_FDCWD, &self.cwd, libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)
@@ -322,6 +328,42 @@ impl PreparedProcess {
             }
         }
         Err(failed.1).during(failed.0, 0)
+    }
+
+    /// Writes what a later command of a session needs.
+    pub fn pack(&self, packer: &mut Packer) {
+        packer.strings(&self.candidates);
+        packer.strings(self.argv.strings());
+        packer.strings(self.env.strings());
+        packer.string(&self.cwd);
+        packer.number(self.umask.bits().into());
+        packer.number(self.limits.len() as u64);
+        for Limit { resource, soft, hard, raised, optional, verified } in &self.limits {
+            [u64::from(*resource), *soft, *hard].into_iter().for_each(|number| packer.number(number));
+            [raised, optional, verified].into_iter().for_each(|flag| packer.number((*flag).into()));
+        }
+    }
+
+    /// Init's half.
+    pub fn unpack(packed: &mut Unpacker<'_>) -> std::result::Result<Self, Errno> {
+        let mut process = Self {
+            candidates: packed.strings()?,
+            argv: packed.strings()?.into(),
+            env: packed.strings()?.into(),
+            cwd: packed.string()?,
+            umask: Mode::from_bits_truncate(packed.number()? as libc::mode_t),
+            hostname: None,
+            limits: Vec::new(),
+            keyring_may_fail: false,
+            hostname_may_fail: false,
+        };
+        for _ in 0..packed.number()? {
+            let (resource, soft, hard) = (packed.number()? as u32, packed.number()?, packed.number()?);
+            let mut flag = || packed.number().map(|number| number != 0);
+            let (raised, optional, verified) = (flag()?, flag()?, flag()?);
+            process.limits.push(Limit { resource, soft, hard, raised, optional, verified });
+        }
+        Ok(process)
     }
 
     /// The name of the limit or stream of a failure.

@@ -1,0 +1,355 @@
+//! A sandbox that stays, for the commands of a session. The start is that of a run up to its command; then init serves
+//! ([`super::fork_server`]), and each command is supervised as the one command of a run is, with a cgroup of its own as its tree.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::unistd::Pid;
+
+use super::denials::Denials;
+use super::order::Order;
+use super::outcome::{Beginning, Start};
+use super::prepare::{self, Kept, Prepared};
+use super::supervise::Supervised;
+pub use super::supervise::{Places, Ready, Watches, wait};
+use super::tree::Tree;
+use super::verify::Verifier;
+use super::{Warnings, bounds, cpu, hint, processes};
+use crate::cgroup::commands::Commands;
+use crate::cgroup::{self, Group};
+use crate::confine::privilege;
+use crate::confine::process::PreparedProcess;
+use crate::confine::seccomp::listen::Judge;
+use crate::error::{Error, Result, Step};
+use crate::launch::channels::{self, Message, ParentEnds};
+use crate::launch::requests::Outbox;
+use crate::launch::streams;
+use crate::plan::RunPlan;
+use crate::report::{Enforced, Report, Usage};
+use crate::sys::process;
+use crate::sys::terminal::Size;
+
+/// A sandbox with its init, without a command. Dropping it ends every process in it.
+pub struct Sandbox {
+    plan: RunPlan,
+    prepared: Prepared,
+    kept: Kept,
+    /// `None` where no cgroup can hold the processes of a command. Then each has a keeper.
+    commands: Option<Commands>,
+    judge: Option<Rc<Judge>>,
+    init: Rc<Outbox>,
+    pid: Pid,
+    pidfd: OwnedFd,
+    verifier: Verifier,
+    enforced: Enforced,
+    began: u64,
+    ended: bool,
+}
+
+impl Sandbox {
+    /// Makes the sandbox of this plan, whose command is not started. `warn` receives warnings about the files that the plan names.
+    pub fn open(plan: &RunPlan, warn: impl FnOnce(Warnings<'_>)) -> Result<Self> {
+        process::default_child_signal();
+        #[cfg(feature = "ablate")]
+        let plan = &crate::launch::ablate::thinned(plan);
+        let (mut prepared, mut kept, stack) = prepare::prepare(plan, true)?;
+        warn(Warnings::of(&prepared, &kept));
+        let judge = prepared.listen(plan)?;
+        let mut commands = Commands::prepare(&plan.confinement.id, kept.cgroup.as_ref(), prepared.users.host_uid)?;
+        if commands.is_none() && !processes::can_be_found() {
+            let reason = "needs cgroup v2 for its commands, or a kernel with CONFIG_PROC_CHILDREN";
+            return Err(Error::new(Step::Cgroup, "session", reason)
+                .hint("start it in a delegated cgroup: systemd-run --user --scope -p Delegate=yes stockade run -d …"));
+        }
+        let born_in = commands.as_ref().map(Commands::dir).or(kept.cgroup.as_ref().and_then(|group| group.dir()));
+        let (child, ends) = super::clone(plan, &mut prepared, stack, born_in)?;
+        let mut enforced = Enforced {
+            degraded: std::mem::take(&mut kept.degraded),
+            budget: bounds::record(&plan.budget, kept.cgroup.as_ref(), &kept.stand_ins),
+            ..Enforced::default()
+        };
+        let mut inhabited = None;
+        let ready = super::admit(plan, &prepared, child.pid, &ends, &kept, &mut inhabited, &mut enforced)
+            .and_then(|()| until_serving(plan, &prepared, &ends, &child.pidfd))
+            .and_then(|missing| commands.as_ref().map_or(Ok(()), |one| one.settle(child.pid)).map(|()| missing))
+            .and_then(|missing| {
+                let failed = |errno| Error::errno(Step::Supervise, "socket to init", errno);
+                Ok((missing, Outbox::new(ends.control).map_err(failed)?))
+            });
+        let (missing, init) = ready.inspect_err(|_| {
+            process::end_child(child.pidfd.as_fd(), child.pid);
+            let _ = commands.as_mut().map(Commands::remove);
+        })?;
+        enforced.degraded.extend(missing.iter().map(super::outcome::degraded));
+        prepared.root.drop_parent_copies();
+        let verifier = prepared.verifier(plan, inhabited);
+        let plan = plan.clone();
+        let (init, pid, pidfd) = (Rc::new(init), child.pid, child.pidfd);
+        let (began, ended) = (0, false);
+        Ok(Self { plan, prepared, kept, commands, judge, init, pid, pidfd, verifier, enforced, began, ended })
+    }
+
+    /// The plan of the sandbox.
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// Readable when the sandbox is dead.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// The id of its init on the host.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Starts a command. `plan` is that of the sandbox with another command, and other deadlines, streams and limits. The
+    /// command gets these descriptors as they are, unless its output is limited: then the supervisor relays.
+    /// With `terminal` it gets a terminal of this size instead of the streams.
+    pub fn begin(&mut self, plan: RunPlan, streams: [OwnedFd; 3], terminal: Option<Size>) -> Result<Running> {
+        let begun = Beginning::now();
+        let mut process = crate::confine::process::prepare(&plan.command, None, prepare::rules(&plan))?;
+        let lacking: Vec<_> = self.kept.stand_ins.iter().map(|one| one.controller).collect();
+        let is_root_outside = privilege::may_be_root_outside(self.prepared.users.host_uid);
+        process.stand_in(&self.plan.budget, &lacking, is_root_outside)?;
+        let (streams, pumps) = streams::passed(streams, plan.stdio.output_limit, plan.deadlines.idle_us.is_some())?;
+        streams::let_open_anew(&streams, self.prepared.users.host_uid);
+        let number = self.began + 1;
+        let may_lack = &plan.confinement.allow_degraded;
+        let (group, degraded) = match &self.commands {
+            Some(commands) => {
+                commands.begin(number, &plan.budget, may_lack).map(|(group, lacking)| (Some(group), lacking))
+            }
+            None => cgroup::commands::none(&plan.budget, may_lack).map(|lacking| (None, lacking)),
+        }?;
+        let (explain_denials, hash_program) = (plan.explain_denials, plan.hash_program);
+        let order = Order { process, explain_denials, hash_program, terminal, streams };
+        let (ends, child_ends) = channels::channels()?;
+        let failed = |errno| Error::errno(Step::Fork, "request to init", errno);
+        let descriptors = order.descriptors().ok_or_else(|| failed(Errno::EBADF))?;
+        let dir = group.as_ref().and_then(|group| group.dir());
+        let events = group.as_ref().map(Group::events).transpose()?;
+        self.init.begin(number, &order.pack(), &child_ends, descriptors, dir).map_err(failed)?;
+        self.began = number;
+        let init = Rc::clone(&self.init);
+        let tree = match events {
+            Some(events) => Tree::Cgroup { number, init, events },
+            None => Tree::Kept { number, init, keeper: None, emptied: false },
+        };
+        let judge = self.judge.clone().filter(|_| explain_denials);
+        let denials = explain_denials.then(|| Denials::prepare(&plan, judge));
+        let mut enforced = self.enforced.clone();
+        enforced.degraded.extend(degraded);
+        let stand_ins = self.kept.stand_ins.clone();
+        let kept = Kept { pumps, cgroup: group, stand_ins, denials, degraded: Vec::new(), budget_warning: None };
+        let one = Supervised::new(Rc::new(plan), ends, tree, kept, self.verifier, enforced);
+        Ok(Running {
+            one,
+            process: order.process,
+            begun,
+            cloned_at: Instant::now(),
+            dead: false,
+            drain_until: None,
+            over: false,
+        })
+    }
+
+    /// The usage of all its processes so far.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        match (&self.kept.cgroup, &self.commands) {
+            (Some(group), _) => group.usage(&mut usage),
+            (None, Some(commands)) => commands.usage(&mut usage),
+            (None, None) => {
+                usage.cpu.total_us = Some(cpu::of_tree(self.pid()).total_us());
+                usage.cpu.source = Some("proc".to_owned());
+            }
+        }
+        usage
+    }
+
+    /// Stops or continues every process in it.
+    pub fn freeze(&self, frozen: bool) -> Result<()> {
+        let unable = || Error::new(Step::Cgroup, "session", "cannot be paused without cgroup v2");
+        self.commands.as_ref().ok_or_else(unable)?.freeze(frozen)
+    }
+
+    /// What to wait for if init was too busy for requests.
+    pub fn room(&self) -> Option<PollFd<'_>> {
+        self.init.room()
+    }
+
+    /// Sends these requests, as far as there is room.
+    pub fn flush(&self) {
+        self.init.flush();
+    }
+
+    /// Ends every process, because one of them cannot be ended alone.
+    pub fn kill(&self) {
+        let _ = process::pidfd_send_signal(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+
+    /// Ends every process and removes the cgroups.
+    pub fn end(mut self) -> Result<Usage> {
+        let usage = self.usage();
+        self.finish().map(|()| usage)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        process::end_child(self.pidfd.as_fd(), self.pid);
+        let removed = self.commands.as_mut().map_or(Ok(()), Commands::remove);
+        self.kept.cgroup.take().map_or(Ok(()), crate::cgroup::Group::remove).and(removed)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+/// Waits until init serves, and returns what the sandbox has to do without.
+fn until_serving(
+    plan: &RunPlan,
+    prepared: &Prepared,
+    ends: &ParentEnds,
+    pidfd: &OwnedFd,
+) -> Result<Vec<crate::failure::Missing>> {
+    let mut missing = Vec::new();
+    loop {
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut polled = [readable(ends.control.as_fd()), readable(ends.failure.as_fd()), readable(pidfd.as_fd())];
+        wait(&mut polled)?;
+        loop {
+            match ends.receive() {
+                Ok(Some(Message::Serving)) => return Ok(missing),
+                Ok(Some(Message::Missing(items))) => missing = items,
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(errno) => {
+                    return Err(match ends.failure() {
+                        Some(failure) => hint::error_of(plan, prepared, &prepared.order.process, failure),
+                        None => Error::errno(Step::Supervise, "init", errno),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A command under supervision, without a loop of its own.
+pub struct Running {
+    one: Supervised<Rc<RunPlan>>,
+    process: PreparedProcess,
+    begun: Beginning,
+    cloned_at: Instant,
+    dead: bool,
+    drain_until: Option<Instant>,
+    over: bool,
+}
+
+impl Running {
+    /// Adds everything to poll for.
+    pub fn interests<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) -> Places {
+        if self.dead {
+            self.one.output_interests(polled);
+            return Places::default();
+        }
+        self.one.interests(polled)
+    }
+
+    /// Its nearest deadline.
+    pub fn due(&self) -> Option<Instant> {
+        if self.dead { self.drain_until } else { self.one.due() }
+    }
+
+    /// Does what can be done now. Never blocks.
+    pub fn turn(&mut self, ready: Ready) {
+        let now = Instant::now();
+        if !self.dead {
+            self.one.check_deadlines(now);
+            match self.one.turn(ready) {
+                Ok(dead) => self.dead = dead,
+                Err(error) => self.one.fail(error),
+            }
+            if !self.dead {
+                return;
+            }
+            self.one.reap();
+            self.drain_until = self.one.was_asked_to_end().then(|| now + self.one.grace());
+        }
+        self.over = self.one.drain(self.drain_until.is_some_and(|until| until <= now));
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&mut self, signal: libc::c_int) {
+        self.one.relay(signal);
+    }
+
+    /// Ends its whole tree.
+    pub fn kill(&mut self) {
+        self.one.kill_for_user();
+    }
+
+    /// The sandbox has ended, and every process with it.
+    pub fn lose(&mut self) {
+        if !self.dead {
+            let error = match self.one.is_lost() {
+                true => {
+                    Error::new(Step::Supervise, "command", "its processes could be ended only with the whole sandbox")
+                }
+                false => Error::new(Step::Supervise, "session", "ended while the command ran"),
+            };
+            self.one.fail(error);
+            self.one.reap();
+            self.dead = true;
+        }
+        self.over = self.one.drain(true);
+    }
+
+    /// Whether its processes can be ended only with the whole sandbox.
+    pub fn is_lost(&self) -> bool {
+        !self.dead && self.one.is_lost()
+    }
+
+    /// Its id on the host, once it was verified.
+    pub fn started(&self) -> Option<i32> {
+        self.one.verified()
+    }
+
+    /// The master side of its terminal, once.
+    pub fn terminal(&mut self) -> Option<OwnedFd> {
+        self.one.take_terminal()
+    }
+
+    /// Whether every process of it is dead and its output relayed.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Its usage so far.
+    pub fn usage(&self) -> Option<Usage> {
+        self.one.sample(Instant::now()).map(|sample| sample.usage)
+    }
+
+    /// Its report, when it is over.
+    pub fn report(self, sandbox: &Sandbox) -> Report {
+        let (plan, outcome, kept, enforced) = self.one.conclude();
+        let blank = Report::blank(&plan.confinement.id, Some((&*plan).into()), self.begun.time);
+        let start = Start {
+            plan: &plan,
+            prepared: &sandbox.prepared,
+            process: &self.process,
+            begun: self.begun,
+            cloned_at: self.cloned_at,
+        };
+        start.report(blank, &outcome, kept, enforced)
+    }
+}
