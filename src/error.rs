@@ -114,6 +114,9 @@ steps! {
     Audit = "audit", "writing the audit log";
     AuditRead = "audit_read", "reading the audit log";
     AuditChain = "audit_chain", "verifying the audit log";
+    SessionPlace = "session_place", "finding the session's directory";
+    SessionConnect = "session_connect", "reaching the session";
+    SessionRequest = "session_request", "reading the request";
 }
 
 impl Step {

@@ -33,13 +33,14 @@ use crate::rootfs::mount_point::Shape;
 use crate::rootfs::within;
 use crate::run::cpu;
 use crate::run::kernel_audit;
+use crate::session;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 
 /// A property of an input.
 pub type Property = fn(&[u8]);
 
 /// All properties, by the name of the target and of its corpus.
-pub const PROPERTIES: [(&str, Property); 13] = [
+pub const PROPERTIES: [(&str, Property); 14] = [
     ("audit_line", audit_line),
     ("audit_record", audit_record),
     ("init_frames", init_frames),
@@ -50,6 +51,7 @@ pub const PROPERTIES: [(&str, Property); 13] = [
     ("report", report),
     ("resolver", resolver),
     ("seccomp_profile", seccomp_profile),
+    ("session_packet", session_packet),
     ("state", state),
     ("terminal", terminal),
     ("units", units_of),
@@ -67,6 +69,20 @@ fn audit_line(bytes: &[u8]) {
     again.push(b'\n');
     let read = Line::parse(&again).expect("what was written is a line");
     assert_eq!(serde_json::to_vec(&read).ok().as_deref(), again.strip_suffix(b"\n"));
+}
+
+/// A packet of a session's client is refused, with the place of the mistake on one line, or means the same after it is written
+/// again. A client reads any reply without a crash.
+fn session_packet(bytes: &[u8]) {
+    match session::read::request(bytes) {
+        Err((_, error)) => assert!(!error.object.contains('\n'), "{error:?}"),
+        Ok(request) => {
+            let again = serde_json::to_vec(&request).expect("a request is JSON");
+            assert_eq!(session::read::request(&again).expect("what was written is a request"), request);
+        }
+    }
+    let _ = serde_json::from_slice::<session::protocol::Reply>(bytes);
+    let _ = session::place::has_ended(bytes);
 }
 
 /// Any audit record of the kernel can be parsed, and little of it is kept.

@@ -7,6 +7,7 @@
 //! - `policy`: turns policy files and flags into a plan, or into an error that names the field.
 //! - [`doctor`]: tries what this host can enforce, and says how to fix what it cannot.
 //! - [`run`]: the start of a run, in the parent and in the child, and its supervision. It begins with the theory of operation.
+//! - [`session`]: sandboxes that stay, and the control socket through which commands are run in them.
 //! - `container`: the same for a container of `stockade-oci`.
 //! - `launch`: what both share: channels, standard streams, verification from outside.
 //! - `rootfs`: the root and its mounts.
@@ -69,6 +70,7 @@ pub mod policy;
 pub mod report;
 mod rootfs;
 pub mod run;
+pub mod session;
 mod sys;
 
 pub use confine::seccomp;

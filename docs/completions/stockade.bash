@@ -25,14 +25,35 @@ _stockade() {
             stockade,doctor)
                 cmd="stockade__subcmd__doctor"
                 ;;
+            stockade,exec)
+                cmd="stockade__subcmd__exec"
+                ;;
             stockade,gc)
                 cmd="stockade__subcmd__gc"
+                ;;
+            stockade,inspect)
+                cmd="stockade__subcmd__inspect"
+                ;;
+            stockade,kill)
+                cmd="stockade__subcmd__kill"
+                ;;
+            stockade,logs)
+                cmd="stockade__subcmd__logs"
                 ;;
             stockade,man)
                 cmd="stockade__subcmd__man"
                 ;;
+            stockade,pause)
+                cmd="stockade__subcmd__pause"
+                ;;
             stockade,plan)
                 cmd="stockade__subcmd__plan"
+                ;;
+            stockade,ps)
+                cmd="stockade__subcmd__ps"
+                ;;
+            stockade,rm)
+                cmd="stockade__subcmd__rm"
                 ;;
             stockade,run)
                 cmd="stockade__subcmd__run"
@@ -40,8 +61,17 @@ _stockade() {
             stockade,seccomp)
                 cmd="stockade__subcmd__seccomp"
                 ;;
+            stockade,stop)
+                cmd="stockade__subcmd__stop"
+                ;;
             stockade,top)
                 cmd="stockade__subcmd__top"
+                ;;
+            stockade,unpause)
+                cmd="stockade__subcmd__unpause"
+                ;;
+            stockade,wait)
+                cmd="stockade__subcmd__wait"
                 ;;
             stockade__subcmd__audit,verify)
                 cmd="stockade__subcmd__audit__subcmd__verify"
@@ -65,7 +95,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-V -h --version --help run plan doctor top gc audit completions man seccomp"
+            opts="-V -h --version --help run exec ps inspect logs wait stop kill pause unpause rm plan doctor top gc audit completions man seccomp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -138,8 +168,146 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__exec)
+            opts="-e -w -m -i -t -d -h --env --env-file --workdir --umask --memory --cpus --pids-limit --timeout --cpu-time --idle-timeout --kill-after --interactive --tty --detach --output-limit --report --explain-denials --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -e)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --workdir)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --umask)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -m)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pids-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cpu-time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kill-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stockade__subcmd__gc)
             opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__inspect)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__kill)
+            opts="-s -h --signal --command --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --signal)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --command)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__logs)
+            opts="-f -h --follow --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -166,8 +334,22 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__pause)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --json --help"
+            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --rm --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -434,6 +616,14 @@ _stockade() {
                     return 0
                     ;;
                 --stats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lifetime)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-stop)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -444,8 +634,36 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__ps)
+            opts="-q -h --json --quiet --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__rm)
+            opts="-f -h --force --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --help"
+            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --rm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -712,6 +930,14 @@ _stockade() {
                     return 0
                     ;;
                 --stats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lifetime)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-stop)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -848,6 +1074,28 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__stop)
+            opts="-t -h --time --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stockade__subcmd__top)
             opts="-h --interval --once --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -866,11 +1114,51 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__unpause)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__wait)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+    esac
+}
+
+
+_stockade_or_session() {
+    _stockade "$@"
+    case "${COMP_WORDS[1]}" in
+        exec|inspect|logs|wait|stop|kill|pause|unpause|rm)
+            case "$2" in
+                -*) ;;
+                *) COMPREPLY+=($(compgen -W "$(stockade ps -q 2>/dev/null)" -- "$2")) ;;
+            esac ;;
     esac
 }
 
 if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _stockade -o nosort -o bashdefault -o default stockade
+    complete -F _stockade_or_session -o nosort -o bashdefault -o default stockade
 else
-    complete -F _stockade -o bashdefault -o default stockade
+    complete -F _stockade_or_session -o bashdefault -o default stockade
 fi

@@ -27,10 +27,20 @@ end
 complete -c stockade -n "__fish_stockade_needs_command" -s V -l version -d 'Print version'
 complete -c stockade -n "__fish_stockade_needs_command" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run a command in a sandbox'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "exec" -d 'Run a command in a session'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "ps" -d 'List the sessions of this user'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "inspect" -d 'Print the plan, usage and commands of a session, as JSON'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "logs" -d 'Print what the command of a session printed'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "wait" -d 'Wait until a session ends, and print its exit code'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "stop" -d 'End a session: SIGTERM to its commands, and SIGKILL to what is left'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "kill" -d 'Send a signal to the command of a session, or to another one of its commands'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "pause" -d 'Stop all processes of a session'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "unpause" -d 'Let the processes of a paused session continue'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "rm" -d 'Remove what is kept of a session that has ended'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Print what a run would do, without running it'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Test what this host can enforce'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "top" -d 'Show running sandboxes and their resource usage'
-complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove cgroups that killed supervisors left behind'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove what killed supervisors left behind'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "audit" -d 'Verify an audit log'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions for a shell'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Print the manual page, or write all pages to a directory'
@@ -92,6 +102,8 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l output-limit -
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l report -d 'Write the report of the run to FILE or descriptor N, which the command cannot reach' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Append a line about the run to this log, also if the run is refused; no bind mount may contain FILE' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l stats -d 'Write the resource usage as a line of JSON to the report\'s descriptor, at this interval' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l lifetime -d 'End the session after this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l idle-stop -d 'End the session when no command ran for this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l follow -d 'Follow symlinks in these host paths even if other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'Pass the caller\'s environment, without variables that make programs load code'
@@ -105,7 +117,43 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -s t -l tty -d 'G
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit-sync -d 'Sync that line to the disk before exiting'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s e -l env -d 'Set a variable, or pass the caller\'s value' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l env-file -d 'Read variables from FILE, one a line' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s w -l workdir -d 'Working directory in the sandbox' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l umask -d 'File mode creation mask, octal' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s m -l memory -d 'Memory limit of the command\'s process tree' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l cpus -d 'CPU limit of the tree, such as 0.5' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l pids-limit -d 'Limit on processes and threads of the tree' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l timeout -d 'End the command after this wall-clock time, such as 30s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l cpu-time -d 'End the command after this CPU time of the tree' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l idle-timeout -d 'End the command after this time without output' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l kill-after -d 'Time between the first signal and SIGKILL' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l output-limit -d 'Limit on the output of each stream: keep the start or the end, or end the command' -r
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l report -d 'Write the report of the command to FILE or descriptor N' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s i -l interactive -d 'Pass standard input to the command'
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s d -l detach -d 'Do not wait for the command, and print its id'
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand ps" -l json -d 'Print one line of JSON per session'
+complete -c stockade -n "__fish_stockade_using_subcommand ps" -s q -l quiet -d 'Print only names'
+complete -c stockade -n "__fish_stockade_using_subcommand ps" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand inspect" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand logs" -s f -l follow -d 'Continue until the command ends'
+complete -c stockade -n "__fish_stockade_using_subcommand logs" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand wait" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand stop" -s t -l time -d 'Time between the two, 10s by default' -r
+complete -c stockade -n "__fish_stockade_using_subcommand stop" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand kill" -s s -l signal -d 'The signal, KILL by default' -r
+complete -c stockade -n "__fish_stockade_using_subcommand kill" -l command -d 'A command, such as c1, or all' -r
+complete -c stockade -n "__fish_stockade_using_subcommand kill" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand unpause" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand rm" -s f -l force -d 'End it first, if it runs'
+complete -c stockade -n "__fish_stockade_using_subcommand rm" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
@@ -163,6 +211,8 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l output-limit 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l report -d 'Write the report of the run to FILE or descriptor N, which the command cannot reach' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit -d 'Append a line about the run to this log, also if the run is refused; no bind mount may contain FILE' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l stats -d 'Write the resource usage as a line of JSON to the report\'s descriptor, at this interval' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l lifetime -d 'End the session after this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l idle-stop -d 'End the session when no command ran for this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l follow -d 'Follow symlinks in these host paths even if other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d 'Pass the caller\'s environment, without variables that make programs load code'
@@ -176,6 +226,8 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -s t -l tty -d '
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit-sync -d 'Sync that line to the disk before exiting'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
@@ -218,3 +270,4 @@ complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_se
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs wait stop kill pause unpause rm" -f -a "(stockade ps -q 2>/dev/null)"

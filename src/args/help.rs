@@ -37,7 +37,7 @@ impl Verb {
             Operand::Choice(_, _, known) => format!(" {}", known.join("|")),
             Operand::Numbers(name, ..) => format!(" [{name}]..."),
             Operand::Command(name) if self.operands.len() == 1 => format!(" [--] {name} [ARG]..."),
-            Operand::Command(name) => format!(" {name} [ARG]..."),
+            Operand::Command(name) => format!(" [--] {name} [ARG]..."),
         };
         format!("{path}{options}{}", self.operands.iter().map(operand).collect::<String>())
     }

@@ -63,6 +63,8 @@ impl Args {
 
     fn is_operand(&self, text: &[u8]) -> bool {
         match text {
+            // The words in front of the command may be set off from it.
+            b"--" if self.dialect == Dialect::Stockade && self.words.len() < self.verb().operands.len() => false,
             [b'-', _, ..] if self.verb().takes_command() && !self.words.is_empty() => true,
             [b'-', second, ..] => {
                 matches!(self.verb().operands.last(), Some(Operand::Numbers(..))) && second.is_ascii_digit()

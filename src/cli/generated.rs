@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 
 use super::grammar::STOCKADE;
 use super::pages::PAGES;
+use super::ps::Row;
 use super::top::Frame;
 use crate::args::{Args, Dialect, Flag, HELP, Operand, Verb};
 use crate::audit::Line;
 use crate::policy::Settings;
 use crate::report::Report;
+use crate::session::protocol::Object;
 
 #[test]
 fn generated_files_are_current() {
@@ -26,11 +28,13 @@ fn generated_files_are_current() {
         ("profiles/report.schema.json".to_owned(), schema::<Report>(|_| ())),
         ("profiles/audit.schema.json".to_owned(), schema::<Line>(|_| ())),
         ("profiles/top.schema.json".to_owned(), schema::<Frame>(|_| ())),
+        ("profiles/ps.schema.json".to_owned(), schema::<Row>(|_| ())),
+        ("profiles/session.schema.json".to_owned(), schema::<Object>(|_| ())),
     ];
     for (shell, name) in [(Shell::Bash, "stockade.bash"), (Shell::Zsh, "_stockade"), (Shell::Fish, "stockade.fish")] {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut command(&STOCKADE), "stockade", &mut text);
-        files.push((format!("docs/completions/{name}"), String::from_utf8(text).unwrap()));
+        files.push((format!("docs/completions/{name}"), with_sessions(shell, String::from_utf8(text).unwrap())));
     }
     let mut pages = Vec::new();
     add_pages(&[&STOCKADE], &mut pages);
@@ -46,6 +50,43 @@ fn generated_files_are_current() {
         } else {
             let current = std::fs::read_to_string(&path).unwrap_or_default() == text;
             assert!(current, "{name} is out of date: `STOCKADE_REGENERATE=1 cargo test --lib generated` writes it");
+        }
+    }
+}
+
+/// The verbs whose first word is the name of a session.
+fn verbs_of_sessions() -> Vec<&'static str> {
+    let first = |verb: &&Verb| matches!(verb.operands.first(), Some(Operand::Word("SESSION", _)));
+    STOCKADE.verbs.iter().filter(first).map(|verb| verb.name).collect()
+}
+
+/// Completes the names of sessions too, which clap's files cannot: they are known only when the shell asks.
+fn with_sessions(shell: Shell, text: String) -> String {
+    let verbs = verbs_of_sessions();
+    match shell {
+        // By the kind of value that `operand` gives them, which no other word has.
+        Shell::Zsh => {
+            let named = text.replace(":_users", ":_stockade_sessions");
+            assert_eq!(named.matches(":_stockade_sessions").count(), verbs.len());
+            let function = "\n_stockade_sessions() {\n    compadd -- ${(f)\"$(stockade ps -q 2>/dev/null)\"}\n}\n";
+            named.replacen("\n_stockade() {", &format!("{function}\n_stockade() {{"), 1)
+        }
+        Shell::Fish => {
+            let verbs = verbs.join(" ");
+            text + &format!(
+                "complete -c stockade -n \"__fish_seen_subcommand_from {verbs}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n"
+            )
+        }
+        _ => {
+            let verbs = verbs.join("|");
+            let function = format!(
+                "\n_stockade_or_session() {{\n    _stockade \"$@\"\n    case \"${{COMP_WORDS[1]}}\" in\n        {verbs})\n            case \
+                 \"$2\" in\n                -*) ;;\n                *) COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null)\" -- \
+                 \"$2\")) ;;\n            esac ;;\n    esac\n}}\n"
+            );
+            let (before, after) = text.split_once("\nif [[ \"${BASH_VERSINFO[0]}\"").expect("the end of clap's file");
+            let after = after.replace("complete -F _stockade ", "complete -F _stockade_or_session ");
+            format!("{before}\n{function}\nif [[ \"${{BASH_VERSINFO[0]}}\"{after}")
         }
     }
 }
@@ -99,6 +140,9 @@ fn command(verb: &'static Verb) -> Command {
 
 fn operand(operand: &'static Operand) -> Arg {
     match *operand {
+        Operand::Word(name @ "SESSION", help) => {
+            Arg::new(name).help(help).required(true).value_hint(ValueHint::Username) // see `with_sessions`
+        }
         Operand::Word(name, help) => Arg::new(name).help(help).required(true).value_hint(ValueHint::FilePath),
         Operand::Optional(name, help) => Arg::new(name).help(help),
         Operand::Choice(name, help, known) => Arg::new(name).help(help).value_parser(known.to_vec()).required(true),
@@ -175,6 +219,9 @@ fn clap_reads_the_same() {
         "seccomp compile -oout default",
         "audit verify log --head 1",
         "man",
+        "exec -it -m1G web -- sh -c x",
+        "exec web sh -c x",
+        "kill -s TERM --command c1 web",
     ] {
         let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let (ours, result) = Args::read(&STOCKADE, Dialect::Stockade, &line);

@@ -16,6 +16,44 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             )
             .options(RUN)
             .operands(COMMAND),
+        verb("exec", "Run a command in a session")
+            .more(
+                "The command has the confinement of a run, and a cgroup, deadlines, streams and a report of its own. Its exit \
+                 codes are those of run. It dies with its whole process tree if this program does, unless -d detaches it.",
+            )
+            .options(EXEC)
+            .operands(&[SESSION, Operand::Command("COMMAND")]),
+        verb("ps", "List the sessions of this user").options(&[(
+            "Options",
+            &[
+                switch("json", "Print one line of JSON per session"),
+                switch("quiet", "Print only names").short('q'),
+            ],
+        )]),
+        verb("inspect", "Print the plan, usage and commands of a session, as JSON").operands(&[SESSION]),
+        verb("logs", "Print what the command of a session printed")
+            .more("The last MiB of each stream is kept. The command is the one that run -d was given.")
+            .options(&[("Options", &[switch("follow", "Continue until the command ends").short('f')])])
+            .operands(&[SESSION]),
+        verb("wait", "Wait until a session ends, and print its exit code").operands(&[SESSION]),
+        verb("stop", "End a session: SIGTERM to its commands, and SIGKILL to what is left")
+            .options(&[("Options", &[value("time", "TIME", "Time between the two, 10s by default").short('t')])])
+            .operands(&[SESSION]),
+        verb("kill", "Send a signal to the command of a session, or to another one of its commands")
+            .more("With SIGKILL and without --command, the whole session ends at once.")
+            .options(&[(
+                "Options",
+                &[
+                    value("signal", "SIGNAL", "The signal, KILL by default").short('s'),
+                    value("command", "ID", "A command, such as c1, or all"),
+                ],
+            )])
+            .operands(&[SESSION]),
+        verb("pause", "Stop all processes of a session").operands(&[SESSION]),
+        verb("unpause", "Let the processes of a paused session continue").operands(&[SESSION]),
+        verb("rm", "Remove what is kept of a session that has ended")
+            .options(&[("Options", &[switch("force", "End it first, if it runs").short('f')])])
+            .operands(&[SESSION]),
         verb("plan", "Print what a run would do, without running it")
             .more("Takes the options of run. Writes no report and no line of an audit log.")
             .options(PLAN)
@@ -37,10 +75,10 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                     switch("json", "Print one line of JSON per sample"),
                 ],
             )]),
-        verb("gc", "Remove cgroups that killed supervisors left behind").more(
+        verb("gc", "Remove what killed supervisors left behind").more(
             "When a supervisor is killed with SIGKILL, its sandbox dies with it, but its cgroup remains. gc removes the \
              cgroups that stockade made for this user and whose supervisor is dead, in the places where a run started from \
-             here would make them. Prints what it removed. Exits with 1 if it could not remove one.",
+             here would make them, and the directories of this user's sessions whose supervisor is dead. Prints what it removed. Exits with 1 if it could not remove one.",
         ),
         verb("audit", "Verify an audit log").verbs(&[verb("verify", "Verify the hash chain of an audit log")
             .more(
@@ -58,6 +96,48 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .operands(&[Operand::Optional("DIR", "Directory to write the pages to")]),
         verb("seccomp", "Check, compile and explain seccomp profiles").verbs(SECCOMP),
     ]);
+
+const SESSION: Operand = Operand::Word("SESSION", "Its name");
+
+/// The options of `exec`. Those that `run` has too mean the same.
+const EXEC: &[(&str, &[Flag])] = &[
+    (
+        "Environment",
+        &[
+            list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's value").short('e'),
+            list("env-file", "FILE", "Read variables from FILE, one a line"),
+            value("workdir", "DIR", "Working directory in the sandbox").short('w'),
+            value("umask", "MODE", "File mode creation mask, octal"),
+        ],
+    ),
+    (
+        "Limits",
+        &[
+            value("memory", "SIZE", "Memory limit of the command's process tree").short('m'),
+            value("cpus", "N", "CPU limit of the tree, such as 0.5"),
+            value("pids-limit", "N", "Limit on processes and threads of the tree"),
+            value("timeout", "TIME", "End the command after this wall-clock time, such as 30s"),
+            value("cpu-time", "TIME", "End the command after this CPU time of the tree"),
+            value("idle-timeout", "TIME", "End the command after this time without output"),
+            value("kill-after", "TIME", "Time between the first signal and SIGKILL"),
+        ],
+    ),
+    (
+        "Input, output and report",
+        &[
+            switch("interactive", "Pass standard input to the command").short('i'),
+            switch("tty", "Give the command a terminal of its own").short('t'),
+            switch("detach", "Do not wait for the command, and print its id").short('d'),
+            value(
+                "output-limit",
+                "SIZE[,head|tail|kill]",
+                "Limit on the output of each stream: keep the start or the end, or end the command",
+            ),
+            value("report", "FILE|fd:N", "Write the report of the command to FILE or descriptor N"),
+            switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
+        ],
+    ),
+];
 
 const COMMAND: &[Operand] = &[Operand::Command("COMMAND")];
 
@@ -266,6 +346,16 @@ const PLAN: &[(&str, &[Flag])] = &[
                 "TIME",
                 "Write the resource usage as a line of JSON to the report's descriptor, at this interval",
             ),
+        ],
+    ),
+    (
+        "Session",
+        &[
+            switch("detach", "Make a session: a sandbox that stays, for exec. Prints its name when it is ready")
+                .short('d'),
+            value("lifetime", "TIME", "End the session after this time"),
+            value("idle-stop", "TIME", "End the session when no command ran for this time"),
+            switch("rm", "Keep nothing of the session when it has ended"),
         ],
     ),
     ("Output", &[switch("json", "Print the plan as JSON")]),

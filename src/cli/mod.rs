@@ -1,8 +1,11 @@
 //! The command line of `stockade`: verbs, exit codes, and the text of errors.
 
 mod audit;
+mod bridge;
 pub(crate) mod denials;
+mod detached;
 mod doctor;
+mod exec;
 mod final_write;
 mod flags;
 mod gc;
@@ -10,14 +13,18 @@ mod gc;
 mod generated;
 mod grammar;
 mod id;
+mod inspect;
+mod logs;
 mod pages;
 mod plan;
 mod plan_text;
 mod planning;
+mod ps;
 mod records;
 mod report_file;
 mod run;
 mod seccomp;
+mod session;
 mod toolchain;
 mod top;
 
@@ -52,10 +59,25 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
         return say(&help(&args.full_name(), args.verb()));
     }
     if name == "run" {
-        return run::main(&args, read);
+        return match args.is_on("detach") {
+            true => detached::main(&args, read),
+            false => run::main(&args, read),
+        };
+    }
+    if name == "exec" {
+        return exec::main(&args, read);
     }
     read?;
     match name.as_str() {
+        "ps" => ps::main(&args),
+        "inspect" => inspect::main(&args),
+        "logs" => logs::main(&args),
+        "wait" => session::wait(&args),
+        "stop" => session::stop(&args),
+        "kill" => session::kill(&args),
+        "pause" => session::freeze(&args, true),
+        "unpause" => session::freeze(&args, false),
+        "rm" => session::remove(&args),
         "plan" => plan::main(&args),
         "doctor" => doctor::main(&args),
         "top" => top::main(&args),
@@ -82,9 +104,14 @@ fn say(text: &str) -> Result<u8> {
     }
 }
 
+/// Prints text on standard error.
+fn print_text(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// Prints an error on standard error. A failure to print it is ignored: no other channel is left.
 fn print_error(error: &Error) {
-    let _ = std::io::stderr().write_all(error_text(error).as_bytes());
+    print_text(&error_text(error));
 }
 
 /// The error and its hint, as printed.

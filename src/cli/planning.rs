@@ -38,7 +38,13 @@ pub fn resolve(args: &Args, id: String, loaded: Loaded, records: Vec<Guarded>) -
     let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
     // Not freed: freeing the environment would delay the start.
     let caller = ManuallyDrop::new(Caller { env: std::env::vars_os().collect(), profile_sha256, id });
-    let resolved = policy::resolve(loaded.settings, &args.words, &caller)?;
+    // A session may be without a command of its own. Its plan is that of any command.
+    let no_command = args.is_on("detach") && args.words.is_empty();
+    let any = ["true".into()];
+    let mut resolved = policy::resolve(loaded.settings, if no_command { &any } else { &args.words }, &caller)?;
+    if no_command {
+        resolved.plan.command.argv.clear();
+    }
     trust::check(&resolved.plan, loaded.files.into_iter().chain(records))?;
     Ok(resolved)
 }

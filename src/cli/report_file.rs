@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, fstatat, stat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::final_write::write;
-use crate::error::{Error, Result, Step, printable_json};
+use crate::error::{Error, Result, Step, errno_of, printable_json};
 use crate::launch::signals::Blocked;
 use crate::plan::Bytes;
 use crate::report::Report;
@@ -200,7 +200,9 @@ fn file(target: &OsStr) -> Result<(Target, Trail)> {
     let walk::Place { directory, name, way: _ } = place;
     replaceable(&directory, &name)?;
     let parent = Path::new(target).parent().filter(|parent| !parent.as_os_str().is_empty());
-    let place = Place { directory, parent: parent.unwrap_or(Path::new(".")).to_owned(), name };
+    // Absolute, because the supervisor of a session leaves this directory.
+    let parent = std::path::absolute(parent.unwrap_or(Path::new("."))).map_err(|error| errno(errno_of(&error)))?;
+    let place = Place { directory, parent, name };
     let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
     match openat(&place.directory, ".", flags, Mode::from_bits_truncate(0o644)) {
         Ok(file) => Ok((Target::Nameless { file, place }, trail)),

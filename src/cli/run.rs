@@ -23,6 +23,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     if args.is_on("debug") {
         steps::show(|line| drop(std::io::stderr().write_all(format!("{line}\n").as_bytes())));
     }
+    let readable = readable.and_then(|()| without_session(args));
     // First, because a run that cannot be recorded does not start.
     let (mut records, writable) = Records::open(args);
     let id = id::of(args);
@@ -43,12 +44,8 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         Ok((plan, stats, signals)) => {
             // Not freed: the exit of the process frees the memory faster, and the caller waits for that exit.
             let plan = ManuallyDrop::new(plan);
-            // A report lists what is not limited.
             let lists_limits = records.report.is_some();
-            let tell = |warnings: run::Warnings<'_>| {
-                warn_all(warnings.profile);
-                warnings.budget.iter().filter(|_| !lists_limits).for_each(|line| warn(line));
-            };
+            let tell = |warnings: run::Warnings<'_>| tell(&warnings, lists_limits);
             let report = match stats {
                 None => run::run(&plan, &signals, None, tell),
                 Some((period, stream)) => {
@@ -61,8 +58,21 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     }
 }
 
+/// Refuses what only a session has.
+fn without_session(args: &Args) -> Result<()> {
+    let given = ["lifetime", "idle-stop"].into_iter().find(|flag| args.value(flag).is_some());
+    let wrong = |flag: &str| Error::new(Step::Usage, format!("--{flag}"), "is about a session").hint("-d makes one");
+    given.map_or(Ok(()), |flag| Err(wrong(flag)))
+}
+
 /// At most this many warnings about one file are shown.
 const MOST_WARNINGS: usize = 8;
+
+/// Prints the warnings of a start. A report lists what is not limited.
+pub fn tell(warnings: &run::Warnings<'_>, lists_limits: bool) {
+    warn_all(warnings.profile);
+    warnings.budget.iter().filter(|_| !lists_limits).for_each(|line| warn(line));
+}
 
 /// Prints the first warnings, and how many more there are.
 fn warn_all(warnings: &[String]) {
@@ -82,7 +92,7 @@ fn stats(args: &Args, file: Option<&mut ReportFile>) -> Result<Option<(Duration,
 }
 
 /// Records a refused run, and returns the error.
-fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) -> Error {
+pub fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) -> Error {
     let mut report = Report::not_started(id, None, started, error);
     let written = records.write(&mut report, None);
     let mut error = error.clone();
@@ -95,7 +105,7 @@ fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error) ->
 
 /// Records the run, prints its errors and denials, and returns its exit code. Signals stay blocked to the end: those that
 /// arrive now are for a run that is over.
-fn finish(report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
+pub fn finish(report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
     let mut report = ManuallyDrop::new(report); // not freed, as the plan
     let mut messages = String::new();
     if report.status == Status::SeccompKilled {

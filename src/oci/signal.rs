@@ -9,6 +9,7 @@ use super::record::Status;
 use super::store::read_plan;
 use crate::error::{Cause, Error, Result, Step};
 use crate::plan::container::NamespaceKind;
+use crate::plan::signal_number;
 use crate::sys::process;
 
 /// Signals that ask a program to end.
@@ -27,7 +28,10 @@ fn kill_one(runtime: &Runtime, id: &str) -> Result<u8> {
     let (id, all) = (record.id.clone(), runtime.args.is_on("all"));
     let mut signal = match runtime.args.words.get(1) {
         None => libc::SIGTERM,
-        Some(word) => number(&word.to_string_lossy())?,
+        Some(word) => {
+            let text = word.to_string_lossy();
+            signal_number(&text).ok_or_else(|| Error::new(Step::Usage, "", format!("unknown signal {text:?}")))?
+        }
     };
     // The process that waits at the gate handles no signal, and as pid 1 it ignores what it does not handle. The lock prevents
     // `start` from executing the program, which may handle it.
@@ -89,57 +93,5 @@ pub fn freeze(runtime: &Runtime, frozen: bool) -> Result<u8> {
     match held.record.groups() {
         Some(groups) => groups.set_frozen(frozen).map(|()| 0),
         None => wrong("the container has no cgroup, so it cannot be paused"),
-    }
-}
-
-/// A signal by its number or its name, with or without `SIG`; real-time ones as `RTMIN+2`.
-fn number(text: &str) -> Result<i32> {
-    let wrong = || Error::new(Step::Usage, "", format!("unknown signal {text:?}"));
-    if let Ok(number) = text.parse::<i32>() {
-        return if (0..=64).contains(&number) { Ok(number) } else { Err(wrong()) };
-    }
-    let name = text.to_ascii_uppercase();
-    let name = name.strip_prefix("SIG").unwrap_or(&name);
-    if let Ok(signal) = format!("SIG{name}").parse::<nix::sys::signal::Signal>() {
-        return Ok(signal as i32);
-    }
-    let real_time = |base: i32, rest: &str| rest.parse::<i32>().ok().map(|offset| base + offset);
-    let found = match name {
-        "CLD" => Some(libc::SIGCHLD),
-        "POLL" => Some(libc::SIGIO),
-        "RTMIN" => Some(34),
-        "RTMAX" => Some(64),
-        name => match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
-            (Some(rest), _) => real_time(34, rest),
-            (_, Some(rest)) => real_time(64, rest),
-            _ => None,
-        },
-    };
-    found
-        .filter(|number| (34..=64).contains(number) || *number == libc::SIGCHLD || *number == libc::SIGIO)
-        .ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn signals_have_names_and_numbers() {
-        for (text, expected) in [
-            ("9", 9),
-            ("KILL", 9),
-            ("sigterm", 15),
-            ("SIGRTMIN+3", 37),
-            ("RTMAX-1", 63),
-            ("CLD", 17),
-            ("64", 64),
-            ("0", 0),
-        ] {
-            assert_eq!(number(text).unwrap(), expected, "{text}");
-        }
-        for text in ["", "65", "-9", "SIGNAL", "RTMIN+40", "KILL9"] {
-            assert!(number(text).is_err(), "{text}");
-        }
     }
 }

@@ -10,6 +10,7 @@ mod capability;
 pub mod container;
 mod names;
 mod run;
+mod signal;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,7 @@ pub use self::run::{
     Deadlines, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network, OutputLimit, Root, RunPlan,
     ScratchLimit, Stdio,
 };
+pub use self::signal::signal_number;
 
 /// The confinement of a sandbox or container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,7 +52,7 @@ pub struct Confinement {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Command {
-    /// At least one word. The first is looked up in the sandbox's PATH unless it contains a slash.
+    /// At least one word, except for a session without a command of its own. The first is looked up in the sandbox's PATH unless it contains a slash.
     pub argv: Vec<Bytes>,
     /// `NAME=value` strings. No other variable is inherited.
     pub env: Vec<Bytes>,

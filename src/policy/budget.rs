@@ -64,7 +64,7 @@ impl BudgetSettings {
     }
 
     /// The planned budget.
-    pub(super) fn plan(&self) -> Result<Budget> {
+    pub fn plan(&self) -> Result<Budget> {
         let budget = self.to_budget();
         if budget.memory_high_bytes.is_none()
             && let Some(Limit::At(High::Share(percent))) = self.memory_high

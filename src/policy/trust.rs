@@ -46,6 +46,12 @@ impl Guarded {
         Self { step: Step::Audit, what: "the audit log", hidden: true, hint, trail }
     }
 
+    /// The directory of this user's sessions: who reaches the socket of one can run commands in it.
+    pub fn session(trail: Trail) -> Self {
+        let hint = "bind only the needed directories";
+        Self { hidden: true, what: "the directory of the sessions", step: Step::SessionPlace, hint, trail }
+    }
+
     /// The report.
     pub fn report(trail: Trail) -> Self {
         let hint = "name a file outside of writable binds, such as ../report.json";

@@ -23,6 +23,7 @@ pub mod mountinfo;
 pub mod namespace;
 pub mod net;
 pub mod pack;
+pub mod packet;
 pub mod pidfd;
 pub mod process;
 pub mod regex;

@@ -226,6 +226,9 @@ class Battery:
         }
         if under:
             places = {place: row for place, row in places.items() if row[0] == "run" and "run" in under}
+        if "session" in under:
+            places["session, root"] = ("session", 0, of.session, STOCKADE)
+            places["session, other"] = ("session", OTHER, lambda name, way: of.session(name, way, OTHER), STOCKADE)
         for kind, program in {"oci": OCI, "runc": "runc", "crun": "crun"}.items():
             if kind in under:
                 strictly = lambda caller, program=program: lambda name, way: of.strictly(name, way, program, caller)

@@ -16,6 +16,8 @@ OCI, ABLATE, OCI_ABLATE = BUILT / "stockade-oci", BUILT / "stockade-ablate", BUI
 ATTACK = str(RIG / "bin/attack")
 OTHER = 65534
 MAPPED = 100_000  # root's id in a user namespace that root creates
+# The options that a command of a session has for itself.
+OF_COMMAND = ("-i", "--timeout", "--kill-after", "--output-limit")
 # The capabilities of a docker container.
 DOCKER_CAPABILITIES = ["CAP_" + name for name in (
     "CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE SYS_CHROOT KILL AUDIT_WRITE").split()]
@@ -53,6 +55,32 @@ class Sandboxes:
         command += ["--rootfs", str(RIG / f"hostile-{way}")] if attack.gift == "hostile" else []
         command += ["--report", str(RIG / "ws/report.json")] if attack.gift == "report" else []
         whole = lambda *options, then=direct(name, way): ["env", *environment, *become(caller), *command, *options, "--", *then]
+        if attack.gift == "source":
+            return one_then(whole(), whole("--rw", f"{RIG}/ws/cache:/cache", then=[ATTACK, name, "/cache"]))
+        return whole()
+
+    def session(self, name, way, caller=0):
+        """A command in a session: `stockade run -d`, `exec`, and the session's end."""
+        attack = ATTACKS[name]
+        self.number += 1
+        session, words = f"attack{os.getpid()}-{self.number}", iter(attack.options)
+        of_session, of_command = [], []
+        for word in words:
+            value = [] if word == "-i" else [next(words)]
+            (of_command if word in OF_COMMAND else of_session).extend([word, *value])
+        own = [str(RIG / "bin"), str(RIG / "ro")]
+        made = [str(STOCKADE), "run", "-d", "--name", session, *[word for path in own for word in ("--ro", path)], "--rw", str(RIG / "ws")]
+        made += [*self.degraded, *of_session]
+        made += ["--rootfs", str(RIG / f"hostile-{way}")] if attack.gift == "hostile" else []
+        command = [str(STOCKADE), "exec", "-e", f"VICTIM={self.rig.victim}", *of_command]
+        command += ["-w", str(RIG / "ws") if attack.gift != "cwd" else way]
+        command += ["--report", str(RIG / "ws/report.json")] if attack.gift == "report" else []
+        ended = [str(STOCKADE), "rm", "-f", session]
+
+        def whole(*options, then=direct(name, way)):
+            script = f"{shlex.join([*made, *options])} >/dev/null && {{ {shlex.join([*command, session, '--', *then])}; code=$?; {shlex.join(ended)}; exit $code; }}"
+            return [*become(caller), "sh", "-c", script]
+
         if attack.gift == "source":
             return one_then(whole(), whole("--rw", f"{RIG}/ws/cache:/cache", then=[ATTACK, name, "/cache"]))
         return whole()

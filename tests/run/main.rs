@@ -20,6 +20,7 @@ mod report;
 mod rules;
 mod runtimes;
 mod servers;
+mod sessions;
 mod sources;
 mod steps;
 mod streams;

@@ -1,0 +1,130 @@
+//! `stockade run -d`: words → plan → session.
+
+use std::cell::Cell;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::{Duration, SystemTime};
+
+use super::records::Records;
+use super::{error_text, id, planning, run, say, warn};
+use crate::args::Args;
+use crate::error::{Error, Result, Step};
+use crate::launch::signals::Blocked;
+use crate::plan::RunPlan;
+use crate::policy::trust::Guarded;
+use crate::policy::value::{Deadline, Value as _};
+use crate::session::detach::{Announcement, Detached, detach};
+use crate::session::place::{Held, Home};
+use crate::session::server::{Terms, serve};
+use crate::sys::walk::{Trail, to_place};
+
+/// Makes a session, and prints its name when it is ready. The supervisor returns when the session has ended.
+pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
+    // Before anything is opened or made, which then belongs to the supervisor alone.
+    match detach()? {
+        Detached::Supervisor(announcement) => Ok(supervise(args, readable, announcement)),
+        Detached::Caller(waiting) => {
+            let word = waiting.wait()?;
+            match word.exit_code {
+                0 => say(&word.text),
+                code => {
+                    super::print_text(&word.text);
+                    Ok(code)
+                }
+            }
+        }
+    }
+}
+
+/// The life of a session, and its exit code, which only its log and record show.
+fn supervise(args: &Args, readable: Result<()>, announcement: Announcement) -> u8 {
+    let started = SystemTime::now();
+    let (mut records, writable) = Records::open(args);
+    let name = id::of(args);
+    let known_name = name.clone().unwrap_or_default();
+    let opened = writable.and(readable).and_then(|()| only_a_session(args)).and(name).and_then(|name| {
+        let home = Home::make()?;
+        let place = to_place(home.path());
+        let place =
+            place.map_err(|errno| Error::errno(Step::SessionPlace, home.path().display().to_string(), errno))?;
+        let directory = Guarded::session(Trail::of_place(&place));
+        let held = home.claim(&name)?;
+        match planned(args, name, &mut records, directory) {
+            Ok((plan, terms)) => Ok((held, plan, terms)),
+            Err(error) => Err(given_up(held, error)),
+        }
+    });
+    let announcement = Cell::new(Some(announcement));
+    let refused = |records: Records<'_>, error: &Error| {
+        let error = run::refuse(records, &known_name, started, error);
+        if let Some(announcement) = announcement.take() {
+            announcement.refuse(error.exit_code(), &error_text(&error));
+        }
+        error.exit_code()
+    };
+    let (held, plan, terms) = match opened {
+        Err(error) => return refused(records, &error),
+        Ok(opened) => opened,
+    };
+    let signals = match Blocked::block() {
+        Err(error) => return refused(records, &given_up(held, error)),
+        Ok(signals) => signals,
+    };
+    let ready = || announcement.take().map_or(Ok(()), |announcement| announcement.ready(&held.place.name));
+    let lists_limits = records.report.is_some();
+    match serve(&held, plan, terms, &signals, |warnings| run::tell(&warnings, lists_limits), ready) {
+        Err(error) => refused(records, &given_up(held, error)),
+        Ok(mut report) => {
+            let written = records.write(&mut report, Some(&signals));
+            if args.is_on("rm") {
+                let _ = held.remove();
+            }
+            written.map_or_else(|error| error.exit_code(), |()| report.exit_code)
+        }
+    }
+}
+
+/// Removes the place of a session that does not come to be.
+fn given_up(held: Held, error: Error) -> Error {
+    let _ = held.remove();
+    error
+}
+
+fn planned(args: &Args, name: String, records: &mut Records<'_>, directory: Guarded) -> Result<(RunPlan, Terms)> {
+    let terms = Terms { lifetime: time(args, "lifetime")?, idle_stop: time(args, "idle-stop")? };
+    let loaded = planning::load(args)?;
+    records.open_audit_of(&loaded.settings)?;
+    let mut guarded = records.guarded();
+    guarded.push(directory);
+    let mut resolved = planning::resolve(args, name, loaded, guarded)?;
+    if !resolved.plan.init {
+        return Err(Error::new(Step::Plan, "init", "a session cannot be without its init, which starts its commands"));
+    }
+    resolved.plan.policy_sha256 = resolved.plan.policy_hash();
+    resolved.warnings.iter().for_each(|warning| warn(warning));
+    Ok((resolved.plan, terms))
+}
+
+/// Refuses what a session cannot have.
+fn only_a_session(args: &Args) -> Result<()> {
+    let wrong = |flag: &str, reason: &str| Err(Error::new(Step::Usage, format!("--{flag}"), reason));
+    for flag in ["interactive", "tty"] {
+        if args.is_on(flag) {
+            return wrong(flag, "cannot be used together with --detach: nobody is at the command's terminal or input");
+        }
+    }
+    if args.value("stats").is_some() {
+        return wrong("stats", "cannot be used together with --detach");
+    }
+    match args.value("report") {
+        Some(target) if target.as_bytes().starts_with(b"fd:") => {
+            wrong("report", "cannot be a descriptor of the caller, which is gone when the session ends")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn time(args: &Args, flag: &str) -> Result<Option<Duration>> {
+    let wrong = |reason: String| Error::new(Step::Usage, format!("--{flag}"), reason);
+    let time = args.value(flag).map(|word| Deadline::parse(word.as_bytes())).transpose().map_err(wrong)?;
+    Ok(time.map(|time| Duration::from_micros(time.get())))
+}

@@ -1,0 +1,134 @@
+//! The verbs that act on a session: `wait`, `stop`, `kill`, `pause`, `unpause`, `rm`.
+
+use std::time::{Duration, Instant};
+
+use super::say;
+use crate::args::Args;
+use crate::error::{Error, Result, Step};
+use crate::plan::signal_number;
+use crate::report::Report;
+use crate::session::client::{Client, refusal};
+use crate::session::place::{Home, missing};
+use crate::session::protocol::{OWN, Operation};
+use crate::session::record::Record;
+
+/// How long `rm -f` waits for the end of a session that it has ended.
+const REMOVAL: Duration = Duration::from_secs(20);
+/// How long a session may take between its last answer and its end.
+const LAST_STEPS: Duration = Duration::from_secs(10);
+
+/// The name of the session.
+pub fn name(args: &Args) -> String {
+    args.words.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Waits until a session ends, and prints its exit code, as docker does.
+pub fn wait(args: &Args) -> Result<u8> {
+    say(&format!("{}\n", end_of(&name(args), None)?.exit_code))
+}
+
+/// The report of a session, when it has ended. If `stop` is given, it is asked to end, with this grace.
+fn end_of(name: &str, stop: Option<Operation>) -> Result<Report> {
+    let asked = Client::connect(name).and_then(|mut client| {
+        let wait = client.send(Operation::Wait { command: None }, Vec::new())?;
+        stop.map(|stop| client.send(stop, Vec::new())).transpose()?;
+        loop {
+            let Some((reply, _)) = client.reply(true)? else { continue };
+            let reply = refusal(reply)?;
+            if reply.id == Some(wait) {
+                return Ok(reply);
+            }
+        }
+    });
+    let answer = asked.and_then(|reply| {
+        let json = reply.report.as_ref().map_or("", |report| report.get());
+        let damaged = |error| Error::new(Step::SessionConnect, name, format!("its report is damaged: {error}"));
+        serde_json::from_str(json).map_err(|error: serde_json::Error| damaged(error.to_string()))
+    });
+    // It ended long ago, or takes its last steps. When they are done, the name is free or can be removed.
+    let place = match Home::open()?.ok_or_else(|| missing(name))?.place(name) {
+        Err(gone) => return answer.map_err(|_| gone), // it was made with --rm
+        Ok(place) => place,
+    };
+    let until = Instant::now() + LAST_STEPS;
+    while place.is_alive()? && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let Err(error) = answer else { return answer };
+    if place.is_alive()? {
+        return Err(error);
+    }
+    let killed = || {
+        Error::new(Step::SessionConnect, name, "its supervisor was killed").hint("`stockade gc` removes what is left")
+    };
+    Ok(Record::of(&place)?.and_then(|record| record.end).ok_or_else(killed)?.report)
+}
+
+/// Ends a session politely, and waits for its end.
+pub fn stop(args: &Args) -> Result<u8> {
+    let grace_us = match args.value("time") {
+        Some(time) => {
+            let wrong = |reason: String| Error::new(Step::Usage, "--time", reason);
+            let text = time.to_str().ok_or_else(|| wrong("is not UTF-8".to_owned()))?;
+            Some(crate::policy::units::duration(text).map_err(wrong)?)
+        }
+        None => None,
+    };
+    end(&name(args), grace_us)
+}
+
+/// Ends a session and waits for its end. One that has ended already is not an error.
+fn end(name: &str, grace_us: Option<u64>) -> Result<u8> {
+    end_of(name, Some(Operation::Stop { grace_us })).map(|_| 0)
+}
+
+/// Sends a signal to a command of a session. SIGKILL ends the session.
+pub fn kill(args: &Args) -> Result<u8> {
+    let signal = match args.value("signal").map(|word| word.to_string_lossy()) {
+        None => libc::SIGKILL,
+        Some(text) => signal_number(&text).filter(|number| *number > 0).ok_or_else(|| {
+            Error::new(Step::Usage, "--signal", format!("{text:?} is not the name or number of a signal"))
+        })?,
+    };
+    let command = args.text("command")?.map(str::to_owned);
+    let (name, is_kill) = (name(args), signal == libc::SIGKILL);
+    let operation = match command {
+        None if is_kill => return end(&name, Some(0)),
+        Some(command) if is_kill => Operation::Kill { command },
+        command => Operation::Signal { command: command.unwrap_or_else(|| OWN.to_owned()), signal: signal as u8 },
+    };
+    Client::connect(&name)?.ask(operation).map(|_| 0)
+}
+
+/// Stops all processes, or lets them continue.
+pub fn freeze(args: &Args, frozen: bool) -> Result<u8> {
+    let operation = if frozen { Operation::Pause } else { Operation::Unpause };
+    Client::connect(&name(args))?.ask(operation).map(|_| 0)
+}
+
+/// Removes what is kept of a session.
+pub fn remove(args: &Args) -> Result<u8> {
+    let name = name(args);
+    let until = Instant::now() + REMOVAL;
+    let mut asked = false;
+    loop {
+        let home = Home::open()?.ok_or_else(|| missing(&name))?;
+        match home.hold(&name) {
+            Ok(Some(held)) => return held.remove().map(|()| 0),
+            Err(_) if asked => return Ok(0), // it was made with --rm, and has removed itself
+            Err(error) => return Err(error),
+            Ok(None) if !args.is_on("force") => {
+                let error = Error::new(Step::SessionPlace, &name, "the session runs");
+                return Err(error.hint("stop it, or use --force"));
+            }
+            Ok(None) if Instant::now() > until => {
+                return Err(Error::new(Step::SessionConnect, &name, "the session does not end"));
+            }
+            Ok(None) if !asked => {
+                asked = true;
+                let _ = end(&name, Some(0));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)), // its last steps
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The life of a session: its own command, its end, and the sudden death of everything.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::*;
+use crate::common::skip_part;
+
+#[test]
+fn the_own_command_is_logged_and_its_end_is_the_sessions() {
+    let script = "echo out; echo err >&2; while ! test -e /tmp/go; do sleep 0.02; done; echo last; exit 7";
+    for_each_session(&["--", "sh", "-c", script], |session| {
+        let shown = session.verb(&["logs"]);
+        assert_eq!((shown.code, shown.out.as_str(), shown.err.as_str()), (Some(0), "out\n", "err\n"));
+        let follow = session
+            .command(&["logs", "-f", &session.name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let wait = session.command(&["wait", &session.name]).stdout(Stdio::piped()).spawn().unwrap();
+        session.sh("touch /tmp/go").is(0, "");
+        outcome(wait.wait_with_output().unwrap()).is(0, "7\n");
+        outcome(follow.wait_with_output().unwrap()).is(0, "out\nlast\n");
+        session.verb(&["wait"]).is(0, "7\n");
+        let row = session.row().unwrap();
+        assert_eq!((&row["state"], &row["exit_code"], &row["cause"]), (&"ended".into(), &7.into(), &"command".into()));
+        assert_eq!(session.inspect()["end"]["report"]["exit_code"], 7);
+        let again = session.make(&[]);
+        assert!(again.code == Some(125) && again.err.contains("has ended and was not removed"), "{again:?}");
+        session.verb(&["rm"]).is(0, "");
+        assert!(session.row().is_none() && !session.place().exists());
+    });
+}
+
+#[test]
+fn a_session_that_cannot_start_says_why_and_leaves_nothing() {
+    for_each_caller(|caller| {
+        let session = Session::planned(caller);
+        let missing = session.make(&["--", "no-such-command"]);
+        assert!(missing.code == Some(127) && missing.err.contains("no-such-command"), "{missing:?}");
+        for (words, named) in [
+            (&["--timeout", "x"][..], "--timeout"),
+            (&["-t"], "--tty"),
+            (&["--no-init"], "init"),
+            (&["--report", "fd:2"], "--report"),
+            (&["-v", "/no/such/source:/x"], "/no/such/source"),
+        ] {
+            let refused = session.make(words);
+            assert!(refused.code == Some(125) && refused.out.is_empty() && refused.err.contains(named), "{refused:?}");
+        }
+        assert!(!session.place().exists() && session.row().is_none());
+    });
+}
+
+#[test]
+fn stop_is_polite_and_then_not() {
+    let script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.02; done";
+    for_each_session(&["--", "sh", "-c", script], |session| {
+        assert!(eventually(|| session.verb(&["logs"]).out == "ready\n"));
+        session.verb(&["stop"]).is(0, "");
+        session.verb(&["wait"]).is(0, "9\n");
+        assert_eq!(session.inspect()["end"]["cause"], "stopped");
+    });
+    for_each_session(&["--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"], |session| {
+        let clock = Clock::start();
+        session.verb(&["stop", "-t", "200ms"]).is(0, "");
+        assert!(!clock.is_past(Duration::from_secs(5)));
+        session.verb(&["wait"]).is(0, "137\n");
+    });
+}
+
+#[test]
+fn kill_ends_a_command_or_the_session() {
+    for_each_session(&[], |session| {
+        let id = session.exec(&["-d", &session.name, "sleep", "5432"]).out;
+        assert_eq!(id, "c1\n");
+        let child = session.background(&[&session.name, "sleep", "5432"]);
+        assert!(eventually(|| session.inspect()["running"].as_array().is_some_and(|all| all.len() == 2)));
+        session.ask(&["kill", "--command", "c1", &session.name]).is(0, "");
+        assert!(eventually(|| session.inspect()["running"].as_array().is_some_and(|all| all.len() == 1)));
+        session.ask(&["kill", "-s", "TERM", "--command", "all", &session.name]).is(0, "");
+        assert_eq!(outcome(child.wait_with_output().unwrap()).code, Some(143));
+        session.verb(&["kill"]).is(0, "");
+        assert_eq!(session.row().unwrap()["state"], "ended");
+    });
+}
+
+#[test]
+fn a_paused_session_stands_still() {
+    for_each_session(&["--", "sh", "-c", "while :; do echo x; sleep 0.01; done"], |session| {
+        let paused = session.verb(&["pause"]);
+        if paused.code != Some(0) {
+            assert!(paused.err.contains("cannot be paused without cgroup v2"), "{paused:?}");
+            return skip_part("pausing", "no cgroup here can freeze");
+        }
+        assert_eq!(session.row().unwrap()["state"], "paused");
+        let refused = session.sh("true");
+        assert!(refused.code == Some(125) && refused.err.contains("is paused"), "{refused:?}");
+        let count = || session.verb(&["logs"]).out.len();
+        let before = count();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(count(), before);
+        session.verb(&["unpause"]).is(0, "");
+        assert!(eventually(|| count() > before));
+        session.verb(&["pause"]).is(0, "");
+        session.verb(&["stop", "-t", "1s"]).is(0, "");
+    });
+}
+
+#[test]
+fn a_session_ends_by_itself_when_it_was_told_to() {
+    for_each_session(&["--lifetime", "400ms", "--rm"], |session| {
+        assert!(eventually(|| session.row().is_none() && !session.place().exists()));
+    });
+    for_each_session(&["--idle-stop", "500ms"], |session| {
+        session.sh("sleep 1; echo used").is(0, "used\n");
+        assert!(eventually(|| session.row().is_some_and(|row| row["cause"] == "idle")), "{:?}", session.row());
+    });
+}
+
+#[test]
+fn a_client_that_is_killed_takes_its_command_along() {
+    for_each_session(&[], |session| {
+        let marker = format!("6{}", std::process::id());
+        let mut child =
+            session.background(&[&session.name, "sh", "-c", &format!("setsid sleep {marker} & sleep {marker}")]);
+        let sleeping = format!("^sleep {marker}");
+        assert!(eventually(|| session.processes(&sleeping) == 2));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(eventually(|| session.processes(&sleeping) == 0), "nothing of it is left");
+        session.exec(&["-d", &session.name, "sleep", &marker]).is(0, "c2\n");
+        assert!(eventually(|| session.processes(&sleeping) == 1));
+        session.sh("echo alive").is(0, "alive\n");
+        assert_eq!(session.processes(&sleeping), 1, "a detached command lives on without its client");
+    });
+}
+
+#[test]
+fn a_supervisor_that_is_killed_takes_everything_along_and_frees_the_name() {
+    for_each_session(&[], |session| {
+        let marker = format!("7{}", std::process::id());
+        let child = session.background(&[&session.name, "sleep", &marker]);
+        let sleeping = format!("^sleep {marker}");
+        assert!(eventually(|| session.processes(&sleeping) == 1));
+        kill(Pid::from_raw(session.supervisor()), Signal::SIGKILL).unwrap();
+        let ended = outcome(child.wait_with_output().unwrap());
+        assert!(ended.code == Some(125) && ended.err.contains("the session ended"), "{ended:?}");
+        assert!(eventually(|| session.processes(&sleeping) == 0));
+        let waited = session.verb(&["wait"]);
+        // Another test's `ps` removes what is left of dead sessions of root.
+        let is_known = waited.err.contains("was killed") || waited.err.contains("no session of this name");
+        assert!(waited.code == Some(125) && is_known, "{waited:?}");
+        session.make(&[]).is(0, &format!("{}\n", session.name));
+        session.sh("echo again").is(0, "again\n");
+        kill(Pid::from_raw(session.supervisor()), Signal::SIGKILL).unwrap();
+        assert!(eventually(|| session.ask(&["gc"]).out.contains(&format!("removed session {}", session.name))
+            || !session.place().exists()));
+        assert!(session.row().is_none());
+    });
+}
