@@ -82,6 +82,7 @@ steps! {
     TimeNamespace = "time_namespace", "setting up the time namespace";
     OomScore = "oom_score", "setting the OOM score";
     Loopback = "loopback", "bringing up the loopback interface";
+    Egress = "egress", "setting up network access by name";
     NetDevice = "net_device", "moving a network device";
     Rdt = "rdt", "setting up the resctrl group";
     Hostname = "hostname", "setting the host name";

@@ -3,6 +3,8 @@
 //! Compiled for tests, which check each property with the corpora in `fuzz/corpus` and mutations of them, and for `cargo fuzz`,
 //! which searches further (`tests/fuzz`).
 
+mod egress;
+
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt::Debug;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -40,11 +42,14 @@ use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 pub type Property = fn(&[u8]);
 
 /// All properties, by the name of the target and of its corpus.
-pub const PROPERTIES: [(&str, Property); 14] = [
+pub const PROPERTIES: [(&str, Property); 17] = [
     ("audit_line", audit_line),
     ("audit_record", audit_record),
+    ("client_hello", egress::client_hello),
+    ("dns_packet", egress::dns_packet),
     ("init_frames", init_frames),
     ("mountinfo", mountinfo),
+    ("net_rule", egress::net_rule),
     ("oci_config", oci_config),
     ("policy", policy_file),
     ("proc_stat", proc_stat),

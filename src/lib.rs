@@ -37,7 +37,7 @@
 //! let plan = policy::resolve(settings, &command, &caller)?.plan;
 //!
 //! let signals = Blocked::block()?; // the run forwards them to the command
-//! let report = run::run(&plan, &signals, None, |warnings| warnings.profile.iter().for_each(|text| eprintln!("{text}")));
+//! let report = run::run(&plan, &signals, run::Extras::default(), |warnings| warnings.profile.iter().for_each(|text| eprintln!("{text}")));
 //! signals.let_through();
 //!
 //! match &report.error {

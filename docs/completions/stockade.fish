@@ -66,9 +66,19 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -s u -l user -d '
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l host-user -d 'User of the command on the host (needs root)' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-add -d 'Keep a capability inside the user namespace' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), or on the host\'s network' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l hostname -d 'Host name in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l add-host -d 'The address of a name, which no name server is asked about' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-connections -d 'Limit on connections at a time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-rate -d 'Limit on bytes per second, of all connections together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-budget -d 'End the run after this many bytes, of all connections together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-connect-timeout -d 'Time to resolve a name and connect' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-idle-timeout -d 'End a connection after this time without a byte' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-log -d 'Append a line of JSON for each connection and refused name to FILE or descriptor N' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-bpf -d 'Filter system calls with this compiled program' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r
@@ -175,9 +185,19 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -s u -l user -d 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l host-user -d 'User of the command on the host (needs root)' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-add -d 'Keep a capability inside the user namespace' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), or on the host\'s network' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hostname -d 'Host name in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l add-host -d 'The address of a name, which no name server is asked about' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-connections -d 'Limit on connections at a time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-rate -d 'Limit on bytes per second, of all connections together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-budget -d 'End the run after this many bytes, of all connections together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-connect-timeout -d 'Time to resolve a name and connect' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-idle-timeout -d 'End a connection after this time without a byte' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-log -d 'Append a line of JSON for each connection and refused name to FILE or descriptor N' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-bpf -d 'Filter system calls with this compiled program' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r

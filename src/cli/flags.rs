@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::values::{many, one, shown, wrong};
 use crate::args::Args;
-use crate::error::{Error, Result, Step, nearest};
-use crate::plan::{Bytes, Facility, IdMapping, Keep, Network, RlimitResource};
+use crate::error::{Result, nearest};
+use crate::plan::{Bytes, Facility, IdMapping, Keep, RlimitResource};
 use crate::policy::mount::MountRequest;
 use crate::policy::path::{HostPath, SandboxPath};
 use crate::policy::rules::{LandlockMode, SeccompChoice, Toolchain};
@@ -37,7 +38,7 @@ pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
         cwd: one(args, "workdir")?,
         umask: one(args, "umask")?,
         hostname: one(args, "hostname")?,
-        network: network(args)?,
+        network: super::network::settings(args)?,
         time_namespace: on(args, "time-namespace"),
         init: on(args, "no-init").map(|no_init| !no_init),
         oom_score_adj: one(args, "oom-score-adj")?,
@@ -83,18 +84,6 @@ pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
     Ok(Flags { settings, files })
 }
 
-fn wrong(flag: &str, reason: String) -> Error {
-    Error::new(Step::Usage, format!("--{flag}"), reason)
-}
-
-fn one<T: Value>(args: &Args, flag: &str) -> Result<Option<T>> {
-    args.value(flag).map(|word| T::parse(word.as_bytes())).transpose().map_err(|reason| wrong(flag, reason))
-}
-
-fn many<T: Value>(args: &Args, flag: &str) -> Result<Vec<T>> {
-    args.all(flag).map(|word| T::parse(word.as_bytes()).map_err(|reason| wrong(flag, reason))).collect()
-}
-
 fn pairs<K: Value + Ord, V: Value>(args: &Args, flag: &str) -> Result<std::collections::BTreeMap<K, V>> {
     let parse = |word: &OsStr| budget_values::pair(word.as_bytes()).map_err(|reason| wrong(flag, reason));
     args.all(flag).map(parse).collect()
@@ -103,10 +92,6 @@ fn pairs<K: Value + Ord, V: Value>(args: &Args, flag: &str) -> Result<std::colle
 /// `Some(true)` if the switch was given; otherwise the lower layers of the policy decide.
 fn on(args: &Args, flag: &str) -> Option<bool> {
     args.is_on(flag).then_some(true)
-}
-
-fn shown(word: &OsStr) -> String {
-    format!("\"{}\"", Bytes::from(word))
 }
 
 fn mounts(args: &Args, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
@@ -127,16 +112,6 @@ fn mounts(args: &Args, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
         }
     }
     Ok(mounts)
-}
-
-fn network(args: &Args) -> Result<Option<Network>> {
-    let Some(word) = args.value("network") else { return Ok(None) };
-    match word.as_bytes() {
-        b"none" => Ok(Some(Network::None)),
-        b"loopback" => Ok(Some(Network::Loopback)),
-        b"host" => Ok(Some(Network::Host)),
-        _ => Err(wrong("network", format!("{} is not none, loopback or host", shown(word)))),
-    }
 }
 
 fn allow_degraded(args: &Args) -> Result<Vec<Facility>> {

@@ -30,6 +30,7 @@ fn generated_files_are_current() {
         ("profiles/top.schema.json".to_owned(), schema::<Frame>(|_| ())),
         ("profiles/ps.schema.json".to_owned(), schema::<Row>(|_| ())),
         ("profiles/session.schema.json".to_owned(), schema::<Object>(|_| ())),
+        ("profiles/net-log.schema.json".to_owned(), schema::<stockade_egress::record::Line>(|_| ())),
     ];
     for (shell, name) in [(Shell::Bash, "stockade.bash"), (Shell::Zsh, "_stockade"), (Shell::Fish, "stockade.fish")] {
         let mut text = Vec::new();

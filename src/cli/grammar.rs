@@ -243,13 +243,36 @@ const PLAN: &[(&str, &[Flag])] = &[
         &[
             value(
                 "network",
-                "none|loopback|host",
-                "Sockets of TCP and UDP: none, in the sandbox (default), or on the host's network",
+                "none|loopback|egress|host",
+                "Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host's network",
             ),
             value("hostname", "NAME", "Host name in the sandbox"),
             value("name", "NAME", "Name of the sandbox"),
             switch("time-namespace", "Start the monotonic and boot clocks at zero"),
             switch("no-init", "Run the command as pid 1, without an init"),
+        ],
+    ),
+    (
+        "Network access by name",
+        &[
+            list(
+                "allow-net",
+                "HOST[:PORTS]|@FILE",
+                "Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default",
+            ),
+            list("deny-net", "HOST[:PORTS]|@FILE", "Never let it reach this host, whatever is allowed"),
+            list("add-host", "NAME=IP", "The address of a name, which no name server is asked about"),
+            value("dns", "IP[:PORT]", "The name server for allowed names, instead of the host's"),
+            value("net-connections", "N", "Limit on connections at a time"),
+            value("net-rate", "SIZE", "Limit on bytes per second, of all connections together"),
+            value("net-budget", "SIZE", "End the run after this many bytes, of all connections together"),
+            value("net-connect-timeout", "TIME", "Time to resolve a name and connect"),
+            value("net-idle-timeout", "TIME", "End a connection after this time without a byte"),
+            value(
+                "net-log",
+                "FILE|fd:N",
+                "Append a line of JSON for each connection and refused name to FILE or descriptor N",
+            ),
         ],
     ),
     (

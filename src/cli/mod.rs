@@ -15,6 +15,8 @@ mod grammar;
 mod id;
 mod inspect;
 mod logs;
+mod net_log;
+mod network;
 mod pages;
 mod plan;
 mod plan_text;
@@ -27,6 +29,7 @@ mod seccomp;
 mod session;
 mod toolchain;
 mod top;
+mod values;
 
 use std::ffi::OsString;
 use std::io::Write as _;

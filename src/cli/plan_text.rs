@@ -2,8 +2,11 @@
 
 use std::fmt::{Display, Write as _};
 
+use stockade_egress::rule::Rule;
+
 use crate::plan::{
-    Bytes, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Root, RunPlan, Seccomp, SeccompProfile,
+    Bytes, Egress, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Root, RunPlan, Seccomp,
+    SeccompProfile,
 };
 use crate::rootfs::resolved::Resolved;
 
@@ -90,9 +93,13 @@ fn isolation(plan: &RunPlan, out: &mut Text) {
     let network = match namespaces.network {
         Network::None => "none: no sockets of IPv4 and IPv6",
         Network::Loopback => "loopback: only its own lo",
+        Network::Egress => "egress: its own lo, and the hosts below",
         Network::Host => "host: not isolated",
     };
     out.line("network", network);
+    if let Some(egress) = &plan.egress {
+        self::egress(egress, out);
+    }
     if let Some(hostname) = &plan.confinement.hostname {
         out.line("hostname", quoted(hostname));
     }
@@ -105,6 +112,26 @@ fn isolation(plan: &RunPlan, out: &mut Text) {
     out.line("landlock", plan.confinement.landlock.as_ref().map_or("none".into(), landlock));
     let degraded: Vec<&str> = plan.confinement.allow_degraded.iter().map(|facility| facility.name()).collect();
     out.line("may be missing", if degraded.is_empty() { "nothing".into() } else { degraded.join(" ") });
+}
+
+fn egress(egress: &Egress, out: &mut Text) {
+    let all = |rules: &[Rule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    out.line("allowed hosts", all(&egress.rules.allow));
+    if !egress.rules.deny.is_empty() {
+        out.line("denied hosts", all(&egress.rules.deny));
+    }
+    if !egress.hosts.is_empty() {
+        let hosts: Vec<String> = egress.hosts.iter().map(|host| format!("{}={}", host.name, host.address)).collect();
+        out.line("given addresses", hosts.join(" "));
+    }
+    out.line("name server", egress.dns.map_or("the host's".into(), |server| server.to_string()));
+    let mut bounds = format!("{} connections", egress.connections);
+    for (bytes, what) in [(egress.rate_bytes, "bytes per second"), (egress.budget_bytes, "bytes in all")] {
+        if let Some(bytes) = bytes {
+            let _ = write!(bounds, ", {bytes} {what}");
+        }
+    }
+    out.line("traffic", bounds);
 }
 
 fn seccomp(seccomp: &Seccomp) -> String {

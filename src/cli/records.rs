@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
+use super::net_log::NetLog;
 use super::report_file::{self, ReportFile};
 use crate::args::Args;
 use crate::audit::{Line, Log, locate};
@@ -20,6 +21,8 @@ use crate::sys::walk::Trail;
 pub struct Records<'a> {
     /// The destination of the report.
     pub report: Option<ReportFile>,
+    /// The destination of the network log.
+    pub net_log: Option<NetLog>,
     audit: Option<Log>,
     /// The command, for the audit line of a run that was refused before it had a plan.
     argv: &'a [OsString],
@@ -28,11 +31,12 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Opens the records that the words name. If one fails, the other is still opened, to record that error.
     pub fn open(args: &'a Args) -> (Self, Result<()>) {
-        let mut records = Self { report: None, audit: None, argv: &args.words };
+        let mut records = Self { report: None, net_log: None, audit: None, argv: &args.words };
         let report = args.value("report").map(ReportFile::open).transpose().map(|file| records.report = file);
         let sync = args.is_on("audit-sync");
         let audit = args.value("audit").map(|path| Log::open(path, sync)).transpose().map(|log| records.audit = log);
-        (records, report.and(audit))
+        let net_log = args.value("net-log").map(NetLog::open).transpose().map(|log| records.net_log = log);
+        (records, report.and(audit).and(net_log))
     }
 
     /// Opens the audit log that a policy names, unless a flag named one.
@@ -53,7 +57,8 @@ impl<'a> Records<'a> {
     /// The locations of the records, which the workload must not be able to write.
     pub fn guarded(&self) -> Vec<Guarded> {
         let report = self.report.iter().map(|file| Guarded::report(file.trail().clone()));
-        report.chain(self.audit.iter().map(|log| Guarded::audit(log.trail().clone()))).collect()
+        let net_log = self.net_log.iter().map(|log| Guarded::net_log(log.trail().clone()));
+        report.chain(net_log).chain(self.audit.iter().map(|log| Guarded::audit(log.trail().clone()))).collect()
     }
 
     /// Appends to the log, then writes the report, so that an error of the log is in the report: a run that is not

@@ -164,6 +164,11 @@ pub fn locate(target: &OsStr) -> Result<Option<Trail>> {
 }
 
 fn descriptor(number: &[u8]) -> Result<(Target, Trail)> {
+    inherited_descriptor(number).map(|(fd, trail)| (Target::Descriptor(fd), trail))
+}
+
+/// A duplicate of a descriptor of the caller that is open for writing, and its location.
+pub fn inherited_descriptor(number: &[u8]) -> Result<(OwnedFd, Trail)> {
     let number = std::str::from_utf8(number).ok().and_then(|text| crate::policy::units::whole(text).ok());
     let number = number.and_then(|number| i32::try_from(number).ok()).ok_or_else(|| reason("fd: takes a number"))?;
     match number {
@@ -177,10 +182,11 @@ fn descriptor(number: &[u8]) -> Result<(Target, Trail)> {
         return Err(reason("it is not open for writing"));
     }
     let trail = Trail::of_file(fd.as_fd()).map_err(errno)?;
-    Ok((Target::Descriptor(fd), trail))
+    Ok((fd, trail))
 }
 
-fn place(target: &OsStr) -> Result<walk::Place> {
+/// The place that a name names, without following links that others could have made.
+pub fn place(target: &OsStr) -> Result<walk::Place> {
     let no_name = || reason("it does not name a file");
     if target.as_bytes().ends_with(b"/") {
         return Err(no_name());

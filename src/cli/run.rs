@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
+use super::net_log::NetLog;
 use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
 use super::{denials, error_text, final_write, id, notice, planning, warn};
@@ -15,7 +16,7 @@ use crate::launch::steps::{self, step};
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::{Report, Sample, Status};
 use crate::run;
-use crate::run::Sampler;
+use crate::run::{Extras, Sampler};
 
 /// Runs the command and returns the exit code of its report. A report is written also if the command line is wrong.
 pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
@@ -34,6 +35,12 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         records.open_audit_of(&loaded.settings)?;
         let mut resolved = planning::resolve(args, id, loaded, records.guarded())?;
         resolved.plan.stdio.relay = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
+        if records.net_log.is_some() && resolved.plan.egress.is_none() {
+            let reason = "no host is allowed, so there is nothing to log";
+            return Err(
+                Error::new(Step::Usage, "--net-log", reason).hint("--allow-net names hosts that may be reached")
+            );
+        }
         // Before signals are blocked: if the reader stalls, a signal can still end this process.
         resolved.warnings.iter().for_each(|warning| warn(warning));
         step("plan", || format!("sandbox {known_id}"));
@@ -44,13 +51,14 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         Ok((plan, stats, signals)) => {
             // Not freed: the exit of the process frees the memory faster, and the caller waits for that exit.
             let plan = ManuallyDrop::new(plan);
+            let net_log = records.net_log.take().map(NetLog::into_fd);
             let lists_limits = records.report.is_some();
             let tell = |warnings: run::Warnings<'_>| tell(&warnings, lists_limits);
             let report = match stats {
-                None => run::run(&plan, &signals, None, tell),
+                None => run::run(&plan, &signals, Extras { net_log, sampler: None }, tell),
                 Some((period, stream)) => {
                     let sink = Box::new(|sample: &Sample| stream.line(sample));
-                    run::run(&plan, &signals, Some(Sampler { period, sink }), tell)
+                    run::run(&plan, &signals, Extras { net_log, sampler: Some(Sampler { period, sink }) }, tell)
                 }
             };
             Ok(finish(report, records, &signals))

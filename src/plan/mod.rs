@@ -21,8 +21,8 @@ pub use self::container::ContainerPlan;
 use self::names::kernel_names;
 pub use self::names::{Facility, RlimitResource};
 pub use self::run::{
-    Deadlines, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network, OutputLimit, Root, RunPlan,
-    ScratchLimit, Stdio,
+    Deadlines, Egress, HostAddress, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network, OutputLimit,
+    Root, RunPlan, ScratchLimit, Stdio,
 };
 pub use self::signal::signal_number;
 

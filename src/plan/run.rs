@@ -1,7 +1,11 @@
 //! The plan of `stockade run`.
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use stockade_egress::name::Name;
+use stockade_egress::rule::Rules;
 
 use super::{Budget, Bytes, Capability, Command, Confinement, hex};
 
@@ -37,6 +41,9 @@ pub struct RunPlan {
     pub stdio: Stdio,
     /// Time limits, after which the supervisor ends the run.
     pub deadlines: Deadlines,
+    /// The hosts that may be reached, with the network `egress`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
     /// Whether denials are recorded and listed in the report.
     pub explain_denials: bool,
     /// Whether the report has the hash of the executed file.
@@ -86,8 +93,58 @@ pub enum Network {
     None,
     /// A new network namespace whose only interface is `lo`: the workload's processes reach each other on 127.0.0.1 and ::1.
     Loopback,
+    /// A new network namespace as with `loopback`, in which names of allowed hosts lead to the gateway.
+    Egress,
     /// The caller's network, without isolation.
     Host,
+}
+
+impl Network {
+    /// Its name in policies and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Loopback => "loopback",
+            Self::Egress => "egress",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// Network access by name: which hosts may be reached, and how much.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Egress {
+    /// What is allowed and denied.
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Vec<String>>"))]
+    pub rules: Rules,
+    /// Names with given addresses.
+    pub hosts: Vec<HostAddress>,
+    /// The name server for all others; with `None` those of the host.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub dns: Option<SocketAddr>,
+    /// Connections at a time.
+    pub connections: u32,
+    /// Bytes per second, both directions together.
+    pub rate_bytes: Option<u64>,
+    /// Bytes in all, both directions together, after which the run is ended.
+    pub budget_bytes: Option<u64>,
+    /// Time to resolve a name and connect.
+    pub connect_timeout_us: u64,
+    /// Time without a byte after which a connection is ended.
+    pub idle_timeout_us: u64,
+}
+
+/// A name with a given address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HostAddress {
+    /// The name.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub name: Name,
+    /// Its address.
+    pub address: IpAddr,
 }
 
 /// The workload's user.

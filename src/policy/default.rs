@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use stockade_seccomp::builtin::Builtin;
 
 use super::budget::BudgetSettings;
+use super::network::NetworkSettings;
 use super::path::SandboxPath;
 use super::rules::{LandlockAbi, LandlockMode, SeccompChoice};
 use super::settings::{
@@ -66,7 +67,7 @@ pub fn settings() -> Settings {
         hostname: Some(Hostname("sandbox".into())),
         umask: Some(Umask(0o022)),
         init: Some(true),
-        network: Some(Network::Loopback),
+        network: NetworkSettings::of_mode(Network::Loopback),
         sysfs: Some(false),
         proc: Some(ProcView::Full),
         masked_paths: MASKED.iter().map(path).collect(),

@@ -27,6 +27,9 @@ pub const POLICY: Purpose = Purpose { step: Step::Policy, max_kib: 128 };
 /// An environment file.
 pub const ENVIRONMENT: Purpose = Purpose { step: Step::Usage, max_kib: 1024 };
 
+/// A file of rules for the network.
+pub const NET_RULES: Purpose = Purpose { step: Step::Policy, max_kib: 128 };
+
 /// A seccomp profile, which the layer reads itself.
 pub const SECCOMP: Purpose = Purpose { step: Step::SeccompProfile, max_kib: 1024 };
 

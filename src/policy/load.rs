@@ -34,6 +34,7 @@ pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Res
         loaded.add(profile, cwd, &mut Vec::new())?;
     }
     settle(&mut flags, cwd, Step::Usage, "")?;
+    loaded.files.extend(flags.network.read_files(cwd)?.into_iter().map(Guarded::rules));
     loaded.settings = loaded.settings.overlaid_with(flags);
     Ok(loaded)
 }
@@ -56,6 +57,7 @@ impl Loaded {
             let mut settings = parse(&name, text)?;
             let directory = file.path.parent().map(Path::to_path_buf);
             settle(&mut settings, directory.as_deref(), Step::Policy, &name)?;
+            self.files.extend(settings.network.read_files(directory.as_deref())?.into_iter().map(Guarded::rules));
             below.push(file.path.clone());
             self.files.push(Guarded::policy(file.trail));
             self.stack(settings, directory.as_deref(), below)?;
@@ -116,6 +118,8 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
         ("landlock.execute", rules(&landlock.execute)),
         ("landlock.connect", landlock.connect.as_ref().map_or(0, Vec::len)),
         ("landlock.bind", landlock.bind.as_ref().map_or(0, Vec::len)),
+        ("network.allow", settings.network.0.allow.len()),
+        ("network.deny", settings.network.0.deny.len()),
         ("mounts", settings.mounts.len()),
         ("devices", settings.devices.len()),
         ("masked_paths", settings.masked_paths.len()),

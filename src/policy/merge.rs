@@ -5,6 +5,7 @@
 //! groups, Landlock lists, and `allow_degraded`. An upper policy cannot remove a mask.
 
 use super::budget::BudgetSettings;
+use super::network::NetworkSettings;
 use super::rules::LandlockMode;
 use super::settings::{
     CapabilitySettings, DeadlineSettings, EnvSettings, LandlockSettings, ScratchSettings, SeccompSettings, Settings,
@@ -77,7 +78,7 @@ impl Settings {
             seccomp: seccomp.overlaid_with(over.seccomp),
             landlock: landlock.overlaid_with(over.landlock),
             hostname: over.hostname.or(hostname),
-            network: over.network.or(network),
+            network: NetworkSettings(network.0.overlaid_with(over.network.0)),
             time_namespace: over.time_namespace.or(time_namespace),
             init: over.init.or(init),
             oom_score_adj: over.oom_score_adj.or(oom_score_adj),

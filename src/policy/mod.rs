@@ -18,6 +18,7 @@ mod file;
 mod load;
 mod merge;
 pub mod mount;
+pub mod network;
 pub mod path;
 mod resolve;
 pub mod rules;

@@ -50,9 +50,15 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     if settings.env.keep == Some(true) {
         warnings.push("the caller's environment is passed to the workload, which can read secrets in it".into());
     }
-    let network = settings.network.unwrap_or(Network::Loopback);
+    let (network, egress) = settings.network.resolve()?;
     if network == Network::Host {
         warnings.push("the workload uses the host's network, without isolation".into());
+    }
+
+    if egress.is_some() && settings.rootfs.is_some() {
+        warnings.push(
+            "the root has its own /etc/resolv.conf: names are resolved only if it says `nameserver 198.18.0.1`".into(),
+        );
     }
 
     let identity = identity(&settings);
@@ -156,6 +162,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
             idle_us: settings.deadlines.idle_timeout.and_then(Limit::bound).map(|time| time.get()),
             kill_after_us: settings.deadlines.kill_after.map_or(2_000_000, |time| time.get()),
         },
+        egress,
         explain_denials: settings.explain_denials.unwrap_or(false),
         hash_program: settings.audit.is_some(),
         identity,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::budget_values::High;
+use super::network::{HostSetting, NameServer, NetRule, NetworkSettings, NetworkTable};
 use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, Port, RulePath, RuleTable, SeccompChoice, SeccompGroup};
 use super::ulimit::{Bound, Ulimit, UlimitTable};
@@ -54,6 +55,9 @@ schemas! {
     LandlockAbi: "^[1-9][0-9]{0,2}$";
     Port: "^[1-9][0-9]*$";
     BindPort: "^[0-9]+$";
+    NetRule: "^.";
+    HostSetting: "^.+[=:].+$";
+    NameServer: "^[0-9a-fA-F.:\\[\\]]+$";
 }
 
 fn of<T: Value>(pattern: &str) -> Schema {
@@ -88,6 +92,17 @@ impl JsonSchema for RulePath {
         json_schema!({
             "description": Self::WHAT,
             "anyOf": [{ "type": "string", "pattern": "^/" }, generator.subschema_for::<RuleTable>()]
+        })
+    }
+}
+
+impl JsonSchema for NetworkSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "Network".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [generator.subschema_for::<crate::plan::Network>(), generator.subschema_for::<NetworkTable>()]
         })
     }
 }

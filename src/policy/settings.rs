@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::budget::BudgetSettings;
 use super::mount::MountRequest;
+use super::network::NetworkSettings;
 use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, LandlockMode, Port, RulePath, SeccompChoice, SeccompGroup, Toolchain};
 use super::ulimit::Ulimit;
@@ -16,7 +17,7 @@ use super::value::{
     Amount, CapabilityName, Count, Deadline, Duration, EnvName, EnvPattern, EnvValue, Hostname, Id, Limit, OomScoreAdj,
     Size, Umask, UserMap, UserName, Version,
 };
-use crate::plan::{Facility, Keep, Network, RlimitResource};
+use crate::plan::{Facility, Keep, RlimitResource};
 
 /// A policy file, version 1.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -85,7 +86,8 @@ pub struct Settings {
     /// Host name in the sandbox.
     pub hostname: Option<Hostname>,
     /// Network access.
-    pub network: Option<Network>,
+    #[serde(default)]
+    pub network: NetworkSettings,
     /// Whether the monotonic and boot clocks start at zero.
     pub time_namespace: Option<bool>,
     /// Whether pid 1 is an init that reaps zombies and forwards signals; otherwise the workload is pid 1.

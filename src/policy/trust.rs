@@ -30,6 +30,11 @@ impl Guarded {
         Self::decides("a policy of this run", trail)
     }
 
+    /// A file of rules for the network.
+    pub fn rules(trail: Trail) -> Self {
+        Self::decides("a file of network rules of this run", trail)
+    }
+
     /// An environment file.
     pub fn environment(trail: Trail) -> Self {
         Self::decides("an environment file of this run", trail)
@@ -50,6 +55,12 @@ impl Guarded {
     pub fn session(trail: Trail) -> Self {
         let hint = "bind only the needed directories";
         Self { hidden: true, what: "the directory of the sessions", step: Step::SessionPlace, hint, trail }
+    }
+
+    /// The log of the network.
+    pub fn net_log(trail: Trail) -> Self {
+        let hint = "name a file in a directory that is not bound";
+        Self { step: Step::Egress, what: "the network log", hidden: false, hint, trail }
     }
 
     /// The report.

@@ -3,6 +3,8 @@
 //! Each mount delays every start by microseconds. So symlinks and small files are copied instead of bound. The view shows no part
 //! of the caller's home, `/run`, `/var` or the network.
 
+use stockade_egress::layout::NAME_SERVER;
+
 use super::etc;
 use crate::plan::{Bytes, IdMapping, Identity, Mount, MountKind, Network};
 
@@ -73,12 +75,12 @@ fn common(around: &Surroundings<'_>) -> Vec<Mount> {
 
 /// The generated files of /etc: users, groups, host name and name resolution.
 fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
-    let host = around.network == Network::Host;
+    let (host, egress) = (around.network == Network::Host, around.network == Network::Egress);
     let (passwd, group) = accounts(around.identity);
     let hosts = format!("127.0.0.1\tlocalhost {0}\n::1\tlocalhost {0}\n", around.hostname);
     let nsswitch = format!(
         "passwd: files\ngroup: files\nshadow: files\nhosts: files{}\nservices: files\nprotocols: files\nnetworks: files\n",
-        if host { " dns" } else { "" }
+        if host || egress { " dns" } else { "" }
     );
     let mut mounts = vec![
         file("/etc/passwd", passwd),
@@ -96,7 +98,11 @@ fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
         }));
     } else {
         mounts.push(file("/etc/hosts", hosts));
-        mounts.push(file("/etc/resolv.conf", "# No network, no name servers.\n".into()));
+        let resolv = match egress {
+            true => format!("nameserver {NAME_SERVER}\n"),
+            false => "# No network, no name servers.\n".into(),
+        };
+        mounts.push(file("/etc/resolv.conf", resolv));
     }
     mounts
 }

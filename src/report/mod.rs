@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use stockade_egress::record::Totals;
 
 pub use self::enforced::{Bound, BoundBy, Cgroup, Degraded, Enforced, Seccomp};
 pub use self::usage::{Cpu, Disk, Io, Memory, Pids, Psi, Rusage, SAMPLE_SCHEMA, Sample, Usage};
@@ -185,6 +186,8 @@ pub enum Status {
     PidsLimit,
     /// It exceeded its output limit.
     OutputLimit,
+    /// It used up its budget of network traffic.
+    NetBudget,
     /// A seccomp filter killed it.
     SeccompKilled,
     /// It never ran.
@@ -274,15 +277,18 @@ pub struct Stream {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NetworkRecord {
-    /// As planned and verified: `none`, `loopback` or `host`.
+    /// As planned and verified: `none`, `loopback`, `egress` or `host`.
     pub mode: crate::plan::Network,
+    /// The traffic with allowed hosts, and what was refused; absent for other modes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Totals>,
 }
 
 /// An operation that the workload was denied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Denial {
-    /// The layer that denied it: `seccomp` or `landlock`.
+    /// The layer that denied it: `seccomp`, `landlock` or `network`.
     pub layer: String,
     /// The operation: a system call or an access right.
     pub op: String,

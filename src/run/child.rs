@@ -63,6 +63,9 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     let mut missing = MissingSet::default();
     let mut root = prepared.root.build(&mut missing)?;
     let mut stack = network.enter()?;
+    if let Some(egress) = &prepared.egress {
+        egress.open()?; // with the capabilities over this network that are dropped below
+    }
     prepared.root.limit_namespaces(&mut root, &mut missing)?; // last, because a detached mount counts as a mount namespace
     let terminal = open_terminal(&prepared.order, &root, ends)?;
     if !prepared.stays {

@@ -25,6 +25,7 @@ pub fn error_of(
         Step::Clone => "network namespace".to_owned(),
         Step::Exec | Step::Interpreter => program.clone(),
         Step::Cwd => plan.command.cwd.to_string(),
+        Step::Egress => prepared.egress.as_ref().map(|egress| egress.object(index)).unwrap_or_default(),
         Step::Landlock => prepared.landlock.as_ref().and_then(|rules| rules.object(index)).unwrap_or_default(),
         Step::Scheduling => schedule::NAMES.get(index).map(ToString::to_string).unwrap_or_default(),
         Step::Hostname => plan.confinement.hostname.as_ref().map(ToString::to_string).unwrap_or_default(),

@@ -11,6 +11,8 @@
 //!   init                   planned capabilities             the others as planned         ends after the workload
 //! network thread of      pid 1's, before capabilities     creates the network           ends before pid 1 enters
 //!   pid 1                  are dropped                      namespace                     that namespace
+//! gateway, if hosts are   as the workload's, or the        the caller's                  dies with the supervisor
+//!   allowed                caller's; no files
 //! workload: pid 2        pid 1's; restricted by seccomp   pid 1's                       until it exits or the run
 //!                          and Landlock                                                   ends
 //!
@@ -50,6 +52,7 @@ mod child;
 mod command;
 pub(crate) mod cpu;
 mod denials;
+mod egress;
 mod fork_server;
 mod hint;
 mod init;
@@ -74,6 +77,7 @@ use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
+use self::egress::PreparedEgress;
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
 use self::prepare::{Kept, Prepared};
@@ -111,21 +115,30 @@ impl<'a> Warnings<'a> {
     }
 }
 
+/// What a run may have besides its plan.
+#[derive(Default)]
+pub struct Extras<'a> {
+    /// Receives samples of the usage.
+    pub sampler: Option<Sampler<'a>>,
+    /// Where the lines of the network log are written, if the plan has rules for hosts.
+    pub net_log: Option<OwnedFd>,
+}
+
 /// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
 ///
 /// `warn` is called once, before the workload exists.
 ///
 /// SIGCHLD gets its default disposition. The caller should have no other threads (`clone3(2)` copies only the calling one).
-pub fn run(plan: &RunPlan, signals: &Blocked, sampler: Option<Sampler<'_>>, warn: impl FnOnce(Warnings<'_>)) -> Report {
+pub fn run(plan: &RunPlan, signals: &Blocked, extras: Extras<'_>, warn: impl FnOnce(Warnings<'_>)) -> Report {
     let begun = Beginning::now();
     process::default_child_signal();
-    let report = start(plan, sampler, begun, &signals.taken, warn);
+    let report = start(plan, extras, begun, &signals.taken, warn);
     report.unwrap_or_else(|error| Report::not_started(&plan.confinement.id, Some(plan.into()), begun.time, &error))
 }
 
 fn start(
     plan: &RunPlan,
-    sampler: Option<Sampler<'_>>,
+    Extras { sampler, net_log }: Extras<'_>,
     begun: Beginning,
     signals: &SigSet,
     warn: impl FnOnce(Warnings<'_>),
@@ -133,6 +146,11 @@ fn start(
     #[cfg(feature = "ablate")]
     let plan = &crate::launch::ablate::thinned(plan);
     let (mut prepared, mut kept, stack) = prepare::prepare(plan, false)?;
+    if let Some((egress, waiting)) = egress::prepare(plan, net_log)? {
+        prepared.egress = Some(egress);
+        let users = &prepared.users;
+        kept.gateway = Some(waiting.start(users.is_privileged().then_some((users.host_uid, users.host_gid)))?);
+    }
     warn(Warnings::of(&prepared, &kept));
     let watches = Watches::new(signals)?;
     let (child, ends) = clone(plan, &mut prepared, stack, kept.cgroup.as_ref().and_then(|group| group.dir()))?;
@@ -143,7 +161,8 @@ fn start(
         ..Enforced::default()
     };
     let mut inhabited = None;
-    let admitted = admit(plan, &prepared, child.pid, &ends, &kept, &mut inhabited, &mut enforced);
+    prepared.egress.as_mut().map(PreparedEgress::drop_channel);
+    let admitted = admit(plan, &prepared, child.pid, &ends, &mut kept, &mut inhabited, &mut enforced);
     let tree = Tree::Sandbox { pid: child.pid, pidfd: child.pidfd };
     let verifier = prepared.verifier(plan, inhabited);
     let command = Supervised::new(plan, ends, tree, kept, verifier, enforced);
@@ -220,7 +239,7 @@ fn admit(
     prepared: &Prepared,
     pid: Pid,
     ends: &ParentEnds,
-    kept: &Kept,
+    kept: &mut Kept,
     inhabited: &mut Option<Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
@@ -235,6 +254,9 @@ fn admit(
     let now = *inhabited.insert(Inhabited::by(&proc_pid)?);
     enforced.namespaces = verify::differing(now, &plan.namespaces)?;
     step("namespaces", || format!("verified: {}", enforced.namespaces.join(",")));
+    if let Some(gateway) = &mut kept.gateway {
+        gateway.ready()?;
+    }
     ends.go()?;
     step("released", || format!("pid {pid} confines itself"));
     Ok(())

@@ -4,6 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use nix::sys::signal::Signal;
 
+use super::egress::{self, Gateway};
 use super::hint;
 use super::prepare::{Kept, Prepared};
 use super::program::Program;
@@ -43,6 +44,8 @@ pub enum Reason {
     Idle,
     /// Too much output.
     Output,
+    /// Too much network traffic.
+    NetBudget,
     /// A signal sent to the supervisor.
     User,
 }
@@ -64,6 +67,8 @@ pub struct Outcome {
     pub failure: Option<Failure>,
     /// The error in the supervisor.
     pub error: Option<Error>,
+    /// Whether a line of the network log was lost.
+    pub net_log_failed: bool,
     /// Optional facilities that the child had to do without.
     pub missing: Vec<Missing>,
     /// The use of the scratch tmpfs, as init saw it.
@@ -128,8 +133,9 @@ pub struct Start<'a> {
 
 impl Start<'_> {
     /// Completes the blank report, and removes the run's cgroup. `enforced` is what was verified from outside.
-    pub fn report(&self, mut report: Report, outcome: &Outcome, kept: Kept, mut enforced: Enforced) -> Report {
+    pub fn report(&self, mut report: Report, outcome: &Outcome, mut kept: Kept, mut enforced: Enforced) -> Report {
         let ran = outcome.executed_at.is_some();
+        let traffic = kept.gateway.take().map(Gateway::finish).transpose();
         report.timings_us = self.timings(outcome);
         report.output = kept.pumps.record();
         self.add_enforced(outcome, &mut enforced);
@@ -145,6 +151,8 @@ impl Start<'_> {
         report.usage.wall_us = report.timings_us.run;
         report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| self.plan.scratch.size_bytes);
         let error = self.error(outcome, &report.usage, || kept.pumps.failure());
+        let error =
+            error.or_else(|| traffic.as_ref().err().cloned().or_else(|| outcome.net_log_failed.then(lost_lines)));
         fill_rusage(&mut report.usage, outcome);
         match error {
             Some(error) => {
@@ -154,17 +162,21 @@ impl Start<'_> {
                 report.enforced = ran.then_some(enforced);
             }
             None => {
-                report.network = Some(NetworkRecord { mode: self.plan.namespaces.network });
                 report.enforced = Some(enforced);
                 classify_end(&mut report, self.plan, outcome);
             }
+        }
+        if report.enforced.is_some() {
+            let mode = self.plan.namespaces.network;
+            report.network = Some(NetworkRecord { mode, egress: traffic.ok().flatten() });
         }
         if let (Some(command), Some(program)) = (&mut report.command, outcome.program.as_ref().filter(|_| ran)) {
             command.exe_sha256 = program.sha256();
         }
         if let Some(denials) = kept.denials {
             report.denials_unheard = Some(denials.unheard());
-            report.denials = Some(denials.into_listed());
+            let totals = report.network.iter().filter_map(|network| network.egress.as_ref());
+            report.denials = Some(denials.into_listed().into_iter().chain(totals.flat_map(egress::denials)).collect());
         }
         report
     }
@@ -215,6 +227,10 @@ impl Start<'_> {
     }
 }
 
+fn lost_lines() -> Error {
+    Error::new(Step::Egress, "network log", "a line could not be written")
+}
+
 const COVERED: &str = "the caller's own /proc is partly covered";
 
 /// The report's entry for a facility that the child had to do without.
@@ -259,6 +275,7 @@ fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
         (Some(Reason::Wall), _) => (Status::TimeoutWall, 124),
         (Some(Reason::Cpu), _) => (Status::TimeoutCpu, 124),
         (Some(Reason::Idle), _) => (Status::TimeoutIdle, 124),
+        (Some(Reason::NetBudget), _) => (Status::NetBudget, 124),
         (Some(Reason::Output), _) => (Status::OutputLimit, 128 + libc::SIGKILL as u8),
         (Some(Reason::User), _) => (Status::KilledByUser, own_code),
         (None, Some(libc::SIGXCPU)) if outcome.cpu_limited && cpu_used_up => (Status::TimeoutCpu, 124),

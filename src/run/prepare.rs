@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use super::bounds;
+use super::egress::{Gateway, PreparedEgress};
 use super::network::{self, PreparedNetwork};
 use super::order::Order;
 use crate::cgroup::{self, Group};
@@ -49,6 +50,8 @@ pub struct Prepared {
     pub hides_cgroup: bool,
     /// Its network.
     pub network: PreparedNetwork,
+    /// The sockets of allowed hosts in that network.
+    pub egress: Option<PreparedEgress>,
     /// Whether pid 1 is our init.
     pub init: bool,
     /// Whether the workload shares init's memory until it executes its program, instead of having a copy.
@@ -74,6 +77,8 @@ pub struct Kept {
     pub degraded: Vec<Degraded>,
     /// What to tell the caller of limits that are not in force for all processes together.
     pub budget_warning: Option<String>,
+    /// Serves the sockets of allowed hosts.
+    pub gateway: Option<Gateway>,
 }
 
 /// Prepares everything that can fail without a new namespace. The stack is for code that shares the first process's memory: the
@@ -90,6 +95,10 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
         // The listener reaches the supervisor through init, which shares the workload's memory until execve.
         return Err(Error::new(Step::Plan, "explain-denials", "requires init and no time namespace")
             .hint("leave --explain-denials, or --no-init and --time-namespace out"));
+    }
+    if stays && plan.egress.is_some() {
+        return Err(Error::new(Step::Plan, "allow-net", "a session cannot have rules for hosts yet")
+            .hint("leave -d out, or use --network host"));
     }
     let may_lack = &plan.confinement.allow_degraded;
     let mut degraded = Vec::new();
@@ -165,6 +174,7 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
             .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         hides_cgroup: plan.namespaces.cgroup && (stays || cgroup.is_some()),
         network,
+        egress: None,
         init: plan.init,
         // Sharing avoids copying page tables and page faults. But processes that share memory also share a time namespace.
         shares_memory: plan.init && !plan.namespaces.time,
@@ -177,7 +187,7 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
             streams,
         },
     };
-    Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning }, stack))
+    Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning, gateway: None }, stack))
 }
 
 /// What a run adds to the limits of its command.

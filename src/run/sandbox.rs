@@ -72,7 +72,7 @@ impl Sandbox {
             ..Enforced::default()
         };
         let mut inhabited = None;
-        let ready = super::admit(plan, &prepared, child.pid, &ends, &kept, &mut inhabited, &mut enforced)
+        let ready = super::admit(plan, &prepared, child.pid, &ends, &mut kept, &mut inhabited, &mut enforced)
             .and_then(|()| until_serving(plan, &prepared, &ends, &child.pidfd))
             .and_then(|missing| commands.as_ref().map_or(Ok(()), |one| one.settle(child.pid)).map(|()| missing))
             .and_then(|missing| {
@@ -145,7 +145,15 @@ impl Sandbox {
         let mut enforced = self.enforced.clone();
         enforced.degraded.extend(degraded);
         let stand_ins = self.kept.stand_ins.clone();
-        let kept = Kept { pumps, cgroup: group, stand_ins, denials, degraded: Vec::new(), budget_warning: None };
+        let kept = Kept {
+            pumps,
+            cgroup: group,
+            stand_ins,
+            denials,
+            degraded: Vec::new(),
+            budget_warning: None,
+            gateway: None,
+        };
         let one = Supervised::new(Rc::new(plan), ends, tree, kept, self.verifier, enforced);
         Ok(Running {
             one,

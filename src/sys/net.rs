@@ -3,7 +3,10 @@
 use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike as _, SockaddrStorage, bind, recv, send,
+    setsockopt, socket, sockopt,
+};
 use nix::sys::stat::fstat;
 
 use super::stack::Stack;
@@ -12,6 +15,53 @@ use super::{Result, check, check_fd};
 
 /// The network namespace of a socket, `include/uapi/linux/sockios.h`.
 const SIOCGSKNS: usize = 0x894C;
+
+/// The longest queue of connections that nobody has accepted yet; `net.core.somaxconn` bounds it, too.
+const BACKLOG: i32 = 1024;
+
+/// A TCP listener or, if wanted, a UDP socket with this address.
+pub fn bound(address: &SockaddrStorage, datagram: bool) -> Result<OwnedFd> {
+    let family = address.family().ok_or(Errno::EAFNOSUPPORT)?;
+    let kind = if datagram { SockType::Datagram } else { SockType::Stream };
+    let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    if family == AddressFamily::Inet6 {
+        setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
+        // A route makes an address of IPv6 receive, but not bindable as one of IPv4.
+        let on: libc::c_int = 1;
+        let (level, length) = (libc::IPPROTO_IPV6, size_of_val(&on) as libc::socklen_t);
+        let value = (&raw const on).cast();
+        // SAFETY: the kernel reads one int, a live local.
+        check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, libc::IPV6_FREEBIND, value, length) }.into())?;
+    }
+    bind(socket.as_raw_fd(), address)?;
+    if !datagram {
+        // SAFETY: plain numbers. nix knows only the C library's limit, 128 in musl.
+        check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) }.into())?;
+    }
+    Ok(socket)
+}
+
+/// A socket for requests to the kernel about routes, `rtnetlink(7)`.
+pub fn netlink() -> Result<OwnedFd> {
+    socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)
+}
+
+/// Sends a request that asks for an acknowledgement, and takes that.
+pub fn request(netlink: &OwnedFd, message: &[u8]) -> Result<()> {
+    send(netlink.as_raw_fd(), message, MsgFlags::empty())?;
+    let mut answer = [0; 1024];
+    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    // A header of 16 bytes of the type NLMSG_ERROR, then the negative error number.
+    match (answer.get(4..6), answer.get(16..20)) {
+        (Some(kind), Some(code)) if length >= 20 && kind == (libc::NLMSG_ERROR as u16).to_ne_bytes() => {
+            match i32::from_ne_bytes([code[0], code[1], code[2], code[3]]) {
+                0 => Ok(()),
+                code => Err(Errno::from_raw(code.saturating_neg())),
+            }
+        }
+        _ => Err(Errno::EBADMSG),
+    }
+}
 
 /// Brings up the loopback interface of this process's network namespace, `netdevice(7)`.
 pub fn loopback_up() -> Result<()> {

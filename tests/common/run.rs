@@ -95,6 +95,12 @@ impl Run {
         self
     }
 
+    /// Starts by way of these words, which the test's own user executes.
+    pub fn outside<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, words: I) -> Self {
+        self.outer = words.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Starts in a cgroup of v2.
     pub fn within(mut self, cgroup: &Path) -> Self {
         let script = "echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"";

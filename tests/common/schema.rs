@@ -78,6 +78,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                     "int32" => value.as_i64().is_none_or(|number| i32::try_from(number).is_ok()),
                     "uint64" | "uint" | "int64" => !value.is_f64(),
                     "double" => true,
+                    "ip" => value.as_str().is_none_or(|text| text.parse::<std::net::IpAddr>().is_ok()),
                     "date-time" => value.as_str().is_none_or(is_date_time),
                     other => panic!("{at}: unknown format {other}"),
                 };

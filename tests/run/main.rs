@@ -6,6 +6,7 @@ mod common;
 mod budget;
 mod degrade;
 mod denials;
+mod egress;
 mod guards;
 mod identity;
 mod isolation;

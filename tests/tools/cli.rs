@@ -136,7 +136,7 @@ fn bad_flags_are_named_with_their_reason() {
         (&["--hostname", ""], &["--hostname", "host name"]),
         (&["--hostname", "a/b"], &["--hostname", "\"a/b\""]),
         (&["--hostname", "a b"], &["--hostname", "\"a b\""]),
-        (&["--network", "hots"], &["--network", "\"hots\"", "none, loopback or host"]),
+        (&["--network", "hots"], &["--network", "\"hots\"", "none, loopback, egress or host"]),
         (&["--network", ""], &["--network"]),
         (&["--allow-degraded", "everything"], &["--allow-degraded", "everything", "known: cpu, memory"]),
         (&["--allow-degraded", "memroy"], &["--allow-degraded", "did you mean memory?"]),

@@ -108,7 +108,7 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("mounts = 'x'", &["mounts"]),
         ("mounts = {}", &["mounts"]),
         ("env.set = ['A=b']", &["env.set"]),
-        ("network = 'bridge'", &["network", "unknown value `bridge`", "known: none, loopback, host"]),
+        ("network = 'bridge'", &["network", "unknown value `bridge`", "known: none, loopback, egress, host"]),
         ("proc = 'half'", &["proc", "`half`"]),
         ("stdio.output_keep = 'middle'", &["stdio.output_keep", "`middle`"]),
         ("allow_degraded = ['all']", &["allow_degraded", "`all`"]),

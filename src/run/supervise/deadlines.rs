@@ -91,7 +91,7 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
     }
 
     /// Asks the workload to end. After the grace period [`Self::kill`] ends it.
-    fn end(&mut self, reason: Reason, now: Instant) {
+    pub(super) fn end(&mut self, reason: Reason, now: Instant) {
         if self.outcome.reason.is_some() {
             return;
         }

@@ -24,6 +24,7 @@ use crate::launch::times::monotonic_ns;
 use crate::plan::RunPlan;
 use crate::report::Enforced;
 use crate::run::bounds;
+use crate::run::egress::{Event, Gateway};
 use crate::run::outcome::{Outcome, Reason};
 use crate::run::prepare::Kept;
 use crate::run::program::Program;
@@ -144,6 +145,7 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         if let Some(denials) = &self.kept.denials {
             polled.extend(denials.interests());
         }
+        polled.extend(self.kept.gateway.iter().filter_map(Gateway::interest));
         polled.extend(self.kept.pumps.input.iter().flat_map(|pump| pump.interests()).flatten());
         self.output_interests(polled);
         places
@@ -172,6 +174,7 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
             verified?;
         }
         self.read_denials();
+        self.read_gateway();
         self.pump();
         let ended = !self.starting && (self.outcome.scratch.is_some() || self.outcome.failure.is_some());
         if self.tree.is_dead(ready.dead, ended) || self.never_began() {
@@ -285,6 +288,17 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
                 let reason = "a process that its filter kills could not be killed alone";
                 self.outcome.error.get_or_insert(Error::new(Step::Supervise, "seccomp", reason));
                 self.kill();
+            }
+        }
+    }
+
+    /// Acts on what the gateway has to say.
+    fn read_gateway(&mut self) {
+        while let Some(event) = self.kept.gateway.as_mut().and_then(Gateway::event) {
+            match event {
+                Event::Budget => self.end(Reason::NetBudget, Instant::now()),
+                Event::LogFailed => self.outcome.net_log_failed = true,
+                Event::Died => step("gateway", || "died"),
             }
         }
     }

@@ -1,0 +1,116 @@
+//! Network access by name: the sockets in the sandbox's network, and the gateway outside that serves them.
+//!
+//! ```text
+//! supervisor                     gateway                              pid 1 of the sandbox
+//! ─────────────────────────      ─────────────────────────────────    ──────────────────────────────────────
+//! fork ────────────────────────► close, ids, limits, Landlock,
+//! clone3 ─────────────────────────────────────────────────────────►   root, network namespace
+//! wait for "ready" ◄──────────── seccomp; ready                       routes; each socket is bound and sent ─┐
+//! go ─────────────────────────────────────────────────────────────►   ... execve                            │
+//!                                take the sockets ◄─────────────────────────────────────────────────────────┘
+//! budget, end ◄────────────────► accept, resolve, connect, splice
+//! ```
+//!
+//! The gateway is copied from the supervisor before the sandbox exists. It never enters the sandbox's namespaces, and the sandbox
+//! cannot reach it but through these sockets.
+
+mod gateway;
+mod refusals;
+mod routes;
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socketpair};
+use stockade_egress::gateway::{Config, Limits};
+use stockade_egress::layout::{Kind, Layout};
+use stockade_egress::upstream::{Hosts, name_servers};
+
+pub use self::gateway::{Event, Gateway, Waiting};
+pub use self::refusals::denials;
+use crate::error::{Error, Result, Step};
+use crate::failure::{Applied, During};
+use crate::plan::{Egress, RunPlan};
+use crate::sys::{net, socket};
+
+/// Everything that the child needs to open its side.
+#[derive(Debug)]
+pub struct PreparedEgress {
+    layout: Layout,
+    /// A message of rtnetlink for each route.
+    routes: Vec<Vec<u8>>,
+    addresses: Vec<SockaddrStorage>,
+    /// Takes the sockets to the gateway.
+    channel: Option<OwnedFd>,
+}
+
+/// Parent half: the child's side, and what the gateway is made from.
+pub fn prepare(plan: &RunPlan, log: Option<OwnedFd>) -> Result<Option<(PreparedEgress, Waiting)>> {
+    let Some(egress) = &plan.egress else { return Ok(None) };
+    let layout = Layout::of(&egress.rules).map_err(|reason| Error::new(Step::Plan, "network.allow", reason))?;
+    let failed = |errno| Error::errno(Step::Egress, "socket for the gateway", errno);
+    let (outside, channel) =
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
+    let waiting = Waiting::prepare(config(&plan.confinement.id, egress, &layout), outside, log)?;
+    let prepared = PreparedEgress {
+        routes: layout.routes.iter().map(|network| routes::local(*network)).collect(),
+        addresses: layout.sockets.iter().map(|socket| socket.address.into()).collect(),
+        layout,
+        channel: Some(channel),
+    };
+    Ok(Some((prepared, waiting)))
+}
+
+/// What the gateway knows. The host's files are read here, because it has no files.
+fn config(id: &str, egress: &Egress, layout: &Layout) -> Config {
+    let mut hosts = Hosts::default();
+    egress.hosts.iter().for_each(|host| hosts.add(host.name.clone(), host.address));
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    hosts.add_file(&read("/etc/hosts"));
+    Config {
+        id: id.to_owned(),
+        rules: egress.rules.clone(),
+        layout: layout.clone(),
+        hosts,
+        servers: egress.dns.map_or_else(|| name_servers(&read("/etc/resolv.conf")), |server| vec![server]),
+        limits: Limits {
+            connections: egress.connections,
+            rate: egress.rate_bytes,
+            budget: egress.budget_bytes,
+            connect: Duration::from_micros(egress.connect_timeout_us),
+            idle: Duration::from_micros(egress.idle_timeout_us),
+        },
+    }
+}
+
+impl PreparedEgress {
+    /// Child half, in the new network namespace, before capabilities are dropped: makes the routes and the sockets, and sends the
+    /// sockets to the gateway.
+    pub fn open(&self) -> Applied {
+        let channel = self.channel.as_ref().ok_or(Errno::EBADF).during(Step::Egress, 0)?;
+        let netlink = net::netlink().during(Step::Egress, 0)?;
+        for (index, route) in self.routes.iter().enumerate() {
+            net::request(&netlink, route).during(Step::Egress, index)?;
+        }
+        for (index, (socket, address)) in (self.routes.len()..).zip(self.layout.sockets.iter().zip(&self.addresses)) {
+            let bound = net::bound(address, socket.kind == Kind::Datagram).during(Step::Egress, index)?;
+            socket::send(channel, b"s", Some(bound.as_fd())).during(Step::Egress, index)?;
+        }
+        Ok(())
+    }
+
+    /// Parent half, after the clone: only the child and the gateway have the channel.
+    pub fn drop_channel(&mut self) {
+        self.channel = None;
+    }
+
+    /// What failed in [`Self::open`].
+    pub fn object(&self, index: usize) -> String {
+        match (self.layout.routes.get(index), self.layout.sockets.get(index.wrapping_sub(self.layout.routes.len()))) {
+            (Some(network), _) => format!("route for {network}"),
+            (None, Some(socket)) => format!("socket for {}", socket.address),
+            (None, None) => String::new(),
+        }
+    }
+}
