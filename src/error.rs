@@ -70,6 +70,7 @@ steps! {
     SetIds = "set_ids", "taking the sandbox's user id";
     Lifeline = "lifeline", "tying the sandbox to its supervisor";
     MountRoot = "mount_root", "mounting the root";
+    Scratch = "scratch", "making scratch space";
     MountPoint = "mount_point", "creating a mount point";
     MountClone = "mount_clone", "cloning a mount";
     MountAttributes = "mount_attributes", "changing a mount's attributes";

@@ -80,6 +80,12 @@ profiles! {
         CoreLimit = "core-limit";
         /// Limits and scheduling of our own pid 1.
         Init = "init";
+        /// What namespaces would keep apart, where there are none.
+        NoNamespaces = "no-namespaces";
+        /// Every socket, where there is no network namespace.
+        NoNetwork = "no-network";
+        /// Attributes of files outside the view, where only Landlock hides them.
+        Attributes = "attributes";
     }
 }
 

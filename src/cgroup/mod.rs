@@ -149,9 +149,13 @@ impl Group {
     }
 
     /// Moves a newly cloned process into the cgroup, unless it started there.
-    pub fn add_cloned(&self, pid: Pid) -> Result<()> {
+    pub fn add_cloned(&self, pid: Pid, is_there: bool) -> Result<()> {
         match &self.kind {
-            Kind::V2(_) => Ok(()),
+            Kind::V2(_) if is_there => Ok(()),
+            Kind::V2(leaf) => {
+                let failed = |errno| Error::errno(Step::Cgroup, leaf.dir().path().display().to_string(), errno);
+                leaf.dir().write("cgroup.procs", &pid.to_string()).map_err(failed)
+            }
             Kind::V1(leaves) => leaves.cgroup().add(pid),
         }
     }

@@ -76,9 +76,9 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                 ],
             )]),
         verb("gc", "Remove what killed supervisors left behind").more(
-            "When a supervisor is killed with SIGKILL, its sandbox dies with it, but its cgroup remains. gc removes the \
-             cgroups that stockade made for this user and whose supervisor is dead, in the places where a run started from \
-             here would make them, and the directories of this user's sessions whose supervisor is dead. Prints what it removed. Exits with 1 if it could not remove one.",
+            "When a supervisor is killed with SIGKILL, its sandbox dies with it, but its cgroup remains, and the scratch directory \
+             of a run without namespaces. gc removes those that stockade made for this user and whose supervisor is dead, in \
+             the places where a run started from here would make them, and the directories of this user's sessions whose supervisor is dead. Prints what it removed. Exits with 1 if it could not remove one.",
         ),
         verb("audit", "Verify an audit log").verbs(&[verb("verify", "Verify the hash chain of an audit log")
             .more(

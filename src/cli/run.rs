@@ -78,6 +78,7 @@ const MOST_WARNINGS: usize = 8;
 
 /// Prints the warnings of a start. A report lists what is not limited.
 pub fn tell(warnings: &run::Warnings<'_>, lists_limits: bool) {
+    warnings.namespaces.iter().for_each(|line| warn(line));
     warn_all(warnings.profile);
     warnings.budget.iter().filter(|_| !lists_limits).for_each(|line| warn(line));
 }

@@ -76,6 +76,37 @@ pub fn drop_all_but(kept: u64) -> Applied {
     credentials::set_capabilities(sets).during(Step::Capabilities, 0)
 }
 
+/// Parent half: what cannot be dropped from the bounding set without a user namespace. Under no_new_privs it grants nothing.
+pub fn undroppable() -> u64 {
+    let drops = caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).unwrap_or(false);
+    if drops { 0 } else { bounding().unwrap_or(u64::MAX) }
+}
+
+/// Child half, without a user namespace: drops every capability. A caller without `CAP_SETPCAP` can neither drop the bounding set
+/// nor lock the securebits.
+pub fn drop_all() -> Applied {
+    let unless_forbidden = |result| match result {
+        Err(Errno::EPERM) => Ok(()),
+        result => result,
+    };
+    for number in 0..MANY {
+        match credentials::drop_bounding(number) {
+            Err(Errno::EINVAL) => break,
+            result => unless_forbidden(result).during(Step::Capabilities, number as usize)?,
+        }
+    }
+    unless_forbidden(credentials::set_securebits(SECUREBITS)).during(Step::Capabilities, 0)?;
+    credentials::clear_ambient().during(Step::Capabilities, 0)?;
+    credentials::set_capabilities(CapSets::default()).during(Step::Capabilities, 0)
+}
+
+/// Child half: reads the sets back after [`drop_all`].
+pub fn verify_none(undroppable: u64) -> Applied {
+    let none = credentials::capabilities().during(Step::Verify, 1)? == CapSets::default()
+        && bounding().during(Step::Verify, 1)? & !undroppable == 0;
+    if none { Ok(()) } else { Err(Errno::EPERM).during(Step::Verify, 1) }
+}
+
 /// The five capability sets, as masks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]

@@ -31,6 +31,9 @@ pub const TRUNCATE: u32 = 3;
 /// The first ABI with rules for TCP ports.
 pub const PORTS: u32 = 4;
 
+/// The first ABI that keeps signals inside.
+pub const SCOPES: u32 = 6;
+
 /// The first ABI that reports denials to the audit stream.
 const LOGGING: u32 = 7;
 
@@ -60,6 +63,19 @@ struct Rule {
     optional: bool,
     /// Flags for the lookup, `openat2(2)`.
     resolve: u64,
+}
+
+/// What a rule of [`PreparedLandlock::allow`] allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Reading files and listing directories.
+    pub read: bool,
+    /// Changing, creating and removing files.
+    pub write: bool,
+    /// Executing files.
+    pub execute: bool,
+    /// Using a device node.
+    pub device: bool,
 }
 
 /// Facts from the rest of the plan.
@@ -166,8 +182,7 @@ fn handled_net(wanted: &plan::Landlock, network: Network) -> BitFlags<AccessNet>
 
 fn rules(wanted: &plan::Landlock, mounts: Option<&[Mount]>, abi: ABI) -> Result<Vec<Rule>> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // No rule permits creating devices, on any mount.
-    let write = AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write = written(abi);
     let all = AccessFs::from_all(abi);
     let mut rules = Vec::new();
     let mut add = |path: &Bytes, access: BitFlags<AccessFs>, optional: bool| -> Result<()> {
@@ -213,6 +228,11 @@ fn rules(wanted: &plan::Landlock, mounts: Option<&[Mount]>, abi: ABI) -> Result<
     Ok(rules)
 }
 
+/// No rule permits creating devices, on any mount.
+fn written(abi: ABI) -> BitFlags<AccessFs> {
+    AccessFs::from_write(abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+}
+
 /// Whether an earlier run may have placed a symlink in this path, so that it no longer names the file that the rule's author
 /// meant.
 fn is_writable(mounts: &[Mount], path: &Bytes) -> bool {
@@ -251,6 +271,27 @@ impl PreparedLandlock {
             return Ok(());
         }
         sys::landlock::allow_beneath(&self.ruleset, stream, access.bits()).map_err(failed)
+    }
+
+    /// Parent half: allows this file of the host, or this directory and everything below it, for a run whose root is the caller's.
+    pub fn allow(&self, file: BorrowedFd<'_>, rights: Rights) -> Result<()> {
+        let failed = |errno| Error::errno(Step::Landlock, "rule", errno);
+        let is_dir = fstat(file).map_err(failed)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let granted = [
+            (rights.read, AccessFs::ReadFile | AccessFs::ReadDir),
+            (rights.write, written(self.abi)),
+            (rights.execute, AccessFs::Execute.into()),
+            (rights.device, device),
+        ];
+        let access =
+            granted.into_iter().filter(|(granted, _)| *granted).fold(BitFlags::EMPTY, |all, (_, one)| all | one);
+        let possible = if is_dir { AccessFs::from_all(self.abi) } else { AccessFs::from_file(self.abi) };
+        let access = access & possible;
+        if access.is_empty() {
+            return Ok(());
+        }
+        sys::landlock::allow_beneath(&self.ruleset, file, access.bits()).map_err(failed)
     }
 
     /// The ruleset's descriptor.

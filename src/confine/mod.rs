@@ -11,4 +11,5 @@ pub mod privilege;
 pub mod process;
 pub mod schedule;
 pub mod seccomp;
+pub mod tree;
 pub mod user;

@@ -23,6 +23,11 @@ pub fn maps_ids() -> Result<bool> {
     is_root_with(&[Capability::CAP_SETUID, Capability::CAP_SETGID])
 }
 
+/// Whether this process may also end processes of other users and give files to them.
+pub fn rules_others() -> Result<bool> {
+    is_root_with(&[Capability::CAP_KILL, Capability::CAP_CHOWN, Capability::CAP_DAC_OVERRIDE])
+}
+
 fn is_root_with(capabilities: &[Capability]) -> Result<bool> {
     let failed =
         |error: caps::errors::CapsError| Error::new(Step::Identity, "this process's capabilities", error.to_string());

@@ -9,7 +9,7 @@ use nix::sys::stat::Mode;
 
 use super::trial::{self, Setup, words};
 use super::{Finding, Group, Probe, Subject};
-use crate::sys::clone::{Cloned, clone3};
+use crate::sys::clone::{Cloned, clone3, has_clone3};
 use crate::sys::mount;
 use crate::sys::process;
 
@@ -30,17 +30,24 @@ const UPGRADE: &str = "install a newer kernel: Debian 12, Ubuntu 22.04, RHEL 9.2
 pub(super) fn examine(probe: &Probe) -> Vec<Finding> {
     vec![
         version(),
-        call(
-            probe,
-            &CLONE3,
-            "5.3",
-            trial::attempt(Setup::default(), || Ok(0)).map_or_else(|failure| Err(failure.errno()), |_| Ok(())),
-        ),
+        processes(probe),
         call(probe, &PIDFD, "5.3", pidfd().map_err(Some)),
         call(probe, &OPENAT2, "5.6", openat2().map_err(Some)),
         // The range contains no open descriptors.
         call(probe, &CLOSE_RANGE, "5.11", process::cloexec_from(i32::MAX).map_err(Some)),
     ]
+}
+
+/// A process by clone3, or by clone(2) where that is refused.
+fn processes(probe: &Probe) -> Finding {
+    let made = trial::attempt(Setup::default(), || Ok(0));
+    let (why, _) = probe.blockers.explain(Some(Errno::ENOSYS), probe.privileged);
+    match made {
+        Ok(_) if !has_clone3() => {
+            CLONE3.degraded(format!("{}: {why}", words(Errno::ENOSYS)), "clone(2) stands in for it")
+        }
+        made => call(probe, &CLONE3, "5.3", made.map(drop).map_err(|failure| failure.errno())),
+    }
 }
 
 /// Release and architecture of the running kernel.

@@ -31,6 +31,8 @@ pub struct Expected {
 pub enum Capabilities {
     /// No set has any other than these.
     AtMost(u64),
+    /// No set has any, except the bounding set, which may have these.
+    NoneBut(u64),
     /// Exactly these sets, except the bounding set, which may have fewer: the runtime itself may lack some.
     Exactly(Sets),
 }
@@ -86,10 +88,17 @@ fn compare_ids(status: &Status, ids: (Option<u32>, Option<u32>), groups: Option<
 fn compare_capabilities(status: &Status, expected: Capabilities) -> Result<()> {
     let exceeds = |name: &str, most: u64| status.mask(name).is_none_or(|found| found & !most != 0);
     match expected {
-        Capabilities::AtMost(most) => match CAPABILITY_SETS.into_iter().find(|name| exceeds(name, most)) {
-            Some(name) => differs(status, "capabilities", name),
-            None => Ok(()),
-        },
+        Capabilities::AtMost(_) | Capabilities::NoneBut(_) => {
+            let most = |name: &str| match expected {
+                Capabilities::AtMost(most) => most,
+                Capabilities::NoneBut(bounding) if name == "CapBnd" => bounding,
+                _ => 0,
+            };
+            match CAPABILITY_SETS.into_iter().find(|name| exceeds(name, most(name))) {
+                Some(name) => differs(status, "capabilities", name),
+                None => Ok(()),
+            }
+        }
         Capabilities::Exactly(Sets { bounding, effective, inheritable, permitted, ambient }) => {
             let exact = [("CapInh", inheritable), ("CapPrm", permitted), ("CapEff", effective), ("CapAmb", ambient)];
             for (name, set) in exact {
@@ -186,6 +195,22 @@ mod tests {
                 assert_eq!(capabilities(&status) | 7, all);
             }
         }
+    }
+
+    #[test]
+    fn only_the_bounding_set_may_be_undroppable() {
+        let none = TEXT.lines().map(|line| match line.starts_with("Cap") {
+            true => format!("{}:\t0000000000000000\n", &line[..6]),
+            false => format!("{line}\n"),
+        });
+        let none = none.collect::<String>();
+        let expected = Expected { capabilities: Capabilities::NoneBut(7), ..expected() };
+        for name in CAPABILITY_SETS {
+            let text = none.replace(&format!("{name}:\t0000000000000000"), &format!("{name}:\t0000000000000005"));
+            assert_eq!(compare(&Status::new(text), &expected).is_ok(), name == "CapBnd", "{name}");
+        }
+        let other = none.replace("CapBnd:\t0000000000000000", "CapBnd:\t0000000000000008");
+        assert!(compare(&Status::new(other), &expected).is_err());
     }
 
     #[test]

@@ -68,6 +68,7 @@ kernel_names! {
         Proc = 15, "proc";
         OuterProc = 16, "outer-proc";
         Hostname = 17, "hostname";
+        Namespaces = 18, "namespaces";
     }
 }
 

@@ -66,10 +66,14 @@ impl RunPlan {
     }
 }
 
-/// The new namespaces. User, mount and pid namespaces are always new.
+/// The new namespaces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Namespaces {
+    /// Whether user, mount and pid namespace are new. They always are, unless the host can make none and `namespaces` may be
+    /// degraded; then no other is either.
+    #[serde(default = "yes")]
+    pub own: bool,
     /// Its own System V IPC and POSIX message queues, `ipc_namespaces(7)`.
     pub ipc: bool,
     /// Its own host and domain name, `uts_namespaces(7)`.
@@ -273,6 +277,11 @@ pub struct ScratchLimit {
     pub size_bytes: u64,
     /// Upper bound of its number of files.
     pub nr_inodes: u64,
+}
+
+/// Of a plan that was written before this could be otherwise.
+fn yes() -> bool {
+    true
 }
 
 /// The standard streams.

@@ -133,6 +133,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         confinement,
         command,
         namespaces: Namespaces {
+            own: true,
             ipc: true,
             uts: true,
             cgroup: true,

@@ -156,7 +156,8 @@ impl PreparedContainerRoot {
             (false, proc) => proc.map_or_else(other, Ok),
         };
         let proc = proc.during(Step::Verify, FIRST_INDEX - 1)?;
-        Ok(BuiltRoot { root, hidden, scratch, devpts, freeze, expected, proc: Some(proc), limits: None })
+        let (is_callers, proc, limits) = (false, Some(proc), None);
+        Ok(BuiltRoot { is_callers, root, hidden, scratch, devpts, freeze, expected, proc, limits })
     }
 
     /// Child half, after the hooks and the console: masks paths, makes them read-only, makes the root `/`, and reads all mounts

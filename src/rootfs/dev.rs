@@ -20,7 +20,7 @@ use crate::plan::Bytes;
 use crate::sys::mount::{self, FsContext, NODEV, NOEXEC, NOSUID};
 
 /// The nodes of every sandbox, with the numbers that they must have on the host, Documentation/admin-guide/devices.txt.
-const NODES: [(&CStr, &str, u64, u64); 6] = [
+pub(super) const NODES: [(&CStr, &str, u64, u64); 6] = [
     (c"null", "/dev/null", 1, 3),
     (c"zero", "/dev/zero", 1, 5),
     (c"full", "/dev/full", 1, 7),

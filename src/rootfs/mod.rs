@@ -5,6 +5,7 @@
 //! kernels need them attached: the directory of a `--rootfs` that lacks mount points, and the scratch tmpfs. `pivot_root(2)`
 //! exchanges the top of the stack with the old root, and everything else is detached.
 
+pub mod callers_root;
 mod container_devices;
 pub mod container_mounts;
 pub mod container_root;
@@ -23,6 +24,7 @@ mod read_back;
 pub mod resolved;
 mod run_mounts;
 pub mod run_root;
+pub mod scratch_directory;
 mod source;
 pub mod within;
 

@@ -20,6 +20,8 @@ use crate::sys::{
 /// The descriptors that the child needs while and after it builds the root.
 #[derive(Debug)]
 pub struct BuiltRoot {
+    /// Whether it is the caller's root, which stays.
+    pub is_callers: bool,
     pub root: OwnedFd,
     /// How many mounts lie hidden between the new root and the old root.
     pub hidden: usize,
@@ -39,6 +41,9 @@ pub struct BuiltRoot {
 impl BuiltRoot {
     /// Child half: makes the new root `/` and detaches the old root.
     pub fn pivot(&self) -> Applied {
+        if self.is_callers {
+            return nix::unistd::chdir(c"/").during(Step::Pivot, 2);
+        }
         nix::unistd::fchdir(&self.root).during(Step::Pivot, 0)?;
         // Every umount2(2) waits for all CPUs. So the mount between the roots is moved, with the new root on it, onto a
         // directory of the old root, and is detached with the old root. `/proc` exists in every old root, and no path is

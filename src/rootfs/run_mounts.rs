@@ -141,7 +141,7 @@ fn generated(index: usize, destination: &Path, content: Content, places: &mut Mo
 }
 
 /// Whether every user of the host may read this file, or list and enter this directory.
-fn is_public(stat: &FileStat) -> bool {
+pub(super) fn is_public(stat: &FileStat) -> bool {
     let directory = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
     let needed = if directory { 0o005 } else { 0o004 };
     stat.st_mode & needed == needed
@@ -160,7 +160,7 @@ fn small_file(found: &Found) -> std::result::Result<Option<Content>, Errno> {
 }
 
 /// `None` if an optional source does not exist.
-fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {
+pub(super) fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {
     match found {
         Err(fault) if mount.optional && fault.is_missing() => Ok(None),
         found => found.map(Some).map_err(|fault| fault.error(Step::Source, path.display().to_string())),

@@ -15,6 +15,7 @@ use super::operation::{BuildResults, Operation};
 use super::pivot::BuiltRoot;
 use super::powers::Powers;
 use super::run_mounts;
+use super::scratch_directory::ScratchDirectory;
 use super::source::{Source, bind_attributes};
 use super::{host_proc, proc};
 use crate::error::{Error, Result, Step};
@@ -23,7 +24,7 @@ use crate::plan::container::CgroupView;
 use crate::plan::{Facility, MountKind, Root, RunPlan};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{self, Attributes, FsContext, NODEV, NOSUID, RDONLY};
-use crate::sys::process;
+use crate::sys::{file::open, process};
 
 /// Everything that the child needs to build the root.
 #[derive(Debug)]
@@ -49,8 +50,16 @@ pub struct PreparedRoot {
 
 #[derive(Debug)]
 enum Base {
+    /// No new root: the caller's. The scratch directory, and whether there is a terminal.
+    Callers {
+        scratch: OwnedFd,
+        terminal: bool,
+    },
     Tmpfs,
-    Directory { source: Box<Source>, skeleton: Vec<(CString, Shape)> },
+    Directory {
+        source: Box<Source>,
+        skeleton: Vec<(CString, Shape)>,
+    },
 }
 
 /// Parent half: opens every source and formats every text.
@@ -90,6 +99,28 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
         nested: text(plan.namespaces.nested.into()),
         watches: proc::share_of_watches()?,
         limits_may_fail: plan.confinement.allow_degraded.contains(&Facility::NamespaceLimits),
+    })
+}
+
+/// Parent half of a run without a mount namespace.
+pub fn of_caller(plan: &RunPlan, scratch: &ScratchDirectory) -> Result<PreparedRoot> {
+    let failed = |errno| Error::errno(Step::Scratch, scratch.path().display().to_string(), errno);
+    let scratch = scratch.fd().try_clone_to_owned().map_err(|_| failed(Errno::EMFILE))?;
+    let empty = || c"".to_owned();
+    Ok(PreparedRoot {
+        base: Base::Callers { scratch, terminal: plan.stdio.tty },
+        scratch_size: empty(),
+        scratch_inodes: empty(),
+        mounts: Vec::new(),
+        cgroup_at: None,
+        privileged: false,
+        masked: Vec::new(),
+        read_only: Vec::new(),
+        oom_score: proc::oom_score(plan.command.oom_score_adj, 0)?,
+        clock: None,
+        nested: empty(),
+        watches: empty(),
+        limits_may_fail: false,
     })
 }
 
@@ -159,6 +190,9 @@ impl PreparedRoot {
 
     /// Child half: builds the root on top of the old one.
     pub fn build(&self, missing: &mut MissingSet) -> Applied<BuiltRoot> {
+        if let Base::Callers { scratch, terminal } = &self.base {
+            return self.keep_callers(scratch, *terminal);
+        }
         let mut hidden = 0;
         let scratch = self.mount_scratch(&mut hidden).during(Step::MountRoot, 0)?;
         let root = self.mount_base(scratch.as_fd(), &mut hidden).during(Step::MountRoot, 1)?;
@@ -179,7 +213,27 @@ impl PreparedRoot {
         mount::set_attributes(&root, read_only).during(Step::MountRoot, 3)?;
         let (expected, proc) = (Vec::new(), None);
         let limits = Some(limits);
-        Ok(BuiltRoot { root, hidden, scratch, devpts: results.devpts, freeze: Vec::new(), expected, proc, limits })
+        let (devpts, freeze) = (results.devpts, Vec::new());
+        Ok(BuiltRoot { is_callers: false, root, hidden, scratch, devpts, freeze, expected, proc, limits })
+    }
+
+    /// The caller's root, as if it had been built.
+    fn keep_callers(&self, scratch: &OwnedFd, terminal: bool) -> Applied<BuiltRoot> {
+        if self.oom_score.is_some() {
+            self.write_settings(host_proc().during(Step::OomScore, 0)?.as_fd())?;
+        }
+        let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(BuiltRoot {
+            is_callers: true,
+            root: open(c"/", directory).during(Step::MountRoot, 1)?,
+            hidden: 0,
+            scratch: duplicate(scratch).during(Step::MountRoot, 0)?,
+            devpts: terminal.then(|| open(c"/dev", directory)).transpose().during(Step::Terminal, 0)?,
+            freeze: Vec::new(),
+            expected: Vec::new(),
+            proc: None,
+            limits: None,
+        })
     }
 
     /// Child half, when all namespaces and mounts exist.
@@ -207,6 +261,7 @@ impl PreparedRoot {
 
     fn mount_base(&self, scratch: BorrowedFd<'_>, hidden: &mut usize) -> std::result::Result<OwnedFd, Errno> {
         let root = match &self.base {
+            Base::Callers { .. } => return Err(Errno::EINVAL), // has no mounts
             Base::Tmpfs => {
                 let context = FsContext::open(c"tmpfs")?;
                 context.set(c"size", c"4m")?;

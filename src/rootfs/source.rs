@@ -178,7 +178,7 @@ impl<T> During<T> for Result<T, SourceError> {
     }
 }
 
-fn text(path: &Path) -> Result<CString, Errno> {
+pub fn text(path: &Path) -> Result<CString, Errno> {
     match CString::new(path.as_os_str().as_bytes()) {
         Ok(text) if text.is_empty() => Err(Errno::ENOENT),
         Ok(text) => Ok(text),

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use super::command::{Command, Left, open_terminal};
 use super::prepare::Prepared;
 use super::{fork_server, init};
+use crate::confine::tree::{END, Tree};
 use crate::confine::{caps, schedule};
 use crate::error::Step;
 use crate::failure::{Applied, During, MissingSet};
@@ -50,6 +51,7 @@ fn put_in_place(streams: &mut [ChildStream; 3]) -> Applied {
 }
 
 fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infallible> {
+    let tree = prepared.tree.as_ref().map(Tree::enter).transpose()?;
     prepared.users.take()?;
     // After the change of ids, neither this process nor the supervisor may open its files in /proc otherwise.
     process::set_dumpable(true).during(Step::SetIds, 0)?;
@@ -57,7 +59,7 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
         // The root of the namespace that clone3 made is the parent's cgroup, not the cgroup that the child was moved into.
         process::unshare_cgroup().during(Step::Cgroup, 0)?;
     }
-    die_with_supervisor(ends)?; // after the change of ids, which clears the death signal
+    die_with_supervisor(ends, if tree.is_some() { END } else { libc::SIGKILL })?; // after the change of ids, which clears the death signal
     schedule::renounce()?;
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let mut missing = MissingSet::default();
@@ -74,7 +76,10 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     close_the_host(prepared, &root, terminal.as_ref(), ends)?;
     root.pivot()?;
     prepared.order.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
-    caps::drop_all_but(prepared.kept_capabilities)?;
+    match prepared.undroppable {
+        None => caps::drop_all_but(prepared.kept_capabilities)?,
+        Some(_) => caps::drop_all()?,
+    }
     if !without(Layer::NoNewPrivileges) {
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
@@ -98,11 +103,14 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
         return command.become_workload(&mut Left::default());
     }
     process::block_signals().during(Step::Fork, 1)?;
+    if let Some(tree) = tree {
+        tree.guard()?;
+    }
     let workload = command.start(&mut stack)?;
     if prepared.kept_capabilities != 0 {
         caps::renounce()?;
     }
-    init::run(ends.control.as_fd(), root.scratch.as_fd(), workload)
+    init::run(ends.control.as_fd(), root.scratch.as_fd(), workload, tree)
 }
 
 /// Closes every descriptor that belongs neither to the sandbox nor to the workload. This happens before the first path in the
@@ -120,7 +128,7 @@ fn close_the_host(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&Owned
 }
 
 /// From now on this process dies with the supervisor.
-fn die_with_supervisor(ends: &ChildEnds) -> Applied {
-    process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
+fn die_with_supervisor(ends: &ChildEnds, signal: libc::c_int) -> Applied {
+    process::set_parent_death_signal(signal).during(Step::Lifeline, 0)?;
     if ends.parent_lives() { Ok(()) } else { process::exit(125) }
 }

@@ -146,7 +146,10 @@ pub fn open_terminal(order: &Order, root: &BuiltRoot, ends: &ChildEnds) -> Appli
 /// Reads the settings back from the kernel. Any mismatch ends the start.
 fn verify(prepared: &Prepared) -> Applied {
     prepared.users.verify()?;
-    caps::verify(prepared.kept_capabilities)?;
+    match prepared.undroppable {
+        None => caps::verify(prepared.kept_capabilities)?,
+        Some(undroppable) => caps::verify_none(undroppable)?,
+    }
     prepared.root.verify_clock()?;
     match process::no_new_privs() {
         Ok(true) => Ok(()),

@@ -12,6 +12,11 @@ use crate::error::{Error, Step};
 use crate::failure::Failure;
 use crate::plan::{Bytes, MountKind, Root, RunPlan};
 
+/// A place in which the kernel makes no namespaces, or only such as grant nothing.
+pub const NO_NAMESPACES: &str = "`stockade doctor` shows which namespace this host refuses, and how to change that; in a container, \
+     the seccomp profile profiles/seccomp/outer.json permits them. --allow-degraded namespaces (also in -p nested) runs without: \
+     confined by Landlock, seccomp and limits alone";
+
 /// Turns the child's numbers into an error with the names of the plan and a hint.
 pub fn error_of(
     plan: &RunPlan,
@@ -84,6 +89,7 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
              proc (a /proc without processes). Or start the container with --security-opt systempaths=unconfined \
              (podman: unmask=ALL, Kubernetes: procMount: Unmasked)"
         }
+        (Step::Clone | Step::MountRoot, Errno::EPERM | Errno::EACCES | Errno::ENOSPC) => NO_NAMESPACES,
         (Step::NamespaceLimits, _) => {
             "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits runs without this layer"
         }

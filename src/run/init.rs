@@ -1,5 +1,6 @@
 //! Pid 1 of the sandbox. It reaps orphans, forwards signals, detaches tracees, and reports the workload's exit status to the
-//! supervisor. No process inside can trace, read or kill it. It dies with its supervisor.
+//! supervisor. No process inside can trace, read or kill it. It dies with its supervisor, and all processes die with it: by the
+//! kernel, or without a pid namespace because it kills them first.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,12 +8,13 @@ use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::Pid;
 
+use crate::confine::tree::{END, Entered};
 use crate::launch::channels::{Exited, send_exited, was_verified};
 use crate::launch::times::monotonic_ns;
 use crate::sys::process::{self, ChildEvent};
 
 /// Serves until it is killed. All signals are blocked and read one by one.
-pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> ! {
+pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid, tree: Option<Entered>) -> ! {
     // Closes the caller's streams and everything else. A reader must see end of file when the workload ends.
     if process::dup_onto(control, 0).is_err()
         || process::dup_onto(scratch, 1).is_err()
@@ -22,7 +24,8 @@ pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid) -> !
     }
     loop {
         match process::wait_signal() {
-            Ok(libc::SIGCHLD) => reap_all(workload),
+            Ok(libc::SIGCHLD) => reap_all(workload, tree),
+            Ok(END) if tree.is_some() => end(tree, 125),
             Ok(signal) => forward(workload, signal),
             Err(_) => {}
         }
@@ -38,34 +41,44 @@ pub fn forward(workload: Pid, signal: libc::c_int) {
     }
 }
 
-fn reap_all(workload: Pid) {
+fn reap_all(workload: Pid, tree: Option<Entered>) {
     loop {
         match process::peek_child() {
-            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => report_and_exit(status),
+            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => report_and_exit(status, tree),
             Ok(Some(ChildEvent::Ended(pid, _))) => drop(process::reap(pid)),
             Ok(Some(ChildEvent::Traced(pid))) => drop(process::detach_tracee(pid)),
             Err(Errno::EINTR) => {}
             Ok(None) | Err(Errno::ECHILD) => return,
             // The workload's end cannot be observed any more. Ending the sandbox is better than running for ever.
-            Err(_) => process::exit(125),
+            Err(_) => end(tree, 125),
         }
     }
 }
 
+/// Exits, with every process that is left.
+fn end(tree: Option<Entered>, code: i32) -> ! {
+    if let Some(tree) = tree {
+        tree.end();
+    }
+    process::exit(code)
+}
+
 /// Reports how the workload ended and exits, which ends every process that it left. Until the supervisor has verified the workload, it
 /// stays a zombie, and the supervisor kills both.
-fn report_and_exit(status: i32) -> ! {
+fn report_and_exit(status: i32, tree: Option<Entered>) -> ! {
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let exited = exited(status, scratch);
     let was_verified = was_verified(control.as_fd());
     if send_exited(control.as_fd(), exited).is_err() {
-        process::exit(125);
+        end(tree, 125);
     }
     if was_verified {
-        process::exit(0);
+        end(tree, 0);
     }
     loop {
-        nix::unistd::pause();
+        if process::wait_signal() == Ok(END) && tree.is_some() {
+            end(tree, 0);
+        }
     }
 }
 

@@ -47,6 +47,7 @@
 //! (`PR_SET_PDEATHSIG`; before that is set, pid 1 notices the end of the control socket). The kernel kills every process in the pid
 //! namespace when pid 1 ends. Without init the workload is pid 1.
 
+mod bare;
 mod bounds;
 mod child;
 mod command;
@@ -78,9 +79,10 @@ use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
 use self::egress::PreparedEgress;
+use self::bare::{Bare, Orphans};
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
-use self::prepare::{Kept, Prepared};
+use self::prepare::{Kept, Prepared, Purpose};
 use self::supervise::alone::Alone;
 pub use self::supervise::alone::Sampler;
 use self::supervise::{Supervised, Watches};
@@ -104,6 +106,8 @@ use crate::sys::stack::Stack;
 pub struct Warnings<'a> {
     /// About the system call profile.
     pub profile: &'a [String],
+    /// That there are no namespaces.
+    pub namespaces: Option<&'a str>,
     /// The limits that are not in force for all processes together.
     pub budget: Option<&'a str>,
 }
@@ -111,7 +115,7 @@ pub struct Warnings<'a> {
 impl<'a> Warnings<'a> {
     fn of(prepared: &'a Prepared, kept: &'a Kept) -> Self {
         let profile = prepared.seccomp.as_ref().map_or(&[][..], |seccomp| &seccomp.warnings);
-        Self { profile, budget: kept.budget_warning.as_deref() }
+        Self { profile, namespaces: None, budget: kept.budget_warning.as_deref() }
     }
 }
 
@@ -145,16 +149,20 @@ fn start(
 ) -> Result<Report> {
     #[cfg(feature = "ablate")]
     let plan = &crate::launch::ablate::thinned(plan);
-    let (mut prepared, mut kept, stack) = prepare::prepare(plan, false)?;
+    let (requested, bare) = (plan, bare::settle(plan)?);
+    let plan = bare.as_ref().map_or(plan, |bare| &bare.plan);
+    let purpose = bare.as_ref().map_or(Purpose::Run, Purpose::Bare);
+    let (mut prepared, mut kept, stack) = prepare::prepare(plan, purpose)?;
     if let Some((egress, waiting)) = egress::prepare(plan, net_log)? {
         prepared.egress = Some(egress);
         let users = &prepared.users;
         kept.gateway = Some(waiting.start(users.is_privileged().then_some((users.host_uid, users.host_gid)))?);
     }
-    warn(Warnings::of(&prepared, &kept));
+    warn(Warnings { namespaces: bare.as_ref().map(Bare::warning), ..Warnings::of(&prepared, &kept) });
     let watches = Watches::new(signals)?;
+    let orphans = bare.as_ref().map(|_| Orphans::adopt()).transpose()?;
     let (child, ends) = clone(plan, &mut prepared, stack, kept.cgroup.as_ref().and_then(|group| group.dir()))?;
-    let (cloned_at, mut stack) = (Instant::now(), Some(child.stack));
+    let cloned_at = Instant::now();
     let mut enforced = Enforced {
         degraded: std::mem::take(&mut kept.degraded),
         budget: bounds::record(&plan.budget, kept.cgroup.as_ref(), &kept.stand_ins),
@@ -162,13 +170,13 @@ fn start(
     };
     let mut inhabited = None;
     prepared.egress.as_mut().map(PreparedEgress::drop_channel);
-    let admitted = admit(plan, &prepared, child.pid, &ends, &mut kept, &mut inhabited, &mut enforced);
-    let tree = Tree::Sandbox { pid: child.pid, pidfd: child.pidfd };
+    let admitted = admit(plan, &prepared, &child, &ends, &mut kept, &mut inhabited, &mut enforced);
+    let tree = Tree::Sandbox { pid: child.pid, pidfd: child.pidfd, orphans };
     let verifier = prepared.verifier(plan, inhabited);
     let command = Supervised::new(plan, ends, tree, kept, verifier, enforced);
     // The report is begun and resources are released while the workload runs, so that neither delays the end.
-    let blank = || Report::blank(&plan.confinement.id, Some(plan.into()), begun.time);
-    let mut early = None;
+    let blank = || Report::blank(&requested.confinement.id, Some(requested.into()), begun.time);
+    let (mut early, mut stack) = (None, Some(child.stack));
     let mut meanwhile = || {
         early = Some(blank());
         prepared.root.drop_parent_copies();
@@ -177,7 +185,10 @@ fn start(
     let (_, outcome, kept, enforced) = Alone::new(command, watches, sampler).run(admitted, &mut meanwhile);
     kept.pumps.restore();
     let start = outcome::Start { plan, prepared: &prepared, process: &prepared.order.process, begun, cloned_at };
-    let report = start.report(early.unwrap_or_else(blank), &outcome, kept, enforced);
+    let mut report = start.report(early.unwrap_or_else(blank), &outcome, kept, enforced);
+    if let (Some(left), Some(enforced)) = (bare.and_then(|bare| bare.remove_scratch()), &mut report.enforced) {
+        enforced.degraded.push(left);
+    }
     step("ended", || format!("exit code {}", report.exit_code));
     Ok(report)
 }
@@ -188,6 +199,8 @@ struct Child {
     pidfd: OwnedFd,
     /// The parent's copy of the stack that the child uses.
     stack: Stack,
+    /// Whether it was created in its cgroup.
+    is_in_cgroup: bool,
 }
 
 /// Creates the first process. In the child this does not return.
@@ -199,18 +212,30 @@ fn clone(
 ) -> Result<(Child, ParentEnds)> {
     let (ends, child_ends) = channels::channels()?;
     let flags = namespace_flags(plan);
-    let (pid, pidfd) = match clone3(flags, cgroup) {
+    let mut is_in_cgroup = cgroup.is_some();
+    let cloned = match clone3(flags, cgroup) {
+        // clone(2) stands in, which has no flag for a cgroup. A session cannot do without: its commands are created in theirs.
+        Err(Errno::ENOSYS) if is_in_cgroup && !prepared.stays => {
+            is_in_cgroup = false;
+            clone3(flags, None)
+        }
+        cloned => cloned,
+    };
+    let (pid, pidfd) = match cloned {
         Ok(Cloned::Child) => child::run(prepared, stack, ends, &child_ends),
         Ok(Cloned::Parent { pid, pidfd }) => (pid, pidfd),
-        Err(errno) => return Err(clone_error(errno)),
+        Err(errno) => return Err(clone_error(errno, plan)),
     };
     step("clone", || format!("pid {pid} with {}", steps::namespaces(flags)));
     prepared.order.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
-    Ok((Child { pid, pidfd, stack }, ends))
+    Ok((Child { pid, pidfd, stack, is_in_cgroup }, ends))
 }
 
 fn namespace_flags(plan: &RunPlan) -> u64 {
     let namespaces = &plan.namespaces;
+    if !namespaces.own {
+        return 0;
+    }
     let optional = [
         (namespaces.ipc, libc::CLONE_NEWIPC),
         (namespaces.uts, libc::CLONE_NEWUTS),
@@ -222,11 +247,13 @@ fn namespace_flags(plan: &RunPlan) -> u64 {
     wanted as u64
 }
 
-fn clone_error(errno: Errno) -> Error {
+fn clone_error(errno: Errno, plan: &RunPlan) -> Error {
     let error = Error::errno(Step::Clone, "", errno);
     match errno {
-        Errno::EPERM | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL | Errno::ENOSYS => {
-            error.hint("`stockade doctor` shows which namespace this host refuses, and how to change that")
+        Errno::EPERM | Errno::EACCES | Errno::ENOSPC | Errno::EUSERS | Errno::EINVAL | Errno::ENOSYS
+            if plan.namespaces.own =>
+        {
+            error.hint(hint::NO_NAMESPACES)
         }
         Errno::EAGAIN => error.hint("a limit on processes was reached (ulimit -u, or pids.max of the caller's cgroup)"),
         _ => error,
@@ -237,19 +264,23 @@ fn clone_error(errno: Errno) -> Error {
 fn admit(
     plan: &RunPlan,
     prepared: &Prepared,
-    pid: Pid,
+    child: &Child,
     ends: &ParentEnds,
     kept: &mut Kept,
     inhabited: &mut Option<Inhabited>,
     enforced: &mut Enforced,
 ) -> Result<()> {
+    let pid = child.pid;
     // Before anything else, so that everything after it is counted.
-    kept.cgroup.as_ref().map_or(Ok(()), |group| group.add_cloned(pid))?;
+    kept.cgroup.as_ref().map_or(Ok(()), |group| group.add_cloned(pid, child.is_in_cgroup))?;
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.degraded.extend(prepared.order.process.raise_limits(pid)?);
     prepared.users.write_maps(&proc_pid, pid)?;
     step("id map", || format!("of pid {pid} written"));
     ends.go()?;
+    if !plan.namespaces.own {
+        return ends.go(); // it has none of its own
+    }
     // Checked while the child builds its root. Later it is not dumpable, and it waits for this before it becomes so.
     let now = *inhabited.insert(Inhabited::by(&proc_pid)?);
     enforced.namespaces = verify::differing(now, &plan.namespaces)?;

@@ -28,7 +28,7 @@ pub struct PreparedNetwork {
 /// Parent half.
 pub fn prepare(plan: &RunPlan) -> Result<PreparedNetwork> {
     let network = plan.namespaces.network;
-    let own = network != Network::Host && !without(Layer::NetworkNamespace);
+    let own = plan.namespaces.own && network != Network::Host && !without(Layer::NetworkNamespace);
     let outside = || stat("/proc/self/ns/net").map(|stat| (stat.st_dev, stat.st_ino));
     let outside = own.then(outside).transpose();
     let outside = outside.map_err(|errno| Error::errno(Step::Verify, "net namespace", errno))?;

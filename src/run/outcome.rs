@@ -149,11 +149,14 @@ impl Start<'_> {
         }
         report.finished_at = report::timestamp(SystemTime::now());
         report.usage.wall_us = report.timings_us.run;
-        report.usage.disk.scratch_limit_bytes = outcome.executed_at.map(|_| self.plan.scratch.size_bytes);
         let error = self.error(outcome, &report.usage, || kept.pumps.failure());
         let error =
             error.or_else(|| traffic.as_ref().err().cloned().or_else(|| outcome.net_log_failed.then(lost_lines)));
         fill_rusage(&mut report.usage, outcome);
+        if ran && self.plan.namespaces.own {
+            report.usage.disk.scratch_limit_bytes = Some(self.plan.scratch.size_bytes);
+            fill_scratch(&mut report.usage, outcome);
+        }
         match error {
             Some(error) => {
                 report.error = Some((&error).into());
@@ -309,6 +312,9 @@ fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
         }
     }
     outcome.subtract_set_up(&mut usage.cpu);
+}
+
+fn fill_scratch(usage: &mut Usage, outcome: &Outcome) {
     if let Some(scratch) = outcome.scratch.filter(|scratch| scratch.scratch_bytes != u64::MAX) {
         usage.disk.scratch_used_bytes = Some(scratch.scratch_bytes);
         usage.disk.inodes_used = Some(scratch.scratch_inodes);

@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use stockade_seccomp::builtin::Guard;
+
 use super::bounds;
 use super::egress::{Gateway, PreparedEgress};
 use super::network::{self, PreparedNetwork};
@@ -12,6 +14,7 @@ use crate::cgroup::{self, Group};
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::StandIn;
 use crate::confine::seccomp::install::PreparedSeccomp;
+use crate::confine::tree::{self, Tree};
 use crate::confine::user::{self, Users};
 use crate::confine::{caps, landlock, privilege, process, seccomp};
 use crate::error::{Error, Result, Step};
@@ -22,6 +25,7 @@ use crate::rootfs::run_root::{self, PreparedRoot};
 use crate::sys;
 use crate::sys::stack::Stack;
 
+use super::bare::{Bare, Unmapped};
 use super::denials::Denials;
 use super::verify::Verifier;
 use crate::confine::seccomp::listen::Judge;
@@ -44,6 +48,10 @@ pub struct Prepared {
     pub listening: Option<PreparedSeccomp>,
     /// The capabilities that it keeps, as a mask.
     pub kept_capabilities: u64,
+    /// Without a user namespace: what its bounding set keeps.
+    pub undroppable: Option<u64>,
+    /// Without a pid namespace: what keeps its tree together.
+    pub tree: Option<Tree>,
     /// The command line that other processes see for pid 1.
     pub title: CString,
     /// Whether it gets a cgroup namespace with its own cgroup as the root.
@@ -81,10 +89,25 @@ pub struct Kept {
     pub gateway: Option<Gateway>,
 }
 
+/// What a plan is prepared for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// A run.
+    Run,
+    /// A run without namespaces, whose plan this is.
+    Bare(&'a Bare),
+    /// A session. Its command is not prepared: init stays, and starts what it is asked to.
+    Session,
+}
+
 /// Prepares everything that can fail without a new namespace. The stack is for code that shares the first process's memory: the
 /// network thread, then the workload.
-/// For a session, which `stays`, the command is not prepared: init starts what it is asked to.
-pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
+pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, Stack)> {
+    let (stays, bare) = match purpose {
+        Purpose::Run => (false, None),
+        Purpose::Bare(bare) => (false, Some(bare)),
+        Purpose::Session => (true, None),
+    };
     if plan.namespaces.time && !plan.init {
         // A process enters a new time namespace only at its creation, so pid 1 cannot enter its own.
         return Err(
@@ -102,7 +125,8 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
     }
     let may_lack = &plan.confinement.allow_degraded;
     let mut degraded = Vec::new();
-    let (users, mut root) = ids_and_root(plan, &mut degraded)?;
+    let (users, mut root) = ids_and_root(plan, bare, &mut degraded)?;
+    let users = if let Some(bare) = bare { bare.take_users(users, &mut degraded)? } else { users };
     step("mounts", || format!("{} prepared", plan.mounts.len()));
     let none = stays.then(|| Command { argv: vec!["-".into()], ..plan.command.clone() });
     let mut process =
@@ -115,7 +139,7 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
     let landlock = landlock::prepare(
         plan.confinement.landlock.as_ref(),
         &landlock::Implied {
-            mounts: Some(&plan.mounts),
+            mounts: Some(if bare.is_none() { &plan.mounts } else { &[] }),
             network: plan.namespaces.network,
             logs: plan.explain_denials,
             may_be_missing: may_lack.contains(&Facility::Landlock),
@@ -138,8 +162,16 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
             _ => Ok(()),
         })?;
     }
+    if let (Some(bare), Some(landlock)) = (bare, &landlock) {
+        bare.allow(landlock)?;
+    }
     step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
-    let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &plan.into())?;
+    let mut guards = plan.confinement.guards.clone();
+    if bare.is_some() && !users.is_alone() {
+        guards.push(Guard::Attributes.name().to_owned());
+    }
+    let implied = seccomp::install::Implied { guards: &guards, ..plan.into() };
+    let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &implied)?;
     step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge.map(Rc::new)));
     let network = network::prepare(plan)?;
@@ -170,6 +202,8 @@ pub fn prepare(plan: &RunPlan, stays: bool) -> Result<(Prepared, Kept, Stack)> {
         seccomp,
         listening: None,
         kept_capabilities: caps::mask(&plan.capabilities),
+        undroppable: bare.map(|_| caps::undroppable()),
+        tree: bare.map(|_| tree::prepare()).transpose()?,
         title: CString::new(format!("stockade: init {}", plan.confinement.id))
             .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         hides_cgroup: plan.namespaces.cgroup && (stays || cgroup.is_some()),
@@ -206,6 +240,7 @@ impl Prepared {
     pub fn verifier(&self, plan: &RunPlan, sandbox: Option<Inhabited>) -> Verifier {
         Verifier {
             kept_capabilities: self.kept_capabilities,
+            undroppable: self.undroppable,
             host_ids: (self.users.host_uid, self.users.host_gid),
             filtered: self.seccomp.is_some(),
             sandbox,
@@ -225,9 +260,11 @@ impl Prepared {
 
 /// The workload's ids on the host, and the root. Files that the workload may write belong to its own id, through idmapped
 /// mounts; where these cannot be had and may be missing, the workload gets the id of the files' owner.
-fn ids_and_root(plan: &RunPlan, degraded: &mut Vec<Degraded>) -> Result<(Users, PreparedRoot)> {
+fn ids_and_root(plan: &RunPlan, bare: Option<&Bare>, degraded: &mut Vec<Degraded>) -> Result<(Users, PreparedRoot)> {
     let may_lack = &plan.confinement.allow_degraded;
-    let users = match user::prepare(&plan.identity, privilege::maps_ids()?) {
+    // Without a user namespace, the workload's processes and files are those of another user of the host.
+    let privileged = privilege::maps_ids()? && (bare.is_none() || privilege::rules_others()?);
+    let users = match user::prepare(&plan.identity, privileged) {
         Err(error) if may_lack.contains(&Facility::HostId) && plan.identity.mapping == IdMapping::Single => {
             let users = user::as_caller(&plan.identity);
             degraded.push(as_other_user(Facility::HostId, "the caller's", &users, &error));
@@ -236,7 +273,7 @@ fn ids_and_root(plan: &RunPlan, degraded: &mut Vec<Degraded>) -> Result<(Users, 
         users => users?,
     };
     step("ids", || format!("{}:{} on the host", users.host_uid, users.host_gid));
-    let (error, owner) = match prepare_root(plan, &users)? {
+    let (error, owner) = match prepare_root(plan, bare, &users)? {
         Ok(root) => return Ok((users, root)),
         Err(unmapped) => unmapped,
     };
@@ -246,7 +283,7 @@ fn ids_and_root(plan: &RunPlan, degraded: &mut Vec<Degraded>) -> Result<(Users, 
     let users = users.mapped_to(owner);
     step("ids", || format!("{}:{} on the host, the owner of files", users.host_uid, users.host_gid));
     degraded.push(as_other_user(Facility::Idmap, "that of the owner of the files", &users, &error));
-    let root = prepare_root(plan, &users)?.map_err(|(error, _)| error)?;
+    let root = prepare_root(plan, bare, &users)?.map_err(|(error, _)| error)?;
     Ok((users, root))
 }
 
@@ -259,11 +296,15 @@ fn as_other_user(missing: Facility, whose: &str, users: &Users, error: &Error) -
     }
 }
 
-/// Files could not be mapped, and the owner of the first.
-type Unmapped = (Error, (u32, u32));
-
 /// The root for a workload with these ids. The inner error has the owner of files that cannot be mapped to them.
-fn prepare_root(plan: &RunPlan, users: &Users) -> Result<std::result::Result<PreparedRoot, Unmapped>> {
+fn prepare_root(
+    plan: &RunPlan,
+    bare: Option<&Bare>,
+    users: &Users,
+) -> Result<std::result::Result<PreparedRoot, Unmapped>> {
+    if let Some(bare) = bare {
+        return bare.root(users);
+    }
     let mut namespaces = Vec::new();
     let mut idmap = |owner| idmap(&mut namespaces, owner, users);
     let mut powers = Powers {

@@ -12,12 +12,12 @@ use nix::unistd::Pid;
 use super::denials::Denials;
 use super::order::Order;
 use super::outcome::{Beginning, Start};
-use super::prepare::{self, Kept, Prepared};
+use super::prepare::{self, Kept, Prepared, Purpose};
 use super::supervise::Supervised;
 pub use super::supervise::{Places, Ready, Watches, wait};
 use super::tree::Tree;
 use super::verify::Verifier;
-use super::{Warnings, bounds, cpu, hint, processes};
+use super::{Warnings, bare, bounds, cpu, hint, processes};
 use crate::cgroup::commands::Commands;
 use crate::cgroup::{self, Group};
 use crate::confine::privilege;
@@ -55,7 +55,8 @@ impl Sandbox {
         process::default_child_signal();
         #[cfg(feature = "ablate")]
         let plan = &crate::launch::ablate::thinned(plan);
-        let (mut prepared, mut kept, stack) = prepare::prepare(plan, true)?;
+        bare::refuse_session(plan)?;
+        let (mut prepared, mut kept, stack) = prepare::prepare(plan, Purpose::Session)?;
         warn(Warnings::of(&prepared, &kept));
         let judge = prepared.listen(plan)?;
         let mut commands = Commands::prepare(&plan.confinement.id, kept.cgroup.as_ref(), prepared.users.host_uid)?;
@@ -72,7 +73,7 @@ impl Sandbox {
             ..Enforced::default()
         };
         let mut inhabited = None;
-        let ready = super::admit(plan, &prepared, child.pid, &ends, &mut kept, &mut inhabited, &mut enforced)
+        let ready = super::admit(plan, &prepared, &child, &ends, &mut kept, &mut inhabited, &mut enforced)
             .and_then(|()| until_serving(plan, &prepared, &ends, &child.pidfd))
             .and_then(|missing| commands.as_ref().map_or(Ok(()), |one| one.settle(child.pid)).map(|()| missing))
             .and_then(|missing| {

@@ -6,19 +6,23 @@ use std::rc::Rc;
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::Pid;
 
+use super::bare::Orphans;
 use crate::cgroup::commands;
+use crate::error::Result;
 use crate::launch::requests::Outbox;
 use crate::sys::process;
 
 /// The processes of a command.
 #[derive(Debug)]
 pub enum Tree {
-    /// All of a sandbox: pid 1, and with it every process in its pid namespace.
+    /// All of a sandbox: pid 1, and with it every process in its pid namespace. Without a pid namespace, init ends them.
     Sandbox {
         /// The id of pid 1 on the host.
         pid: Pid,
         /// Pid 1.
         pidfd: OwnedFd,
+        /// Without a pid namespace: what init leaves if it dies.
+        orphans: Option<Orphans>,
     },
     /// Those in a cgroup: one command of a session.
     Cgroup {
@@ -65,10 +69,18 @@ impl Tree {
     /// Sends a signal to init, which forwards it to the command's process group (or is the workload itself).
     pub fn signal(&self, signal: libc::c_int) {
         match self {
-            Self::Sandbox { pid, pidfd } => send(pidfd.as_fd(), *pid, signal),
+            Self::Sandbox { pid, pidfd, .. } => send(pidfd.as_fd(), *pid, signal),
             Self::Cgroup { number, init, .. } | Self::Kept { number, init, .. } => {
                 init.signal(*number, signal);
             }
+        }
+    }
+
+    /// Waits for what init has left that ended with this status.
+    pub fn reap(&self, status: libc::c_int) -> Result<()> {
+        match self {
+            Self::Sandbox { orphans: Some(orphans), .. } if status != 0 => orphans.reap(),
+            _ => Ok(()),
         }
     }
 

@@ -33,6 +33,8 @@ pub fn differing(sandbox: Inhabited, planned: &Namespaces) -> Result<Vec<String>
 pub struct Verifier {
     /// The capabilities that it may have, as a mask.
     pub kept_capabilities: u64,
+    /// Without a user namespace: what its bounding set may have.
+    pub undroppable: Option<u64>,
     /// Its user and group on the host.
     pub host_ids: (u32, u32),
     /// Whether it has a filter.
@@ -54,7 +56,11 @@ impl Verifier {
         // Read after the status: a process whose status shows a nested namespace has not left that namespace since.
         let nested = self.may_nest && self.sandbox.is_some_and(|sandbox| sandbox.has_left(pid));
         let kept = self.kept_capabilities;
-        match verify::compare(&status, &expected(kept, self.host_ids, self.filtered, nested)) {
+        let mut expected = expected(kept, self.host_ids, self.filtered, nested);
+        if let Some(undroppable) = self.undroppable {
+            expected.capabilities = Capabilities::NoneBut(undroppable);
+        }
+        match verify::compare(&status, &expected) {
             Err(_) if status.is_ending() => return Ok(false), // it was killed on its way to execve, when only part of the confinement was in place
             compared => compared?,
         }

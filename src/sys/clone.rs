@@ -50,13 +50,24 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Cloned> {
     // SAFETY: without CLONE_VM the child runs on a copy of this stack, so returning twice is as sound as fork; `args` has
     // the size given, and the kernel writes `pidfd` before it returns.
     let clone = || check(unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) });
-    let pid = with_patience(clone)?;
+    let pid = match with_patience(clone) {
+        // Filters of containers refuse clone3, because they cannot read its flags.
+        Err(Errno::ENOSYS) if cgroup.is_none() => return by_clone(flags),
+        pid => pid?,
+    };
     if pid == 0 {
         return Ok(Cloned::Child);
     }
     // SAFETY: the kernel has just created this descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Cloned::Parent { pid: Pid::from_raw(pid as i32), pidfd })
+}
+
+/// Whether clone3 itself exists and is allowed. Filters of containers pretend that it does not exist.
+pub fn has_clone3() -> bool {
+    let nothing: *const libc::clone_args = std::ptr::null();
+    // SAFETY: with a size of zero the kernel reads nothing and creates no process.
+    check(unsafe { libc::syscall(libc::SYS_clone3, nothing, 0usize) }) != Err(Errno::ENOSYS)
 }
 
 /// Tries for 63 ms: often the limit on processes is reached for a moment only, because others have just ended.
@@ -76,10 +87,18 @@ pub const SIBLING_FLAGS: u64 = SIBLING | libc::CLONE_PIDFD as u64;
 /// Creates a sibling with a copy of this process's memory, as [`clone3`] does, with the older `clone(2)`, which container
 /// filters allow.
 pub fn sibling() -> Result<Cloned> {
+    by_clone(SIBLING)
+}
+
+/// As [`clone3`] without a cgroup, with `clone(2)`, whose flags have the exit signal in their lowest byte.
+fn by_clone(flags: u64) -> Result<Cloned> {
     let mut pidfd: RawFd = -1;
+    let exit_signal = if flags & SIBLING == 0 { libc::SIGCHLD as u64 } else { 0 };
+    let flags = flags | libc::CLONE_PIDFD as u64 | exit_signal;
     // SAFETY: as for clone3: without CLONE_VM the child runs on a copy of this stack. On both architectures the third argument
     // is where the kernel writes the pidfd.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone, SIBLING_FLAGS, 0, &raw mut pidfd, 0, 0) })?;
+    let clone = || check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) });
+    let pid = with_patience(clone)?;
     if pid == 0 {
         return Ok(Cloned::Child);
     }

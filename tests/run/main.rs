@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bare;
 mod budget;
 mod degrade;
 mod denials;

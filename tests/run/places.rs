@@ -7,37 +7,47 @@ use serde_json::Value;
 
 use crate::common::{Caller, for_each_caller, is_root, skip, skip_part};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/place");
+pub const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/place");
 const STOCKADE: &str = env!("CARGO_BIN_EXE_stockade");
 
 /// Output of a command in a place.
-struct Seen {
-    code: i32,
-    stdout: String,
-    stderr: String,
+pub struct Seen {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Seen {
     /// The report that the script printed last.
     #[track_caller]
-    fn report(&self) -> Value {
+    pub fn report(&self) -> Value {
         let begin = self.stdout.find("{\n").unwrap_or_else(|| panic!("no report: {}{}", self.stdout, self.stderr));
         serde_json::from_str(&self.stdout[begin..]).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 
+    /// The name that the hint of a refusal gives to `--allow-degraded`.
+    #[track_caller]
+    pub fn hinted_flag(&self) -> String {
+        // A warning may name such a flag too, also that of the place itself.
+        let hint = self.stderr.rsplit("  hint: ").next().unwrap_or_default();
+        let name = hint.split("--allow-degraded ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        name.unwrap_or_else(|| panic!("no flag is hinted at: {}", self.stderr)).to_owned()
+    }
+
     /// What the report lists as missing, except budgets, which depend on the host.
-    fn missing(&self) -> Vec<String> {
+    pub fn missing(&self) -> Vec<String> {
         let report = self.report();
         let listed = report["enforced"]["degraded"].as_array().unwrap_or_else(|| panic!("{report}")).clone();
         let mut names: Vec<_> = listed.iter().map(|one| one["what"].as_str().expect("a name").to_owned()).collect();
         names.retain(|name| name != "memory" && name != "pids");
         names.sort();
+        names.dedup(); // `namespaces` has an entry for each
         names
     }
 }
 
 /// Runs a shell script in a place, with the program as `$S`. `None` if this machine cannot make the place, which is a skip.
-fn in_place(place: &str, caller: Caller, script: &str) -> Option<Seen> {
+pub fn in_place(place: &str, caller: Caller, script: &str) -> Option<Seen> {
     let mut words = caller.become_words();
     let script = format!("S={STOCKADE}; {script}"); // containers have an environment of their own
     words.extend([SCRIPT, place, "--", "sh", "-c", &script].map(str::to_owned));
@@ -55,7 +65,7 @@ fn in_place(place: &str, caller: Caller, script: &str) -> Option<Seen> {
 }
 
 /// A script that runs stockade with these options and prints the report after the workload's output.
-fn with_report(options: &str, command: &str) -> String {
+pub fn with_report(options: &str, command: &str) -> String {
     format!(
         "r=$(mktemp -u) && $S run --report $r {options} -- sh -c '{command}'; code=$?; cat $r 2>/dev/null; rm -f $r; exit $code"
     )
@@ -113,10 +123,7 @@ fn a_refusal_names_what_is_missing_and_the_flag_it_hints_at_works() {
                 return;
             }
             assert!(seen.code == 125 && !seen.stdout.contains("ran\n"), "{}{}", seen.stdout, seen.stderr);
-            // A warning may name such a flag too, also that of the place itself.
-            let hint = seen.stderr.rsplit("  hint: ").next().and_then(|hint| hint.split("--allow-degraded ").nth(1));
-            let hinted = hint.and_then(|rest| rest.split_whitespace().next());
-            flags.push(hinted.unwrap_or_else(|| panic!("no flag is hinted at: {}", seen.stderr)).to_owned());
+            flags.push(seen.hinted_flag());
         }
         panic!("still refused with {flags:?}");
     });

@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use super::Supervised;
+use crate::confine::tree::END;
 use crate::error::Error;
 use crate::plan::RunPlan;
 use crate::run::cpu;
@@ -15,6 +16,8 @@ use crate::run::processes;
 use crate::run::tree::Tree;
 use crate::sys::process;
 
+/// How long init may take to end its tree where no pid namespace does.
+const LONGEST_END: Duration = Duration::from_secs(5);
 /// Between two walks.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Processes that escape the walks for so long can be ended only with the sandbox.
@@ -48,8 +51,12 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
             // The kernel forgets the time of processes that die with their pid namespace.
             self.outcome.before_kill = self.processes().map(cpu::of_tree).unwrap_or_default();
         }
-        self.outcome.killed = true;
+        let again = std::mem::replace(&mut self.outcome.killed, true);
         match (&self.tree, &self.kept.cgroup) {
+            (Tree::Sandbox { orphans: Some(_), .. }, _) if !again => {
+                self.kill_at = Some(Instant::now() + LONGEST_END);
+                self.tree.signal(END);
+            }
             (Tree::Cgroup { .. }, Some(group)) => group.kill(),
             (Tree::Kept { .. }, _) => self.kill_kept(),
             _ => self.tree.signal(libc::SIGKILL),

@@ -327,6 +327,9 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         match self.tree.first().map(process::wait4) {
             Some(Ok((status, rusage))) => {
                 self.outcome.rusage = Some((&rusage).into());
+                if let Err(error) = self.tree.reap(status) {
+                    self.outcome.error.get_or_insert(error);
+                }
                 if !self.plan.init || !(self.outcome.killed || self.outcome.scratch.is_some()) {
                     self.outcome.wait_status = Some(status); // the workload's status, or that of an init that died by itself
                 }

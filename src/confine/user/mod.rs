@@ -1,5 +1,7 @@
 //! Users: the host ids of the sandbox, the id maps of its user namespace, and the switch to these ids.
 
+mod subordinate;
+
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write as _;
@@ -10,16 +12,23 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+pub use self::subordinate::subordinate;
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::container::IdRange;
 use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
 use crate::sys::clone::{Cloned, clone3};
+use crate::sys::credentials::CapSets;
 use crate::sys::{credentials, file, helper, process};
 
 /// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
+
+/// Whether only a workload of root's has this id.
+pub fn is_workloads(id: u32) -> bool {
+    OWN_IDS.contains(&id)
+}
 
 /// One line of an id map, `user_namespaces(7)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +64,8 @@ pub struct Users {
     pub host_uid: u32,
     /// Host group id of the workload.
     pub host_gid: u32,
+    /// Whether there is a user namespace to map them in.
+    mapped: bool,
 }
 
 /// Parent half: chooses the maps. `privileged` callers may map any id. Root's own id is never given away.
@@ -94,7 +105,7 @@ pub fn prepare(identity: &Identity, privileged: bool) -> Result<Users> {
         true => (host_uid, host_gid),
         false => (identity.uid, identity.gid),
     };
-    Ok(Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid })
+    Ok(Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid, mapped: true })
 }
 
 /// The same with the caller's own ids, whoever it is.
@@ -108,6 +119,7 @@ pub fn as_caller(identity: &Identity) -> Users {
         writer: Writer::Own,
         host_uid,
         host_gid,
+        mapped: true,
     };
     users.mapped_to((host_uid, host_gid))
 }
@@ -129,7 +141,7 @@ pub fn prepare_container(plan: &ContainerPlan, privileged: bool) -> Users {
     };
     let (uid, gid) = (plan.process.uid, plan.process.gid);
     let (host_uid, host_gid) = (outside(&uid_map, uid), outside(&gid_map, gid));
-    Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid }
+    Users { uid, gid, uid_map, gid_map, writer, host_uid, host_gid, mapped: true }
 }
 
 impl From<&IdRange> for Extent {
@@ -168,37 +180,6 @@ fn choose_id(wanted: u32, uid_map: &str) -> Option<u32> {
     }
     let last = ranges().map(|range| range.end - 1).max()?;
     u32::try_from(last).ok().filter(|&id| id != 0)
-}
-
-/// The caller's first range in a subordinate id file: start and length.
-pub fn subordinate(file: &str, uid: u32) -> Result<(u32, u32)> {
-    let missing = |reason: &str| {
-        Error::new(Step::Identity, file, reason).hint(
-            "add a range, as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER; or leave --subuid out",
-        )
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| Error::errno(Step::Identity, file, errno_of(&error)))?;
-    let name = user_name(uid);
-    text.lines()
-        .filter_map(|line| {
-            let mut fields = line.split(':');
-            let owner = fields.next()?;
-            let own = owner.parse() == Ok(uid) || name.as_deref() == Some(owner);
-            let (start, count) = (fields.next()?.parse().ok()?, fields.next()?.trim().parse().ok()?);
-            (own && count > 0 && u32::checked_add(start, count).is_some()).then_some((start, count))
-        })
-        .next()
-        .ok_or_else(|| missing("has no range for this user"))
-}
-
-/// The login name of a host user. Read from the passwd file alone, because a static binary has no NSS.
-fn user_name(uid: u32) -> Option<String> {
-    let text = std::fs::read_to_string("/etc/passwd").ok()?;
-    text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    })
 }
 
 /// Maps `inside` to `outside`, and the subordinate range to the ids around it.
@@ -245,9 +226,19 @@ impl Users {
         Self { host_uid, host_gid, ..self }
     }
 
+    /// The same without a user namespace: inside, the ids are those on the host.
+    pub fn without_namespace(self) -> Self {
+        Self { uid: self.host_uid, gid: self.host_gid, mapped: false, ..self }
+    }
+
+    /// Whether no other process or file of the host has the workload's user.
+    pub fn is_alone(&self) -> bool {
+        is_workloads(self.host_uid)
+    }
+
     /// Parent half after clone3: writes the maps of the process with this `/proc` directory.
     pub fn write_maps(&self, proc_pid: &OwnedFd, pid: Pid) -> Result<()> {
-        if without(Layer::UserNamespace) {
+        if without(Layer::UserNamespace) || !self.mapped {
             return Ok(());
         }
         if self.writer == Writer::Helpers {
@@ -276,7 +267,19 @@ impl Users {
         if without(Layer::UserNamespace) {
             credentials::set_securebits(1 << 2).during(Step::SetIds, 0)?; // NO_SETUID_FIXUP: keeps the capabilities that the new namespace gave
         }
+        if !self.mapped {
+            return self.become_host_user().during(Step::SetIds, 0);
+        }
         credentials::set_ids(self.uid, self.gid).during(Step::SetIds, 0)
+    }
+
+    /// Keeps what the later steps need of the caller's capabilities. They are dropped with the others.
+    fn become_host_user(&self) -> std::result::Result<(), Errno> {
+        let CapSets { permitted, inheritable, .. } = credentials::capabilities()?;
+        credentials::keep_capabilities(true)?;
+        credentials::set_ids(self.uid, self.gid)?;
+        credentials::keep_capabilities(false)?;
+        credentials::set_capabilities(CapSets { effective: permitted, permitted, inheritable })
     }
 
     /// Child half: checks all three user ids and group ids.
