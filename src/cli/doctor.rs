@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write};
 
+use super::mode;
 use crate::args::Args;
 use crate::cgroup::availability;
 use crate::doctor::{Examination, Finding, Group, State, examine};
@@ -10,7 +11,7 @@ use crate::plan::Facility;
 
 /// Examines the host and prints the findings. Returns 1 if a default run cannot be fully enforced.
 pub fn main(args: &Args) -> Result<u8> {
-    let examination = examine();
+    let examination = Examination { mode: Some(mode::tried()), ..examine() };
     let mut text = Vec::new();
     if args.is_on("json") {
         let json = serde_json::to_string_pretty(&examination);
@@ -55,6 +56,9 @@ fn write_table(out: &mut impl Write, examination: &Examination, style: Style) ->
         "stockade {} on Linux {} ({}), as {user} (uid {})",
         examination.version, examination.kernel, examination.architecture, examination.uid
     );
+    if let Some(mode) = &examination.mode {
+        write_wrapped(out, "", &mode::line(mode), 0, style.width)?;
+    }
     write_wrapped(out, "", &head, 0, style.width)?;
     for group in GROUPS {
         writeln!(out, "\n{}", title(group))?;
@@ -173,6 +177,7 @@ mod tests {
             uid: 1,
             privileged: false,
             default_run_enforceable: false,
+            mode: None,
             findings: vec![finding],
         };
         let mut out = Vec::new();

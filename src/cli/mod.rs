@@ -17,6 +17,7 @@ mod inspect;
 mod logs;
 mod net_log;
 mod network;
+mod mode;
 mod pages;
 mod plan;
 mod plan_text;

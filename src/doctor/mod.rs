@@ -37,8 +37,24 @@ pub struct Examination {
     pub privileged: bool,
     /// Whether every facility that a default run needs works.
     pub default_run_enforceable: bool,
+    /// The kind of run that was seen to work here; `null` if none was tried.
+    #[serde(default)]
+    pub mode: Option<Mode>,
     /// One finding for each facility, always all of them and in the same order.
     pub findings: Vec<Finding>,
+}
+
+/// A kind of run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mode {
+    /// `full`, `nested`, `no namespaces` or `none`.
+    pub name: String,
+    /// The options that pick it.
+    pub options: String,
+    /// What it lacks, by the names of `--allow-degraded`.
+    pub lacks: Vec<String>,
+    /// Why a run without options is refused, or with `none` every run.
+    pub why: Option<String>,
 }
 
 /// The finding about one facility.
@@ -227,6 +243,7 @@ pub fn examine() -> Examination {
         uid: nix::unistd::geteuid().as_raw(),
         privileged,
         default_run_enforceable: !findings.iter().any(Finding::prevents_default_run),
+        mode: None,
         findings,
     }
 }

@@ -250,3 +250,23 @@ fn nothing_that_may_be_missing_is_missing_where_it_can_be_had() {
         assert!(seen.code == 0 && seen.missing().is_empty(), "{}{}", seen.stdout, seen.stderr);
     });
 }
+
+#[test]
+fn the_doctors_first_line_says_which_runs_work() {
+    let first = |place: &str, caller| {
+        let seen = in_place(place, caller, "$S doctor | head -1; $S doctor --json | grep -A1 '\"mode\"'")?;
+        Some(seen.stdout.lines().map(str::trim).collect::<Vec<_>>().join(" "))
+    };
+    for_each_place(|place, caller, missing, _| {
+        let Some(line) = first(place, caller) else { return };
+        let expected = match missing {
+            [] => "Runs here: full, with every layer.".to_owned(),
+            missing => format!("Runs here: nested, without {} (-p nested).", missing.join(", ")),
+        };
+        assert!(line.starts_with(&expected) && line.contains("\"mode\": {"), "{place}: {line}");
+    });
+    let line = first("no-namespaces", crate::common::callers()[0]).expect("a place that needs nothing");
+    let can = crate::common::host::landlock_abi().0 >= 6;
+    let expected = if can { "Runs here: no namespaces, with Landlock" } else { "Runs here: none (" };
+    assert!(line.starts_with(expected), "{line}");
+}
