@@ -621,6 +621,20 @@ def _(d):
     d.run("--sysctl", "net.ipv4.nonsense=1", "bb", "true", status=(125, 126, 127), says=("OCI runtime create failed", "nonsense"))
 
 
+@scenarios.add("stockade run in a container with docker's own default profile")
+def _(d):
+    if not d.house.stockade:
+        raise Absent("not built: stockade")
+    # The image has no /usr, which a run shows.
+    inside = ("-v", f"{d.house.stockade}:/stockade:ro", "-v", f"{d.house.room('usr')}:/usr:ro", "bb", "/stockade")
+    d.run(*inside, "run", "--", "sh", "-c", "echo r''an", status=125, says="--allow-degraded namespaces", lacks="ran")
+    look = "echo r''an; id -u; cat /var/data/file; echo x >/etc/passwd; kill -9 1; cat /proc/1/environ; chmod 777 /bin; true"
+    d.run(*inside, "run", "-p", "nested", "--", "sh", "-c", look, says=("limits alone", "ran\n", "Permission denied"), lacks="from the image")
+    d.run(*inside, "doctor", status=1, says="Runs here: no namespaces")
+    outer = ("--security-opt", f"seccomp={d.house.outer}", *inside)
+    d.run(*outer, "run", "-p", "nested", "--", "sh", "-c", "echo r''an", says="ran", lacks="limits alone")
+
+
 @scenarios.add("user namespaces of the daemon (userns-remap)", long=True)
 def _(d):
     d.house.adopt_user()
