@@ -147,7 +147,7 @@ fn version(hierarchy: &Hierarchy) -> Finding {
                     list(&hierarchy.controllers),
                     list(v1)
                 ),
-                "limits of controllers on v1 are enforced only for root",
+                "limits of controllers on v1 are enforced only for root, and only if a run asks for them (--require-budget for the default ones)",
             )
             .remedy(UNIFY),
         (None, []) => VERSION.missing(format!("not mounted: {ROOT} is not a cgroup file system")).remedy(MOUNT),

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use crate::cgroup::Group;
+use crate::cgroup::{Group, ONLY_ON_V1};
 use crate::confine::process::StandIn;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility, RlimitResource};
@@ -49,10 +49,11 @@ fn hard_limit(text: &str, resource: RlimitResource) -> Option<u64> {
 }
 
 /// What the caller should know, in one line: a default limit that nothing enforces, unless the caller accepts its absence, and a
-/// requested limit that each process has for itself. The number of processes is the sandbox's in either case.
+/// requested limit that each process has for itself. The number of processes is the sandbox's in either case. What was never to
+/// be enforced is documented, and listed in the report.
 pub fn warning(budget: &Budget, lacking: &[Degraded], stand_ins: &[StandIn], accepted: &[Facility]) -> Option<String> {
     let (mut unlimited, mut each, mut why, mut asks) = (Vec::new(), Vec::new(), None, false);
-    for one in lacking {
+    for one in lacking.iter().filter(|one| one.why != ONLY_ON_V1) {
         let Ok(controller) = one.what.parse::<Facility>() else { continue };
         let is_default = budget.if_possible.contains(&controller);
         match stand_ins.iter().find(|stand_in| stand_in.controller == controller) {
@@ -110,5 +111,7 @@ mod tests {
         let said = warning(&Budget::default(), &[lost("cpu")], &[], &[Facility::Cpu]).unwrap();
         assert_eq!(said, "cpu is not limited: no cgroup");
         assert_eq!(warning(&default, &[], &[], &[]), None);
+        let by_choice = Degraded { why: ONLY_ON_V1.to_owned(), ..lost("memory") };
+        assert_eq!(warning(&default, &[by_choice], &[], &[]), None);
     }
 }

@@ -631,6 +631,19 @@ fn what_nothing_limits_is_said_in_one_line_and_may_be_refused() {
     run(&["--require-budget", "--allow-degraded", "memory", "--allow-degraded", "pids"]).expect(0);
 }
 
+/// Root has default budgets on cgroup v2. On v1 they are left out for the time that they take, and could be had: no line each time.
+#[test]
+fn root_is_told_of_no_lack_where_it_can_have_every_budget() {
+    if host().is_none() {
+        return;
+    }
+    assert_eq!(root().without_report().cmd(["true"]).go().expect(0).stderr, "");
+    let outcome = root().cmd(["true"]).go().expect(0);
+    let lacking = outcome.report()["enforced"]["degraded"].to_string();
+    let is_listed = lacking.contains("cgroup v1 takes longer than a start");
+    assert_eq!(is_listed, outcome.report()["enforced"]["budget"][0]["by"] != "cgroup", "{outcome}");
+}
+
 #[test]
 fn a_required_budget_is_enforced_by_a_cgroup() {
     if host().is_none() {
