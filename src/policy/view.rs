@@ -87,6 +87,8 @@ fn generated(around: &Surroundings<'_>) -> Vec<Mount> {
         file("/etc/group", group),
         file("/etc/hostname", format!("{}\n", around.hostname)),
         file("/etc/nsswitch.conf", nsswitch),
+        // getmntent(3), older programs and LD_PRELOAD libraries read the mounts there.
+        Mount { kind: MountKind::Symlink { target: "../proc/self/mounts".into() }, ..read_only("/etc/mtab") },
     ];
     if host {
         // The host's network needs the host's name resolution. These files are often symlinks out of /etc; a bind follows

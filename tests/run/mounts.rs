@@ -636,6 +636,8 @@ fn libraries_find_what_they_read_below_etc() {
             let shown = Run::new(caller).cmd(["/bin/cat", place]).go().expect(0);
             assert_eq!(shown.stdout, outside, "{place}");
         }
+        let mounts = Run::new(caller).sh("cmp /etc/mtab /proc/self/mounts && grep -c ' / ' /etc/mtab").go().expect(0);
+        assert_eq!(mounts.text(), "1\n", "{mounts}");
     });
 }
 
