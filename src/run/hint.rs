@@ -161,6 +161,12 @@ fn on_the_host(plan: &RunPlan) -> Option<String> {
             found.display()
         ));
     }
+    if let Some(toolchain) = missing::toolchain(program).filter(|_| !by_path) {
+        return Some(format!(
+            "the host has {}, outside the sandbox's view; --toolchain {toolchain} would add it, with what it needs",
+            found.display()
+        ));
+    }
     let call =
         if by_path && program.is_absolute() { String::new() } else { format!("; then call it as {}", found.display()) };
     Some(add(plan, &found)? + &call)

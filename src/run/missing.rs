@@ -16,6 +16,18 @@ const VERSIONS: [&str; 9] =
 /// What marks the root of a tool's tree, also directly below a home directory.
 const MARKS: [&str; 4] = ["pyvenv.cfg", "conda-meta", "release", "Cellar"];
 
+/// The `--toolchain` of a program's name. On `PATH` there is often a proxy of a version manager, which needs more than its own files.
+pub fn toolchain(program: &Path) -> Option<&'static str> {
+    Some(match program.file_name()?.to_str()? {
+        "python" | "python3" | "pip" | "pip3" => "python",
+        "node" | "npm" | "npx" => "node",
+        "cargo" | "rustc" | "rustdoc" => "rust",
+        "java" | "javac" => "java",
+        "go" | "gofmt" => "go",
+        _ => return None,
+    })
+}
+
 /// What a program needs and the sandbox does not show.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::common::{Caller, Outcome, Run, TempDir, for_each_caller, set_mode, text};
+use crate::common::{Caller, Outcome, Run, TempDir, for_each_caller, set_mode, skip_part, text};
 
 fn script(dir: &TempDir, path: &str, content: &str) -> std::path::PathBuf {
     fs::create_dir_all(dir.join(path).parent().unwrap()).unwrap();
@@ -166,6 +166,16 @@ fn a_toolchain_is_what_the_version_manager_chooses_and_nothing_else_of_the_home(
         let policy = home.file("policy.toml", "version = 1\ntoolchains = ['java']\n");
         let by_policy = run(&["-p", text(&policy)], "java").expect(0);
         assert_eq!(by_policy.text(), "java in .asdf/installs/java/openjdk-21\n", "{by_policy}");
+        // The hint is not the proxy's directory, which would not do.
+        if fs::metadata("/usr/bin/cargo").is_ok() {
+            return skip_part("the hint for cargo", "it is in /usr too");
+        }
+        let cargo = |options: &[&str]| {
+            Run::new(caller).env("HOME", place).env("PATH", &path).opts(options.iter().copied()).cmd(["cargo"]).go()
+        };
+        let hint = hint(&cargo(&[]));
+        assert!(hint.contains("--toolchain rust would add it"), "{hint}");
+        assert!(cargo(&["--toolchain", "rust"]).expect(0).text().starts_with("cargo in .rustup"));
     });
 }
 
