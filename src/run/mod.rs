@@ -78,8 +78,8 @@ use nix::errno::Errno;
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 
-use self::egress::PreparedEgress;
 use self::bare::{Bare, Orphans};
+use self::egress::PreparedEgress;
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
 use self::prepare::{Kept, Prepared, Purpose};

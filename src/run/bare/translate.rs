@@ -27,7 +27,7 @@ pub fn check(plan: &RunPlan, refuse: &dyn Fn(String, &str) -> Error) -> Result<(
         return refused("--time-namespace", "the clocks are the host's");
     }
     if plan.egress.is_some() {
-        return refused("the network of names", "its names have addresses in a network of the run's own");
+        return refused("--allow-net", "its names have addresses in a network of the run's own");
     }
     if plan.namespaces.nested > 0 {
         return refused("--seccomp-allow nested", "there is nothing to nest in");
