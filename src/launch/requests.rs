@@ -109,9 +109,13 @@ impl Outbox {
         }
     }
 
-    /// Tells init that a command was looked at.
+    /// Tells init that a command was looked at. This is not lost: init would never report the command's end.
     pub fn release(&self, number: u64) {
-        let _ = self.send(&head(RELEASE, number, 0), &[]);
+        let message = head(RELEASE, number, 0);
+        match self.send(&message, &[]) {
+            Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {} // without init the sandbox has ended
+            Err(_) => self.queue.borrow_mut().push_back((message.to_vec(), Vec::new())),
+        }
     }
 
     fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
@@ -136,6 +140,7 @@ impl Outbox {
             let descriptors: Vec<_> = descriptors.iter().map(|fd| fd.as_fd()).collect();
             match socket::send_all(self.init.as_fd(), message, &descriptors) {
                 Err(errno) if is_full(errno) => return,
+                Err(Errno::ENOMEM) => return,
                 _ => drop(queue.pop_front()), // an init that is gone is noticed by its pidfd
             }
         }

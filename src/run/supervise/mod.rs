@@ -176,7 +176,15 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         self.read_denials();
         self.read_gateway();
         self.pump();
-        let ended = !self.starting && (self.outcome.scratch.is_some() || self.outcome.failure.is_some());
+        let reported = self.outcome.scratch.is_some() || self.outcome.failure.is_some();
+        // Init closes its end of the channel when it has reaped the workload. Its word may be lost for want of memory.
+        let unreported = !reported && !self.listening && matches!(self.tree, Tree::Cgroup { .. });
+        if unreported && !self.starting {
+            self.outcome
+                .error
+                .get_or_insert_with(|| Error::new(Step::Supervise, "command", "its end was not reported"));
+        }
+        let ended = !self.starting && (reported || unreported);
         if self.tree.is_dead(ready.dead, ended) || self.never_began() {
             return Ok(true);
         }

@@ -92,13 +92,13 @@ impl Session {
     /// Fails unless nothing is left.
     #[track_caller]
     fn is_gone(&self, fault: &str) {
-        self.verb(&["rm", "-f"]);
         let clock = Clock::start();
         let title = format!("stockade: init {}$", self.name);
         while self.processes(&title) > 0 || self.place().exists() {
             assert!(!clock.is_past(PATIENCE), "{fault}: {} inits, {:?}", self.processes(&title), self.ask(&["ps"]));
-            std::thread::sleep(Duration::from_millis(20));
+            self.verb(&["rm", "-f"]); // again and again: the fault may hit the first
             self.ask(&["gc"]);
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
