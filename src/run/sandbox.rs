@@ -1,5 +1,5 @@
 //! A sandbox that stays, for the commands of a session. The start is that of a run up to its command; then init serves
-//! ([`super::fork_server`]), and each command is supervised as the one command of a run is, with a cgroup of its own as its tree.
+//! (`fork_server.rs`), and each command is supervised as the one command of a run is, with a cgroup of its own as its tree.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;

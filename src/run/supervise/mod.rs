@@ -63,7 +63,7 @@ pub struct Supervised<P> {
     outcome: Outcome,
 }
 
-/// Where [`Supervised::interests`] put what it waits for.
+/// Where a supervised command put what it waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Places {
     /// `None`: nothing of the tree is waited for any more.

@@ -10,8 +10,10 @@ use crate::common::skip_part;
 fn the_own_command_is_logged_and_its_end_is_the_sessions() {
     let script = "echo out; echo err >&2; while ! test -e /tmp/go; do sleep 0.02; done; echo last; exit 7";
     for_each_session(&["--", "sh", "-c", script], |session| {
-        let shown = session.verb(&["logs"]);
-        assert_eq!((shown.code, shown.out.as_str(), shown.err.as_str()), (Some(0), "out\n", "err\n"));
+        // The session is ready when the command runs. It prints a moment later.
+        let logs = || session.verb(&["logs"]);
+        let is_shown = |shown: &Outcome| (shown.out.as_str(), shown.err.as_str()) == ("out\n", "err\n");
+        assert!(eventually(|| is_shown(&logs())), "{:?}", logs());
         let follow = session
             .command(&["logs", "-f", &session.name])
             .stdout(Stdio::piped())
@@ -19,7 +21,7 @@ fn the_own_command_is_logged_and_its_end_is_the_sessions() {
             .spawn()
             .unwrap();
         let wait = session.command(&["wait", &session.name]).stdout(Stdio::piped()).spawn().unwrap();
-        session.sh("touch /tmp/go").is(0, "");
+        session.sh("touch /tmp/go"); // the end of the session may end it too
         outcome(wait.wait_with_output().unwrap()).is(0, "7\n");
         outcome(follow.wait_with_output().unwrap()).is(0, "out\nlast\n");
         session.verb(&["wait"]).is(0, "7\n");
