@@ -93,8 +93,12 @@ fn a_paused_session_stands_still() {
     for_each_session(&["--", "sh", "-c", "while :; do echo x; sleep 0.01; done"], |session| {
         let paused = session.verb(&["pause"]);
         if paused.code != Some(0) {
+            // Only root can be sure of a cgroup. For others the refusal is what there is to see.
             assert!(paused.err.contains("cannot be paused without cgroup v2"), "{paused:?}");
-            return skip_part("pausing", "no cgroup here can freeze");
+            if session.caller == Caller::Root {
+                skip_part("pausing", "no cgroup here can freeze");
+            }
+            return;
         }
         assert_eq!(session.row().unwrap()["state"], "paused");
         let refused = session.sh("true");
