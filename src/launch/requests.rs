@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 
 use super::channels::ChildEnds;
-use crate::sys::{file, socket};
+use crate::sys::{file, packet};
 
 /// Bytes before the order: kind, number of the command, signal or flags.
 const HEAD: usize = 24;
@@ -26,9 +25,6 @@ const MOST_QUEUED: usize = 1024;
 const BEGIN: u64 = 1;
 const SIGNAL: u64 = 2;
 const RELEASE: u64 = 3;
-
-/// Most descriptors of a message: two channels, three streams, the cgroup, the order.
-pub const MOST_DESCRIPTORS: usize = 7;
 
 /// A request, as init receives it.
 #[derive(Debug)]
@@ -74,10 +70,8 @@ pub struct Outbox {
 
 impl Outbox {
     /// Over this socket.
-    pub fn new(init: OwnedFd) -> Result<Self, Errno> {
-        let flags = OFlag::from_bits_truncate(fcntl(&init, FcntlArg::F_GETFL)?);
-        fcntl(&init, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(Self { init, queue: RefCell::default() })
+    pub fn new(init: OwnedFd) -> Self {
+        Self { init, queue: RefCell::default() }
     }
 
     /// Asks init to start a command.
@@ -122,7 +116,7 @@ impl Outbox {
         self.flush();
         let mut queue = self.queue.borrow_mut();
         if queue.is_empty() {
-            match socket::send_all(self.init.as_fd(), message, descriptors) {
+            match packet::send(&self.init, message, descriptors, false) {
                 Err(errno) if is_full(errno) => {}
                 sent => return sent,
             }
@@ -138,7 +132,7 @@ impl Outbox {
         let mut queue = self.queue.borrow_mut();
         while let Some((message, descriptors)) = queue.front() {
             let descriptors: Vec<_> = descriptors.iter().map(|fd| fd.as_fd()).collect();
-            match socket::send_all(self.init.as_fd(), message, &descriptors) {
+            match packet::send(&self.init, message, &descriptors, false) {
                 Err(errno) if is_full(errno) => return,
                 Err(Errno::ENOMEM) => return,
                 _ => drop(queue.pop_front()), // an init that is gone is noticed by its pidfd
@@ -152,21 +146,22 @@ impl Outbox {
     }
 }
 
-/// Whether there is no room now. The descriptors in flight of a user are limited too.
+/// Whether the socket has no room now. The kernel also limits how many descriptors of a user are in flight.
 fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::EAGAIN | Errno::ETOOMANYREFS | Errno::ENOBUFS)
 }
 
 /// Init's half: the next request. `Ok(None)` means that none is pending, `Err(EPIPE)` that the supervisor has ended.
 pub fn receive(control: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Option<Request>, Errno> {
-    let (length, descriptors) = match socket::receive_all(control, buffer, MOST_DESCRIPTORS) {
+    let received = match packet::receive(control, buffer, false) {
         Err(Errno::EAGAIN) => return Ok(None),
         received => received?,
     };
-    if length == 0 {
-        return Err(Errno::EPIPE);
+    match received.length {
+        0 => Err(Errno::EPIPE),
+        length if received.whole => parse(&buffer[..length], received.fds).map(Some).ok_or(Errno::EBADMSG),
+        _ => Err(Errno::EMSGSIZE),
     }
-    parse(&buffer[..length], descriptors).map(Some).ok_or(Errno::EBADMSG)
 }
 
 fn parse(message: &[u8], descriptors: Vec<OwnedFd>) -> Option<Request> {

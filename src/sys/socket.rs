@@ -87,37 +87,3 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], wait: bool) -> Result<(usiz
     };
     Ok((length, fd))
 }
-
-/// Sends one whole message with several descriptors.
-pub fn send_all(socket: BorrowedFd<'_>, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
-    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-    let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let (parts, rights) = ([std::io::IoSlice::new(message)], [ControlMessage::ScmRights(&numbers)]);
-    let rights = if fds.is_empty() { &rights[..0] } else { &rights };
-    let sent = sendmsg::<()>(socket.as_raw_fd(), &parts, rights, MsgFlags::MSG_NOSIGNAL, None)?;
-    if sent == message.len() { Ok(()) } else { Err(Errno::EMSGSIZE) }
-}
-
-/// Receives one message with up to this many descriptors, without waiting. Returns its length (0 at end of file). A message
-/// that was cut, or whose descriptors were, is `EMSGSIZE`.
-pub fn receive_all(socket: BorrowedFd<'_>, buffer: &mut [u8], most: usize) -> Result<(usize, Vec<OwnedFd>)> {
-    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-    let mut ancillary = vec![0; 16 + 4 * most + 8]; // one cmsghdr, aligned
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-    loop {
-        let mut parts = [std::io::IoSliceMut::new(buffer)];
-        let received = match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut ancillary), flags) {
-            Err(Errno::EINTR) => continue,
-            received => received?,
-        };
-        let mut fds = Vec::new();
-        for message in received.cmsgs().into_iter().flatten() {
-            if let ControlMessageOwned::ScmRights(numbers) = message {
-                // SAFETY: the kernel has just created these descriptors for us.
-                fds.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
-            }
-        }
-        let cut = received.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
-        return if cut { Err(Errno::EMSGSIZE) } else { Ok((received.bytes, fds)) };
-    }
-}
