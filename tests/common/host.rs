@@ -13,6 +13,16 @@ pub fn is_uml() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
+/// Whether strace can put faults into calls here. Reports a skip if not.
+pub fn may_trace() -> bool {
+    match (super::has_program("strace"), is_uml()) {
+        (false, _) => super::skip("there is no strace"),
+        (_, true) => super::skip("a User-Mode kernel traces its processes itself, and takes minutes for this"),
+        (true, false) => return true,
+    }
+    false
+}
+
 /// The Landlock ABI, read by an independent program; 0 if it is missing, with the reason as reports give it.
 pub fn landlock_abi() -> (u32, &'static str) {
     let ask = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n\

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common;
 use crate::common::bundle::{Bundle, Called, Runtime, for_each_runtime, ours};
 use crate::common::clock::{PATIENCE, eventually};
-use crate::common::host::is_uml;
+use crate::common::host::may_trace;
 use crate::common::{leaks, skip, text};
 use serde_json::{Value, json};
 
@@ -161,16 +161,6 @@ fn killed_at(bundle: &Bundle, words: &[&str], step: &(String, usize)) {
     command.args(["-o", "/dev/null", "-e", &fault]).arg(Runtime::Ours.program());
     command.arg("--root").arg(bundle.dir.join("state")).args(words);
     command.stdin(null()).stdout(null()).stderr(null()).status().unwrap();
-}
-
-/// Whether strace works here.
-fn may_trace() -> bool {
-    match (common::has_program("strace"), is_uml()) {
-        (false, _) => skip("there is no strace"),
-        (_, true) => skip("a User-Mode kernel traces its processes itself, and takes minutes for this"),
-        _ => return true,
-    }
-    false
 }
 
 /// A new process moves itself into its cgroups of v1. The runtime checks that it did.

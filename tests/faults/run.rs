@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::common;
 use crate::common::clock::{PATIENCE, eventually};
-use crate::common::host::is_uml;
-use crate::common::{Caller, Outcome, Run, TempDir, callers, for_each_caller, has_program, inject, is_root, skip};
+use crate::common::host::{is_uml, may_trace};
+use crate::common::{Caller, Outcome, Run, TempDir, callers, for_each_caller, inject, is_root, skip};
 use nix::sys::signal::Signal;
 
 /// A workload that prints how it is confined.
@@ -82,18 +82,6 @@ fn some(calls: Vec<(String, usize)>, most: usize) -> Vec<(String, usize)> {
     let every = if all { 1 } else { calls.len().div_ceil(most) };
     eprintln!("{} calls, of which every {every}. is tried", calls.len());
     calls.into_iter().step_by(every).collect()
-}
-
-fn may_trace() -> bool {
-    if !has_program("strace") {
-        skip("there is no strace");
-        return false;
-    }
-    if is_uml() {
-        skip("a User-Mode kernel traces its processes itself, and takes minutes for this");
-        return false;
-    }
-    true
 }
 
 fn with_fault(caller: Caller, call: &(String, usize), fault: &str) -> Run {
