@@ -155,7 +155,10 @@ impl Group {
     }
 }
 
-/// Whether a cgroup has no process any more, from its `cgroup.events`.
+/// Whether a cgroup has no process any more, from its `cgroup.events`. One that was removed has none either.
 pub fn is_empty(events: &std::os::fd::OwnedFd) -> bool {
-    super::files::content(events).is_ok_and(|text| super::files::keyed(&text, "populated") == Some(0))
+    match super::files::content(events) {
+        Ok(text) => super::files::keyed(&text, "populated") == Some(0),
+        Err(errno) => errno == Errno::ENODEV,
+    }
 }

@@ -77,7 +77,7 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
     Ok((group, request.degraded))
 }
 
-/// Why a default budget is not enforced by cgroup v1: that was decided here, and is no lack of the host's.
+/// Why a default budget is not enforced by cgroup v1: stockade decided that; the host does not lack it.
 pub const ONLY_ON_V1: &str = "cgroup v1 takes longer than a start, so it is used only for a requested budget";
 
 /// Finds the parent in cgroup v2. `None` if v1 serves better, or no hierarchy serves.

@@ -29,7 +29,8 @@ pub struct Row {
     schema: String,
     /// Its name.
     name: String,
-    /// `starting`, `running`, `paused`, `ending`, `ended`, or `silent` if it does not answer.
+    /// `starting`, `running`, `paused`, `ending`, `ended`, `silent` if it does not answer, or `damaged` if its record cannot be
+    /// read.
     state: String,
     /// Host process id of its supervisor.
     pid: Option<i32>,
@@ -62,7 +63,7 @@ pub fn main(args: &Args) -> Result<u8> {
 }
 
 fn row(place: &Place) -> Result<Row> {
-    let record = Record::of(place)?;
+    let (record, damaged) = Record::of(place).map_or((None, true), |record| (record, false));
     let alive = place.is_alive()?;
     let end = record.as_ref().and_then(|record| record.end.as_ref());
     let mut row = Row {
@@ -77,6 +78,9 @@ fn row(place: &Place) -> Result<Row> {
         cause: end.map(|end| end.cause.name().to_owned()),
         command: record.as_ref().map(|record| record.argv().to_vec()),
     };
+    if damaged {
+        row.state = "damaged".to_owned();
+    }
     if alive && record.is_some() && end.is_none() {
         row.state = "silent".to_owned();
         if let Ok(status) = status(place) {

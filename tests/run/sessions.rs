@@ -189,6 +189,19 @@ fn commands_share_a_sandbox_and_each_has_its_own_streams_and_result() {
 }
 
 #[test]
+fn landlock_holds_for_every_command() {
+    let script = "echo kept >/tmp/file; cat /tmp/file";
+    for_each_session(&["--landlock", "off"], |session| session.sh(script).is(0, "kept\n"));
+    let rules = ["--allow-read", "/usr", "--allow-read", "/etc", "--allow-read", "/lib64"];
+    for_each_session(&rules, |session| {
+        for _ in 0..2 {
+            let refused = session.sh(script);
+            assert!(refused.code == Some(1) && refused.err.contains("Permission denied"), "{refused:?}");
+        }
+    });
+}
+
+#[test]
 fn a_command_has_the_report_of_a_run() {
     for_each_session(&[], |session| {
         let path = session.home.dir("reports").join("report.json");

@@ -191,8 +191,9 @@ pub fn sweep() -> Result<Vec<String>> {
         // One that is removed meanwhile, or is not as it should be, is not ours to remove.
         let Ok(false) = place.as_ref().map_or(Ok(true), Place::is_alive) else { continue };
         let Ok(Some(held)) = Home::make()?.hold(&name) else { continue };
-        if !held.place.read_record()?.is_some_and(|record| has_ended(&record)) {
-            held.remove()?;
+        // A record that cannot be read is for its owner to look at, and to remove by name.
+        let Ok(record) = held.place.read_record() else { continue };
+        if !record.is_some_and(|record| has_ended(&record)) && held.remove().is_ok() {
             removed.push(name);
         }
     }

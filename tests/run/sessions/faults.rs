@@ -5,8 +5,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::common::clock::PATIENCE;
-use crate::common::host::is_uml;
-use crate::common::{has_program, skip};
+use crate::common::host::may_trace;
 
 /// Prints how it is confined.
 const CONFINED: &str = "grep -E '^(NoNewPrivs|Seccomp|CapEff|CapBnd):' /proc/self/status";
@@ -38,17 +37,6 @@ const NOT_TRIED: [&str; 23] = [
     "umask",
     "vfork",
 ];
-
-fn may_trace() -> bool {
-    if is_uml() {
-        skip("a User-Mode kernel traces its processes itself, and takes minutes for this");
-        return false;
-    }
-    has_program("strace") || {
-        skip("there is no strace");
-        false
-    }
-}
 
 /// The calls in a trace: name, and count among calls of that name in one process. Every `every`th, or all with
 /// `STOCKADE_SWEEP=all`.
@@ -147,15 +135,16 @@ fn a_client_that_dies_in_any_call_leaves_no_command_behind() {
     let (trace, name) = (session.home.join("trace"), session.name.as_str());
     let traced = session.traced(&["-f", "-o", trace.to_str().unwrap()], &["exec", name, "sh", "-c", "sleep 0.1"]);
     traced.is(0, "");
+    let marker = format!("8{}", std::process::id());
+    let script = format!("sleep {marker} & sleep {marker}");
     for (call, nth) in calls(&std::fs::read_to_string(&trace).unwrap(), 60) {
         let fault = format!("inject={call}:signal=KILL:when={nth}");
         let options = ["-o", "/dev/null", "-e", &fault];
-        let died =
-            session.traced(&options, &["exec", "--timeout", "300ms", name, "sh", "-c", "sleep 1000 & sleep 1000"]);
+        let died = session.traced(&options, &["exec", "--timeout", "300ms", name, "sh", "-c", &script]);
         assert!(matches!(died.code, None | Some(124 | 137)), "{fault}: {died:?}");
         session.sh("echo alive").is(0, "alive\n");
         assert!(eventually(|| session.inspect()["running"] == serde_json::json!([])), "{fault}");
     }
     session.has_processes(&session.sh(PROCESSES).out);
-    assert!(eventually(|| session.processes("^sleep 1000$") == 0));
+    assert!(eventually(|| session.processes(&format!("^sleep {marker}$")) == 0));
 }

@@ -166,3 +166,19 @@ fn a_supervisor_that_is_killed_takes_everything_along_and_frees_the_name() {
         assert!(session.row().is_none());
     });
 }
+
+#[test]
+fn a_record_that_cannot_be_read_hides_no_other_session() {
+    for_each_session(&[], |session| {
+        let damaged = session.place().with_file_name(unique());
+        let mut made = session.caller.command("mkdir");
+        assert!(
+            made.args(["-p", "-m", "700"]).arg(&damaged).arg(damaged.join("record.json")).status().unwrap().success()
+        );
+        let rows = session.ask(&["ps", "--json"]);
+        let state = session.row().unwrap()["state"].clone();
+        std::fs::remove_dir_all(&damaged).unwrap();
+        assert!(rows.code == Some(0) && rows.out.contains("\"state\":\"damaged\""), "{rows:?}");
+        assert_eq!(state, "running");
+    });
+}
