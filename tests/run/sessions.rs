@@ -121,6 +121,13 @@ impl Session {
         self.row().unwrap()["pid"].as_i64().unwrap() as i32
     }
 
+    /// The id of its init on the host.
+    fn init(&self) -> i32 {
+        let supervisor = self.supervisor();
+        let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+        children.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
     /// The directory of the session.
     fn place(&self) -> PathBuf {
         match self.caller {
@@ -293,9 +300,7 @@ fn signals_of_the_client_reach_the_command() {
 #[test]
 fn nothing_of_a_command_stays_open() {
     for_each_session(&[], |session| {
-        let supervisor = session.supervisor();
-        let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
-        let init: i32 = children.split_whitespace().next().unwrap().parse().unwrap();
+        let (supervisor, init) = (session.supervisor(), session.init());
         let opened = |pid: i32| -> Vec<String> {
             let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
             let mut links: Vec<_> = links.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect();
