@@ -532,7 +532,8 @@ const ODD: &[(&str, &str)] = &[
     ),
     ("everything blocked", "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))"),
     ("umask 0777", "import os; os.umask(0o777)"),
-    ("few descriptors", "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))"),
+    // One for each mount of the view, of which /etc of a host with many packages has twenty.
+    ("few descriptors", "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"),
     ("no core", "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"),
     ("small files", "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))"),
     ("small stack", "import resource; resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))"),
