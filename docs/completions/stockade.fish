@@ -114,6 +114,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Appe
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l stats -d 'Write the resource usage as a line of JSON to the report\'s descriptor, at this interval' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l lifetime -d 'End the session after this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l idle-stop -d 'End the session when no command ran for this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l lease -d 'End the session or run at once when the other end of this pipe or socket is closed' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l follow -d 'Follow symlinks in these host paths even if other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l keep-env -d 'Pass the caller\'s environment, without variables that make programs load code'
@@ -233,6 +234,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit -d 'App
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l stats -d 'Write the resource usage as a line of JSON to the report\'s descriptor, at this interval' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l lifetime -d 'End the session after this time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l idle-stop -d 'End the session when no command ran for this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l lease -d 'End the session or run at once when the other end of this pipe or socket is closed' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l follow -d 'Follow symlinks in these host paths even if other users could have made them'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l sysfs -d 'Mount the host\'s /sys read-only'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l keep-env -d 'Pass the caller\'s environment, without variables that make programs load code'

@@ -1,11 +1,12 @@
 //! `stockade run -d`: words → plan → session.
 
 use std::cell::Cell;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
 use super::records::Records;
-use super::{error_text, id, planning, run, say, warn};
+use super::{error_text, id, lease, planning, run, say, warn};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
@@ -19,9 +20,11 @@ use crate::sys::walk::{Trail, to_place};
 
 /// Makes a session, and prints its name when it is ready. The supervisor returns when the session has ended.
 pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
-    // Before anything is opened or made, which then belongs to the supervisor alone.
-    match detach()? {
-        Detached::Supervisor(announcement) => Ok(supervise(args, readable, announcement)),
+    let lease = lease::open(args);
+    let kept = lease.as_ref().ok().and_then(Option::as_ref).map(|lease| lease.as_fd());
+    // Before anything else is opened or made, which then belongs to the supervisor alone.
+    match detach(kept)? {
+        Detached::Supervisor(announcement) => Ok(supervise(args, readable, lease, announcement)),
         Detached::Caller(waiting) => {
             let word = waiting.wait()?;
             match word.exit_code {
@@ -36,12 +39,13 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
 }
 
 /// The life of a session, and its exit code, which only its log and record show.
-fn supervise(args: &Args, readable: Result<()>, announcement: Announcement) -> u8 {
+fn supervise(args: &Args, readable: Result<()>, lease: Result<Option<OwnedFd>>, announcement: Announcement) -> u8 {
     let started = SystemTime::now();
     let (mut records, writable) = Records::open(args);
     let name = id::of(args);
     let known_name = name.clone().unwrap_or_default();
-    let opened = writable.and(readable).and_then(|()| only_a_session(args)).and(name).and_then(|name| {
+    let lease = writable.and(readable).and_then(|()| only_a_session(args)).and(lease);
+    let opened = lease.and_then(|lease| Ok((lease, name?))).and_then(|(lease, name)| {
         let home = Home::make()?;
         let place = to_place(home.path());
         let place =
@@ -49,7 +53,7 @@ fn supervise(args: &Args, readable: Result<()>, announcement: Announcement) -> u
         let directory = Guarded::session(Trail::of_place(&place));
         let held = home.claim(&name)?;
         match planned(args, name, &mut records, directory) {
-            Ok((plan, terms)) => Ok((held, plan, terms)),
+            Ok((plan, terms)) => Ok((held, plan, Terms { lease, ..terms })),
             Err(error) => Err(given_up(held, error)),
         }
     });
@@ -90,7 +94,7 @@ fn given_up(held: Held, error: Error) -> Error {
 }
 
 fn planned(args: &Args, name: String, records: &mut Records<'_>, directory: Guarded) -> Result<(RunPlan, Terms)> {
-    let terms = Terms { lifetime: time(args, "lifetime")?, idle_stop: time(args, "idle-stop")? };
+    let terms = Terms { lifetime: time(args, "lifetime")?, idle_stop: time(args, "idle-stop")?, lease: None };
     let loaded = planning::load(args)?;
     records.open_audit_of(&loaded.settings)?;
     let mut guarded = records.guarded();

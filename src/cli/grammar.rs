@@ -378,6 +378,11 @@ const PLAN: &[(&str, &[Flag])] = &[
                 .short('d'),
             value("lifetime", "TIME", "End the session after this time"),
             value("idle-stop", "TIME", "End the session when no command ran for this time"),
+            value(
+                "lease",
+                "fd:N",
+                "End the session or run at once when the other end of this pipe or socket is closed",
+            ),
             switch("rm", "Keep nothing of the session when it has ended"),
         ],
     ),

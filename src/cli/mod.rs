@@ -14,6 +14,7 @@ mod generated;
 mod grammar;
 mod id;
 mod inspect;
+mod lease;
 mod logs;
 mod mode;
 mod net_log;

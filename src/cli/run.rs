@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::net_log::NetLog;
 use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
-use super::{denials, error_text, final_write, id, notice, planning, warn};
+use super::{denials, error_text, final_write, id, lease, notice, planning, warn};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
@@ -25,12 +25,13 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         steps::show(|line| drop(std::io::stderr().write_all(format!("{line}\n").as_bytes())));
     }
     let readable = readable.and_then(|()| without_session(args));
+    let lease = lease::open(args);
     // First, because a run that cannot be recorded does not start.
     let (mut records, writable) = Records::open(args);
     let id = id::of(args);
     let stats = stats(args, records.report.as_mut());
     let known_id = id.clone().unwrap_or_default();
-    let ready = writable.and(readable).and(id).and_then(|id| {
+    let ready = writable.and(readable).and(id).and_then(|id| Ok((id, lease?))).and_then(|(id, lease)| {
         let loaded = planning::load(args)?;
         records.open_audit_of(&loaded.settings)?;
         let mut resolved = planning::resolve(args, id, loaded, records.guarded())?;
@@ -44,21 +45,22 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         // Before signals are blocked: if the reader stalls, a signal can still end this process.
         resolved.warnings.iter().for_each(|warning| warn(warning));
         step("plan", || format!("sandbox {known_id}"));
-        Ok((resolved.plan, stats?, Blocked::block()?))
+        Ok((resolved.plan, stats?, lease, Blocked::block()?))
     });
     match ready {
         Err(error) => Err(refuse(records, &known_id, started, &error)),
-        Ok((plan, stats, signals)) => {
+        Ok((plan, stats, lease, signals)) => {
             // Not freed: the exit of the process frees the memory faster, and the caller waits for that exit.
             let plan = ManuallyDrop::new(plan);
             let net_log = records.net_log.take().map(NetLog::into_fd);
             let lists_limits = records.report.is_some();
             let tell = |warnings: run::Warnings<'_>| tell(&warnings, lists_limits);
             let report = match stats {
-                None => run::run(&plan, &signals, Extras { net_log, sampler: None }, tell),
+                None => run::run(&plan, &signals, Extras { net_log, lease, sampler: None }, tell),
                 Some((period, stream)) => {
                     let sink = Box::new(|sample: &Sample| stream.line(sample));
-                    run::run(&plan, &signals, Extras { net_log, sampler: Some(Sampler { period, sink }) }, tell)
+                    let sampler = Some(Sampler { period, sink });
+                    run::run(&plan, &signals, Extras { net_log, lease, sampler }, tell)
                 }
             };
             Ok(finish(report, records, &signals))

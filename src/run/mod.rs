@@ -126,6 +126,8 @@ pub struct Extras<'a> {
     pub sampler: Option<Sampler<'a>>,
     /// Where the lines of the network log are written, if the plan has rules for hosts.
     pub net_log: Option<OwnedFd>,
+    /// The run is killed when the other end of this pipe or socket is closed.
+    pub lease: Option<OwnedFd>,
 }
 
 /// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
@@ -142,7 +144,7 @@ pub fn run(plan: &RunPlan, signals: &Blocked, extras: Extras<'_>, warn: impl FnO
 
 fn start(
     plan: &RunPlan,
-    Extras { sampler, net_log }: Extras<'_>,
+    Extras { sampler, net_log, lease }: Extras<'_>,
     begun: Beginning,
     signals: &SigSet,
     warn: impl FnOnce(Warnings<'_>),
@@ -182,7 +184,7 @@ fn start(
         prepared.root.drop_parent_copies();
         drop(stack.take());
     };
-    let (_, outcome, kept, enforced) = Alone::new(command, watches, sampler).run(admitted, &mut meanwhile);
+    let (_, outcome, kept, enforced) = Alone::new(command, watches, sampler, lease).run(admitted, &mut meanwhile);
     kept.pumps.restore();
     let start = outcome::Start { plan, prepared: &prepared, process: &prepared.order.process, begun, cloned_at };
     let mut report = start.report(early.unwrap_or_else(blank), &outcome, kept, enforced);

@@ -1,6 +1,6 @@
 //! The supervisor of a session leaves the program that its user started, which waits until the session is ready.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -36,8 +36,9 @@ pub struct Word {
     pub text: String,
 }
 
-/// Copies this process, which has no threads. The copy has a session of its own, without a terminal.
-pub fn detach() -> Result<Detached> {
+/// Copies this process, which has no threads. The copy has a session of its own, without a terminal, and of the open
+/// descriptors only the `kept` one.
+pub fn detach(kept: Option<BorrowedFd<'_>>) -> Result<Detached> {
     let failed = |errno| Error::errno(Step::Fork, "the session's supervisor", errno);
     let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
     match clone3(0, None).map_err(failed)? {
@@ -46,7 +47,8 @@ pub fn detach() -> Result<Detached> {
             drop(read);
             nix::unistd::setsid().map_err(failed)?;
             // What the caller has open would stay open as long as the session: the pipes of a shell, for instance.
-            process::close_but(3, &mut [write.as_raw_fd()]).map_err(failed)?;
+            let mut kept: Vec<_> = kept.iter().chain([&write.as_fd()]).map(|fd| fd.as_raw_fd()).collect();
+            process::close_but(3, &mut kept).map_err(failed)?;
             Ok(Detached::Supervisor(Announcement(write)))
         }
     }

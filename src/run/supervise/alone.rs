@@ -1,7 +1,10 @@
 //! The loop of a run: one command that has its sandbox, its supervisor and the caller's terminal for itself.
 
 use std::ops::Deref;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags};
 
 use super::{Supervised, Watches, wait};
 use crate::error::Result;
@@ -17,6 +20,7 @@ pub struct Alone<'a, P> {
     one: Supervised<P>,
     watches: Watches,
     sampler: Option<Sampler<'a>>,
+    lease: Option<OwnedFd>,
     next_report: Option<Instant>,
     raw: Option<RawMode>,
     drain_until: Option<Instant>,
@@ -32,8 +36,8 @@ pub struct Sampler<'a> {
 
 impl<'a, P: Deref<Target = RunPlan>> Alone<'a, P> {
     /// The loop around a command.
-    pub fn new(one: Supervised<P>, watches: Watches, sampler: Option<Sampler<'a>>) -> Self {
-        Self { one, watches, sampler, next_report: None, raw: None, drain_until: None }
+    pub fn new(one: Supervised<P>, watches: Watches, sampler: Option<Sampler<'a>>, lease: Option<OwnedFd>) -> Self {
+        Self { one, watches, sampler, lease, next_report: None, raw: None, drain_until: None }
     }
 
     /// Supervises until the tree is dead and its output is relayed.
@@ -64,10 +68,13 @@ impl<'a, P: Deref<Target = RunPlan>> Alone<'a, P> {
             }
             self.watches.arm([self.one.due(), self.next_report].into_iter().flatten().min())?;
             let mut polled = self.watches.interests().to_vec();
+            let lease = polled.len();
+            polled.extend(self.lease.iter().map(|lease| PollFd::new(lease.as_fd(), PollFlags::POLLIN)));
             let places = self.one.interests(&mut polled);
             wait(&mut polled)?;
             let ready = places.ready(&polled);
             let signalled = polled[0].any().unwrap_or(true);
+            let lapsed = self.lease.is_some() && polled[lease].any().unwrap_or(true);
             drop(polled);
             let before = self.one.is_looked_at();
             let dead = self.one.turn(ready)?;
@@ -78,6 +85,11 @@ impl<'a, P: Deref<Target = RunPlan>> Alone<'a, P> {
             }
             if signalled {
                 self.take_signals()?;
+            }
+            if lapsed {
+                self.lease = None;
+                self.one.kill_for_user();
+                self.drain_until = Some(Instant::now());
             }
             if dead {
                 return Ok(());

@@ -35,12 +35,14 @@ const MOST_CONNECTIONS: usize = 128;
 const REQUESTS_A_TURN: usize = 16;
 
 /// How long a session stays.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Terms {
     /// It ends after this time.
     pub lifetime: Option<Duration>,
     /// It ends when no command ran and no request came for this time.
     pub idle_stop: Option<Duration>,
+    /// It ends when the other end of this pipe or socket is closed.
+    pub lease: Option<OwnedFd>,
 }
 
 /// A session.
@@ -61,6 +63,7 @@ pub struct Server<'a> {
     created: SystemTime,
     ends_at: Option<Instant>,
     idle_stop: Option<Duration>,
+    lease: Option<OwnedFd>,
     last_used: Instant,
     paused: bool,
     dead: bool,
@@ -72,6 +75,7 @@ pub struct Server<'a> {
 #[derive(Default)]
 struct Turn {
     signal: bool,
+    lapsed: bool,
     dead: bool,
     client: bool,
     connections: Vec<(u64, PollFlags)>,
@@ -127,6 +131,7 @@ impl<'a> Server<'a> {
             created: SystemTime::now(),
             ends_at: terms.lifetime.map(|lifetime| now + lifetime),
             idle_stop: terms.idle_stop,
+            lease: terms.lease,
             last_used: now,
             paused: false,
             dead: false,
@@ -182,6 +187,10 @@ impl<'a> Server<'a> {
         if turn.signal {
             self.take_signals()?;
         }
+        if turn.lapsed {
+            self.lease = None;
+            self.begin_end(Cause::Stopped, Duration::ZERO);
+        }
         if turn.dead {
             self.dead = true;
             self.commands.running.values_mut().for_each(|command| command.running.lose());
@@ -218,6 +227,8 @@ impl<'a> Server<'a> {
         if !self.dead {
             polled.push(readable(self.sandbox.pidfd()));
         }
+        let lease = polled.len();
+        polled.extend(self.lease.iter().map(|lease| readable(lease.as_fd())));
         let connections = polled.len();
         polled.extend(self.connections.values().map(|one| PollFd::new(one.as_fd(), one.interests())));
         let log = polled.len();
@@ -249,6 +260,7 @@ impl<'a> Server<'a> {
             signal: is_ready(&polled[0]),
             client: accepting && is_ready(&polled[1]),
             dead: !self.dead && is_ready(&polled[2]),
+            lapsed: polled[lease..connections].iter().any(is_ready),
             connections: numbers
                 .zip(polled[connections..log].iter().map(flags))
                 .filter(|(_, flags)| !flags.is_empty())

@@ -167,6 +167,37 @@ fn a_supervisor_that_is_killed_takes_everything_along_and_frees_the_name() {
     });
 }
 
+/// Holds a lease for the command line that it starts.
+const HOLDER: &str = "import os, subprocess, sys, time\nend, held = os.pipe()\n\
+    subprocess.Popen([*sys.argv[1:], f'--lease=fd:{end}', '--', 'sleep', os.environ['MARKER']], pass_fds=[end])\n\
+    time.sleep(600)";
+
+#[test]
+fn a_holder_of_a_lease_that_is_killed_takes_the_sandbox_along() {
+    for_each_caller(|caller| {
+        let session = Session::planned(caller);
+        let marker = format!("8{}", std::process::id());
+        let sleeping = format!("^sleep {marker}");
+        for words in [&["run", "-d", "--rm", "--name", &session.name][..], &["run"]] {
+            let mut command = session.caller.command(PYTHON);
+            command.args(["-c", HOLDER]).arg(&session.binary).args(words).env("MARKER", &marker).env("PATH", PATH);
+            command.env("XDG_RUNTIME_DIR", session.home.join("run")).stdout(Stdio::null());
+            let mut holder = command.spawn().unwrap();
+            assert!(eventually(|| session.processes(&sleeping) == 1), "{words:?}");
+            assert_eq!(session.row().is_some(), words.len() > 1);
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+            assert!(eventually(|| session.processes(&sleeping) == 0), "{words:?}");
+            assert!(eventually(|| session.row().is_none() && !session.place().exists()));
+        }
+        for (lease, named) in [("fd:1", "above the standard streams"), ("3", "takes fd:N"), ("fd:77", "Bad file")] {
+            for made in [session.make(&["--lease", lease]), session.ask(&["run", "--lease", lease, "--", "true"])] {
+                assert!(made.code == Some(125) && made.err.contains(named), "{made:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_record_that_cannot_be_read_hides_no_other_session() {
     for_each_session(&[], |session| {
