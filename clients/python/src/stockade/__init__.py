@@ -24,6 +24,7 @@ from stockade.errors import (
     Timeout,
 )
 from stockade.execution import Execution, ExecutionError, Logs, Result
+from stockade.net import NetEvent
 from stockade.pool import Pool
 from stockade.results import CommandResult, Denial, Report, Usage
 from stockade.sandbox import Sandbox, Stats
@@ -58,6 +59,7 @@ __all__ = [
     "InvalidArgument",
     "InvalidArgumentException",
     "Logs",
+    "NetEvent",
     "NotFound",
     "NotFoundException",
     "Options",

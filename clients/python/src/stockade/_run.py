@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Dict, Optional, Union
 
 from stockade._options import Command, Options, Time, flags, time_flag, words_of
@@ -13,6 +14,7 @@ from stockade._owned import Fd
 from stockade._program import program
 from stockade._streams import MAX_OUTPUT, Feeder, Output, OutputHandler
 from stockade.errors import raise_for, setup_error
+from stockade.net import events_of
 from stockade.results import CommandResult, Report, result_of
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def run(
             words.append(f"--{flag}={time_flag(time, flag)}")
     if stdin is not None:
         words.append("--interactive")
-    with _Started(words, words_of(cmd), stdin, on_stdout, on_stderr, max_output) as started:
+    logs = bool(options.get("allow_net"))
+    with _Started(words, words_of(cmd), stdin, on_stdout, on_stderr, max_output, logs) as started:
         result = started.collect()
     if not result.report:
         raise setup_error({}, result.stderr.strip() or f"stockade ended with exit code {result.exit_code}")
@@ -63,30 +66,38 @@ class _Started:
         on_stdout: Optional[OutputHandler],
         on_stderr: Optional[OutputHandler],
         max_output: Optional[int],
+        logs: bool,
     ) -> None:
         path = program()
         lease_end, lease = os.pipe()
         self._lease = Fd(lease)
         report, report_end = os.pipe()
+        log, log_end = os.pipe()
         given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
-            ours = [path, "run", f"--report=fd:{report_end}", f"--lease=fd:{lease_end}", *flags, "--", *words]
+            ours = [f"--report=fd:{report_end}", f"--lease=fd:{lease_end}", *([f"--net-log=fd:{log_end}"] if logs else [])]
             self._child = subprocess.Popen(
-                ours, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[report_end, lease_end]
+                [path, "run", *ours, *flags, "--", *words],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[report_end, lease_end, *([log_end] if logs else [])],
             )
         except BaseException:
             self._lease.close()
             os.close(report)
+            os.close(log)
             raise
         finally:
             os.close(lease_end)
+            os.close(log_end)
             os.close(report_end)
         assert self._child.stdout and self._child.stderr
         pipes = [os.dup(self._child.stdout.fileno()), os.dup(self._child.stderr.fileno())]
         self._child.stdout.close()
         self._child.stderr.close()
         self._out, self._error = Output(pipes[0], max_output, on_stdout), Output(pipes[1], max_output, on_stderr)
-        self._report = Output(report, None)
+        self._report, self._log, self._logs = Output(report, None), Output(log, MAX_OUTPUT), logs
         self._feeder: Optional[Feeder] = None
         if stdin is not None and self._child.stdin is not None:
             fed = os.dup(self._child.stdin.fileno())
@@ -94,7 +105,7 @@ class _Started:
             self._feeder = Feeder(fed, stdin.encode() if isinstance(stdin, str) else stdin)
 
     def collect(self) -> CommandResult:
-        outputs: Dict[int, Output] = {one.fd: one for one in (self._out, self._error, self._report)}
+        outputs: Dict[int, Output] = {one.fd: one for one in (self._out, self._error, self._report, self._log)}
         polled = select.poll()
         for fd in outputs:
             polled.register(fd, select.POLLIN)
@@ -120,7 +131,8 @@ class _Started:
         report = _parsed(self._report.text)
         if not report:
             return CommandResult(self._out.text, self._error.text, code, "setup_error")
-        return result_of(report, self._out.text, self._error.text, cut)
+        result = result_of(report, self._out.text, self._error.text, cut)
+        return replace(result, net_log=events_of(self._log.text.splitlines())) if self._logs else result
 
     def __enter__(self) -> "_Started":
         return self
@@ -129,7 +141,7 @@ class _Started:
         self._lease.close()
         if self._feeder is not None:
             self._feeder.close()
-        for output in (self._out, self._error, self._report):
+        for output in (self._out, self._error, self._report, self._log):
             output.close()
         self._child.wait()
 

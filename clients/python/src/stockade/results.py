@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
 
+from stockade.net import NetEvent
+
 Report = Dict[str, Any]
 """A report, `stockade/report/v1`, as parsed JSON."""
 
@@ -65,6 +67,8 @@ class CommandResult:
     denials: Optional[List[Denial]] = None
     """What the sandbox denied it; `None` if that was not recorded (`explain_denials`)."""
     report: Report = field(default_factory=dict, repr=False)
+    net_log: Optional[List[NetEvent]] = None
+    """With `stockade.run(allow_net=…)`: its connections, and what was refused."""
 
 
 def _number(table: Any, key: str) -> Optional[int]:

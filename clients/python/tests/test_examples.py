@@ -1,0 +1,94 @@
+"""The example programs do what they say, and none is longer than a page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+from test_net import server
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SAID = {
+    "process_sandbox": [
+        "a sum            ok           6",
+        "an endless loop  timeout_",
+        "File too large",
+        "Too many open files",
+    ],
+    "container_sandbox": [
+        "write to the root          refused",
+        "write to what is mounted   refused",
+        "write to the tmpfs         works",
+        "fill the tmpfs             refused",
+        "reach the network          refused",
+        "see the host's processes   refused",
+        "keep a capability          refused",
+        "gain a privilege           refused",
+        "nothing is left of it",
+    ],
+    "code_session": [
+        "value: 7.25",
+        "printed: the dearest is 13",
+        "TypeError",
+        "was interrupted",
+        "[6] value: 4",
+        "hello from /tmp",
+    ],
+    "manager": ["secret", "bob sees nothing", "ann: 1 commands, 0 running", "ended: bob"],
+    "tool_allowlist": [
+        "['1', '9', '10']",
+        "refused: rm is not",
+        "refused: sort does not take",
+        "from Python: Permission denied",
+    ],
+    "rate_limits": ["call 5: 1000 bytes, cut", "call 6: the sandbox allows 5 calls", "allows 2 calls a minute"],
+    "audit_trail": ["runs in the audit log: 3", "verified: True True", "after a change: False"],
+    "agent_loop": [
+        "answer: the sum of squares is 30",
+        "python: 30",
+        "No such file",
+        "was interrupted",
+        "there is no tool browser",
+    ],
+    "network_sandbox": [
+        "/ 200",
+        "elsewhere.example.org/ failed",
+        "1 connections, some bytes received",
+        "refused: elsewhere.example.org",
+    ],
+}
+_ = server  # a fixture
+
+
+def run(name: str, *words: str) -> str:
+    command: List[str] = [sys.executable, str(EXAMPLES / f"{name}.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(set(SAID) - {"audit_trail", "network_sandbox"}))
+def test_the_example(name: str) -> None:
+    printed = run(name)
+    for line in SAID[name]:
+        assert line in printed, printed
+
+
+def test_the_example_of_the_audit_trail(tmp_path: Path) -> None:
+    printed = run("audit_trail", str(tmp_path))
+    assert printed.splitlines() == SAID["audit_trail"]
+
+
+def test_the_example_of_the_network(server: int) -> None:
+    printed = run("network_sandbox", str(server))
+    for line in SAID["network_sandbox"]:
+        assert line in printed, printed
+
+
+def test_every_example_is_a_page_and_is_tested() -> None:
+    found = {path.stem: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")}
+    assert set(found) == set(SAID)
+    assert all(lines <= 60 for lines in found.values()), found

@@ -1,0 +1,52 @@
+"""Hosts by name. The server is on this machine's loopback, which a rule for addresses allows."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import stockade
+
+GET = """
+import sys, urllib.request
+for url in sys.argv[1:]:
+    try: print(urllib.request.urlopen(url, timeout=10).read().decode())
+    except Exception as error: print("refused:", error)
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    class Hello(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello from " + (self.headers["Host"] or "").encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
+        yield serving.server_address[1]
+        serving.shutdown()
+
+
+def test_a_run_reaches_what_is_allowed_and_logs_it(server: int) -> None:
+    result = stockade.run(
+        ["python3", "-c", GET, f"http://api.example.com:{server}/", f"http://other.example.org:{server}/"],
+        allow_net=[f"api.example.com:{server}", f"127.0.0.1:{server}"],
+        add_hosts={"api.example.com": "127.0.0.1"},
+    )
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"hello from api.example.com:{server}" and lines[1].startswith("refused:"), result
+    assert result.net_log is not None
+    reached = [event for event in result.net_log if event.name == "api.example.com" and event.event == "connection"]
+    assert reached and reached[0].port == server and reached[0].bytes_received > 0 and reached[0].rule
+    refused = [event for event in result.net_log if event.name == "other.example.org"]
+    assert refused and refused[0].reason
+    assert result.report["network"]["egress"]["connections"] == 1
+    assert stockade.run(["true"]).net_log is None
