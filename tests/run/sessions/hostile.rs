@@ -170,7 +170,12 @@ fn a_command_that_is_stopped_before_it_runs_does_not_hang_the_session() {
     let mut strace = strace.spawn().unwrap();
     let tracer = || std::fs::read_to_string(format!("/proc/{}/status", session.init())).unwrap();
     assert!(eventually(|| !tracer().contains("TracerPid:\t0\n")));
-    let stopped = session.exec(&[&session.name, "true"]);
+    let (mut command, clock) = (session.background(&[&session.name, "true"]), Clock::start());
+    while command.try_wait().unwrap().is_none() {
+        assert!(!clock.is_past(Duration::from_secs(90)), "it hangs");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let stopped = outcome(command.wait_with_output().unwrap());
     assert!(stopped.code == Some(125) && stopped.err.contains("did not start within 30 seconds"), "{stopped:?}");
     strace.kill().unwrap();
     strace.wait().unwrap();
