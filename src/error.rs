@@ -119,6 +119,8 @@ steps! {
     SessionPlace = "session_place", "finding the session's directory";
     SessionConnect = "session_connect", "reaching the session";
     SessionRequest = "session_request", "reading the request";
+    Copy = "copy", "copying files";
+    SessionFile = "session_file", "using a file of the session";
 }
 
 impl Step {

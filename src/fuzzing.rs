@@ -34,6 +34,7 @@ use crate::report::{Command, Denial, Report};
 use crate::rootfs::mount_point::Shape;
 use crate::rootfs::within;
 use crate::run::cpu;
+use crate::run::files::message;
 use crate::run::kernel_audit;
 use crate::session;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
@@ -42,11 +43,12 @@ use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 pub type Property = fn(&[u8]);
 
 /// All properties, by the name of the target and of its corpus.
-pub const PROPERTIES: [(&str, Property); 17] = [
+pub const PROPERTIES: [(&str, Property); 18] = [
     ("audit_line", audit_line),
     ("audit_record", audit_record),
     ("client_hello", egress::client_hello),
     ("dns_packet", egress::dns_packet),
+    ("file_messages", file_messages),
     ("init_frames", init_frames),
     ("mountinfo", mountinfo),
     ("net_rule", egress::net_rule),
@@ -88,6 +90,21 @@ fn session_packet(bytes: &[u8]) {
     }
     let _ = serde_json::from_slice::<session::protocol::Reply>(bytes);
     let _ = session::place::has_ended(bytes);
+}
+
+/// A message of a session's supervisor and its file server is refused, or means the same after it is written again. A name in
+/// it is one in its directory.
+fn file_messages(bytes: &[u8]) {
+    if let Ok((number, request)) = message::Request::unpack(bytes) {
+        assert_eq!(message::Request::unpack(&request.pack(number)), Ok((number, request)));
+    }
+    if let Ok((number, answer)) = message::Answer::unpack(bytes) {
+        if let message::Answer::Entries(entries, _) = &answer {
+            let is_name = |name: &[u8]| !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..";
+            assert!(entries.iter().all(|(name, _)| is_name(name.to_bytes())));
+        }
+        assert_eq!(message::Answer::unpack(&answer.pack(number)), Ok((number, answer)));
+    }
 }
 
 /// Any audit record of the kernel can be parsed, and little of it is kept.

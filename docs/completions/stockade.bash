@@ -22,6 +22,9 @@ _stockade() {
             stockade,completions)
                 cmd="stockade__subcmd__completions"
                 ;;
+            stockade,cp)
+                cmd="stockade__subcmd__cp"
+                ;;
             stockade,doctor)
                 cmd="stockade__subcmd__doctor"
                 ;;
@@ -95,7 +98,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-V -h --version --help run exec ps inspect logs wait stop kill pause unpause rm plan doctor top gc audit completions man seccomp"
+            opts="-V -h --version --help run exec ps inspect logs cp wait stop kill pause unpause rm plan doctor top gc audit completions man seccomp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -142,6 +145,20 @@ _stockade() {
             ;;
         stockade__subcmd__completions)
             opts="-h --help bash zsh fish"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__cp)
+            opts="-L -h --follow-link --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1241,6 +1258,13 @@ _stockade_or_session() {
             case "$2" in
                 -*) ;;
                 *) COMPREPLY+=($(compgen -W "$(stockade ps -q 2>/dev/null)" -- "$2")) ;;
+            esac ;;
+        cp)
+            case "$2" in
+                -*) ;;
+                *)
+                    compopt -o nospace
+                    COMPREPLY+=($(compgen -W "$(stockade ps -q 2>/dev/null | sed 's/$/:/')" -- "$2") $(compgen -f -- "$2")) ;;
             esac ;;
     esac
 }

@@ -69,13 +69,16 @@ fn with_sessions(shell: Shell, text: String) -> String {
         Shell::Zsh => {
             let named = text.replace(":_users", ":_stockade_sessions");
             assert_eq!(named.matches(":_stockade_sessions").count(), verbs.len());
-            let function = "\n_stockade_sessions() {\n    compadd -- ${(f)\"$(stockade ps -q 2>/dev/null)\"}\n}\n";
+            let named = named.replace(":_hosts", ":_stockade_files");
+            let function = "\n_stockade_sessions() {\n    compadd -- ${(f)\"$(stockade ps -q 2>/dev/null)\"}\n}\n\
+                 \n_stockade_files() {\n    compadd -S '' -- ${(f)\"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\"}\n    _files\n}\n";
             named.replacen("\n_stockade() {", &format!("{function}\n_stockade() {{"), 1)
         }
         Shell::Fish => {
             let verbs = verbs.join(" ");
             text + &format!(
-                "complete -c stockade -n \"__fish_seen_subcommand_from {verbs}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n"
+                "complete -c stockade -n \"__fish_seen_subcommand_from {verbs}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n\
+                 complete -c stockade -n \"__fish_seen_subcommand_from cp\" -F -a \"(stockade ps -q 2>/dev/null | string replace -r '\\$' ':')\"\n"
             )
         }
         _ => {
@@ -83,7 +86,9 @@ fn with_sessions(shell: Shell, text: String) -> String {
             let function = format!(
                 "\n_stockade_or_session() {{\n    _stockade \"$@\"\n    case \"${{COMP_WORDS[1]}}\" in\n        {verbs})\n            case \
                  \"$2\" in\n                -*) ;;\n                *) COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null)\" -- \
-                 \"$2\")) ;;\n            esac ;;\n    esac\n}}\n"
+                 \"$2\")) ;;\n            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
+                 compopt -o nospace\n                    COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\" -- \"$2\") \
+                 $(compgen -f -- \"$2\")) ;;\n            esac ;;\n    esac\n}}\n"
             );
             let (before, after) = text.split_once("\nif [[ \"${BASH_VERSINFO[0]}\"").expect("the end of clap's file");
             let after = after.replace("complete -F _stockade ", "complete -F _stockade_or_session ");
@@ -143,6 +148,9 @@ fn operand(operand: &'static Operand) -> Arg {
     match *operand {
         Operand::Word(name @ "SESSION", help) => {
             Arg::new(name).help(help).required(true).value_hint(ValueHint::Username) // see `with_sessions`
+        }
+        Operand::Word(name @ ("SRC" | "DST"), help) => {
+            Arg::new(name).help(help).required(true).value_hint(ValueHint::Hostname) // see `with_sessions`
         }
         Operand::Word(name, help) => Arg::new(name).help(help).required(true).value_hint(ValueHint::FilePath),
         Operand::Optional(name, help) => Arg::new(name).help(help),

@@ -35,6 +35,20 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .more("The last MiB of each stream is kept. The command is the one that run -d was given.")
             .options(&[("Options", &[switch("follow", "Continue until the command ends").short('f')])])
             .operands(&[SESSION]),
+        verb("cp", "Copy files between the host and a session")
+            .more(
+                "What lands where is as with docker cp: a directory is copied into one that exists, and SRC/. is its content. Modes and \
+                 times are kept, but not owners and set-user-id bits. Symlinks are copied as such. FIFOs, sockets and devices are left \
+                 out with a warning. Exits with 1 if a file became shorter while it was copied.",
+            )
+            .options(&[(
+                "Options",
+                &[switch("follow-link", "Copy what SRC points to, if it is a symlink").short('L')],
+            )])
+            .operands(&[
+                Operand::Word("SRC", "SESSION:PATH, a path, or - for an archive of tar on standard input"),
+                Operand::Word("DST", "SESSION:PATH, a path, or - for an archive of tar on standard output"),
+            ]),
         verb("wait", "Wait until a session ends, and print its exit code").operands(&[SESSION]),
         verb("stop", "End a session: SIGTERM to its commands, and SIGKILL to what is left")
             .options(&[("Options", &[value("time", "TIME", "Time between the two, 10s by default").short('t')])])

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bridge;
+mod cp;
 pub(crate) mod denials;
 mod detached;
 mod doctor;
@@ -77,6 +78,7 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
         "ps" => ps::main(&args),
         "inspect" => inspect::main(&args),
         "logs" => logs::main(&args),
+        "cp" => cp::main(&args),
         "wait" => session::wait(&args),
         "stop" => session::stop(&args),
         "kill" => session::kill(&args),

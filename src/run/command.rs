@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use super::files;
 use super::order::Order;
 use super::prepare::Prepared;
 use crate::confine::caps;
@@ -51,7 +52,9 @@ impl<'a> Command<'a> {
     /// Init's part: starts the workload, and tells the supervisor. Returns its id.
     pub fn start(&self, stack: &mut Stack) -> Applied<Pid> {
         let (mut failure, mut left) = (None, Left::default());
-        let (workload, pidfd) = if self.prepared.shares_memory {
+        // A file server executes nothing, so it would share the memory for ever.
+        let shares_memory = self.prepared.shares_memory && self.order.files.is_none();
+        let (workload, pidfd) = if shares_memory {
             // The listener is created in the descriptor table that both share. The workload's copy of the table closes it at
             // execve.
             spawn_sharing(stack, self.order.explain_denials, self.cgroup.map(AsFd::as_fd), || {
@@ -74,7 +77,7 @@ impl<'a> Command<'a> {
             return Err(failure);
         }
         // A workload that shares our memory has executed its program when we continue.
-        let at_ns = self.prepared.shares_memory.then(monotonic_ns);
+        let at_ns = shares_memory.then(monotonic_ns);
         let executed = left.executable.and_then(|executable| executable.executed);
         // The work of an init that serves a session is nobody's.
         let init = if self.prepared.stays { CpuTime::default() } else { CpuTime::own() };
@@ -103,6 +106,9 @@ impl<'a> Command<'a> {
         settings.limit()?;
         settings.settle(3)?;
         verify(prepared)?;
+        if let Some(filter) = &order.files {
+            return files::become_server(filter, ends);
+        }
         let found = settings.find()?;
         if let Some(program) = found.program().filter(|_| order.hash_program) {
             // Best effort: a file that cannot be passed cannot be executed either, or gets no hash in the report.

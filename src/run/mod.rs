@@ -54,6 +54,7 @@ mod command;
 pub(crate) mod cpu;
 mod denials;
 mod egress;
+pub mod files;
 mod fork_server;
 mod hint;
 mod init;

@@ -23,6 +23,8 @@ pub struct Order {
     pub terminal: Option<Size>,
     /// Its standard streams.
     pub streams: [ChildStream; 3],
+    /// The filter of the file server, if it is that and no command. Its standard input is a socket.
+    pub files: Option<Vec<libc::sock_filter>>,
 }
 
 impl Order {
@@ -35,6 +37,12 @@ impl Order {
         packer.number(u64::from(self.terminal.is_some()));
         packer.number(size);
         self.process.pack(&mut packer);
+        let filter = self.files.as_deref().unwrap_or_default();
+        packer.number(filter.len() as u64);
+        for one in filter {
+            let head = u64::from(one.code) << 16 | u64::from(one.jt) << 8 | u64::from(one.jf);
+            packer.number(head << 32 | u64::from(one.k));
+        }
         packer.into_bytes()
     }
 
@@ -53,12 +61,19 @@ impl Order {
         let (explain_denials, hash_program) = (unpacker.number()? != 0, unpacker.number()? != 0);
         let (has_terminal, size) = (unpacker.number()? != 0, unpacker.number()?);
         let size = Size { rows: (size >> 16) as u16, columns: size as u16 };
+        let process = PreparedProcess::unpack(&mut unpacker)?;
+        let filter = (0..unpacker.number()?).map(|_| {
+            let (head, k) = unpacker.number().map(|number| (number >> 32, number as u32))?;
+            Ok(libc::sock_filter { code: (head >> 16) as u16, jt: (head >> 8) as u8, jf: head as u8, k })
+        });
+        let filter = filter.collect::<Result<Vec<_>, Errno>>()?;
         Ok(Self {
-            process: PreparedProcess::unpack(&mut unpacker)?,
+            process,
             explain_denials,
             hash_program,
             terminal: has_terminal.then_some(size),
             streams: streams.map(ChildStream::Own),
+            files: Some(filter).filter(|filter| !filter.is_empty()),
         })
     }
 }

@@ -219,6 +219,7 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
             hash_program: plan.hash_program,
             terminal,
             streams,
+            files: None,
         },
     };
     Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning, gateway: None }, stack))
@@ -245,6 +246,7 @@ impl Prepared {
             filtered: self.seccomp.is_some(),
             sandbox,
             may_nest: plan.namespaces.nested > 0,
+            executes: true,
         }
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::Pid;
 
@@ -17,7 +18,7 @@ use super::supervise::Supervised;
 pub use super::supervise::{Places, Ready, Watches, wait};
 use super::tree::Tree;
 use super::verify::Verifier;
-use super::{Warnings, bare, bounds, cpu, hint, processes};
+use super::{Warnings, bare, bounds, cpu, files, hint, processes};
 use crate::cgroup::commands::Commands;
 use crate::cgroup::{self, Group};
 use crate::confine::privilege;
@@ -27,10 +28,10 @@ use crate::error::{Error, Result, Step};
 use crate::launch::channels::{self, Message, ParentEnds};
 use crate::launch::requests::Outbox;
 use crate::launch::streams;
-use crate::plan::RunPlan;
+use crate::plan::{Budget, Deadlines, RunPlan, Stdio};
 use crate::report::{Enforced, Report, Usage};
-use crate::sys::process;
 use crate::sys::terminal::Size;
+use crate::sys::{file, process};
 
 /// A sandbox with its init, without a command. Dropping it ends every process in it.
 pub struct Sandbox {
@@ -109,6 +110,30 @@ impl Sandbox {
     /// command gets these descriptors as they are, unless its output is limited: then the supervisor relays.
     /// With `terminal` it gets a terminal of this size instead of the streams.
     pub fn begin(&mut self, plan: RunPlan, streams: [OwnedFd; 3], terminal: Option<Size>) -> Result<Running> {
+        self.start(plan, streams, terminal, None)
+    }
+
+    /// Starts a file server, which answers the requests that come over this socket (`files/mod.rs`).
+    pub fn begin_files(&mut self, socket: OwnedFd) -> Result<Running> {
+        let mut plan = self.plan.clone();
+        plan.command.argv = vec!["stockade-files".into()];
+        (plan.command.cwd, plan.command.env) = ("/".into(), Vec::new());
+        plan.deadlines = Deadlines { wall_us: None, cpu_us: None, idle_us: None, ..plan.deadlines };
+        plan.stdio = Stdio { stdin: true, tty: false, output_limit: None, relay: false };
+        plan.budget = Budget::default();
+        (plan.explain_denials, plan.hash_program) = (false, false);
+        let null =
+            || file::open("/dev/null", OFlag::O_RDWR).map_err(|errno| Error::errno(Step::Streams, "/dev/null", errno));
+        self.start(plan, [socket, null()?, null()?], None, Some(files::filter()?))
+    }
+
+    fn start(
+        &mut self,
+        plan: RunPlan,
+        streams: [OwnedFd; 3],
+        terminal: Option<Size>,
+        files: Option<Vec<libc::sock_filter>>,
+    ) -> Result<Running> {
         let begun = Beginning::now();
         let mut process = crate::confine::process::prepare(&plan.command, None, prepare::rules(&plan))?;
         let lacking: Vec<_> = self.kept.stand_ins.iter().map(|one| one.controller).collect();
@@ -125,7 +150,8 @@ impl Sandbox {
             None => cgroup::commands::none(&plan.budget, may_lack).map(|lacking| (None, lacking)),
         }?;
         let (explain_denials, hash_program) = (plan.explain_denials, plan.hash_program);
-        let order = Order { process, explain_denials, hash_program, terminal, streams };
+        let verifier = if files.is_some() { self.verifier.of_own_program() } else { self.verifier };
+        let order = Order { process, explain_denials, hash_program, terminal, streams, files };
         let (ends, child_ends) = channels::channels()?;
         let failed = |errno| Error::errno(Step::Fork, "request to init", errno);
         let descriptors = order.descriptors().ok_or_else(|| failed(Errno::EBADF))?;
@@ -152,7 +178,7 @@ impl Sandbox {
             budget_warning: None,
             gateway: None,
         };
-        let one = Supervised::new(Rc::new(plan), ends, tree, kept, self.verifier, enforced);
+        let one = Supervised::new(Rc::new(plan), ends, tree, kept, verifier, enforced);
         Ok(Running {
             one,
             process: order.process,

@@ -43,6 +43,8 @@ pub struct Verifier {
     pub sandbox: Option<Inhabited>,
     /// Whether it may create a user namespace.
     pub may_nest: bool,
+    /// Whether it executes a program, which must be one of the sandbox.
+    pub executes: bool,
 }
 
 impl Verifier {
@@ -66,8 +68,16 @@ impl Verifier {
         }
         record(&status, if nested { kept } else { verify::capabilities(&status) }, enforced); // the child has verified those kept
         step("verified", || format!("the confinement of pid {pid}"));
-        executed::verify(pid, looked_up)?;
+        if self.executes {
+            executed::verify(pid, looked_up)?;
+        }
         Ok(true)
+    }
+
+    /// The same for a process of ours, which executes nothing, has a filter of its own and no capability.
+    pub fn of_own_program(self) -> Self {
+        let undroppable = Some(self.kept_capabilities);
+        Self { executes: false, filtered: true, kept_capabilities: 0, undroppable, ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opening files, reading those of the kernel, and extended attributes.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::NixPath;
 use nix::errno::Errno;
@@ -61,6 +61,22 @@ pub fn in_memory(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
     let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
     fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(file.into())
+}
+
+/// Changes the permission bits of a file, whatever it was opened for, `fchmodat2(2)`. `ENOSYS` before Linux 6.6.
+pub fn change_mode(file: impl AsFd, mode: u32) -> Result<()> {
+    const FCHMODAT2: libc::c_long = 452; // on every architecture
+    // SAFETY: the path is empty and NUL-terminated.
+    check(unsafe { libc::syscall(FCHMODAT2, file.as_fd().as_raw_fd(), c"".as_ptr(), mode, libc::AT_EMPTY_PATH) })
+        .map(drop)
+}
+
+/// Renames a file, `renameat2(2)`. `EEXIST` if the new name exists and must not be replaced.
+pub fn rename(from: impl AsFd, name: &CStr, to: impl AsFd, new_name: &CStr, replace: bool) -> Result<()> {
+    let (from, to) = (from.as_fd().as_raw_fd(), to.as_fd().as_raw_fd());
+    let flags = if replace { 0 } else { libc::RENAME_NOREPLACE };
+    // SAFETY: both names are NUL-terminated and outlive the call.
+    check(unsafe { libc::syscall(libc::SYS_renameat2, from, name.as_ptr(), to, new_name.as_ptr(), flags) }).map(drop)
 }
 
 /// Bytes as text. Invalid UTF-8 is replaced.

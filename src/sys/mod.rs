@@ -10,6 +10,7 @@ pub mod alarm;
 pub mod bpf;
 pub mod clone;
 pub mod credentials;
+pub mod directory;
 pub mod entry;
 pub mod file;
 #[cfg(target_env = "musl")]

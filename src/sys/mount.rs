@@ -214,9 +214,15 @@ impl FileOnMount {
 ///
 /// A lookup that raced with a rename (`EAGAIN`) is repeated a limited number of times.
 pub fn open_beneath(dir: impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) -> Result<OwnedFd> {
+    open_or_create(dir, path, flags, 0, resolve)
+}
+
+/// As [`open_beneath`]. With `O_CREAT` a new file has this mode, without it there must be none.
+pub fn open_or_create(dir: impl AsFd, path: &CStr, flags: libc::c_int, mode: u32, resolve: u64) -> Result<OwnedFd> {
     // SAFETY: all-zero is a valid open_how.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = (flags | libc::O_CLOEXEC) as u64;
+    how.mode = mode.into();
     how.resolve = resolve;
     let mut tries = 0;
     loop {

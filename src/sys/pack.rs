@@ -61,6 +61,11 @@ impl<'a> Unpacker<'a> {
         CString::new(self.bytes(length)?).map_err(|_| Errno::EBADMSG)
     }
 
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The next list of strings.
     pub fn strings(&mut self) -> Result<Vec<CString>, Errno> {
         (0..self.number()?).map(|_| self.string()).collect()

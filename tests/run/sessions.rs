@@ -1,7 +1,11 @@
 //! Sessions: sandboxes that stay, and the commands in them.
 
+#[path = "sessions/cp.rs"]
+mod cp;
 #[path = "sessions/faults.rs"]
 mod faults;
+#[path = "sessions/files.rs"]
+mod files;
 #[path = "sessions/hostile.rs"]
 mod hostile;
 #[path = "sessions/life.rs"]

@@ -15,6 +15,8 @@ use crate::sys::pidfd::pid_of;
 
 /// No request is read from a client that leaves so many replies unread.
 const MOST_UNREAD: usize = 64;
+/// No request is read from a client of which so many requests about files are not answered.
+const MOST_EXPECTED: usize = 64;
 /// A client that leaves so much unread is disconnected.
 const MOST_QUEUED: usize = 256;
 const MOST_QUEUED_BYTES: usize = 1 << 20;
@@ -25,6 +27,8 @@ pub struct Connection {
     socket: OwnedFd,
     queue: VecDeque<Packet>,
     queued_bytes: usize,
+    /// How many requests about files are not answered yet.
+    expected: usize,
     open: bool,
 }
 
@@ -33,7 +37,7 @@ impl Connection {
     pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
         let socket = packet::accept(listener)?;
         let admitted = getsockopt(&socket, sockopt::PeerCredentials).is_ok_and(|peer| may_ask(&socket, &peer));
-        Ok(admitted.then(|| Self { socket, queue: VecDeque::new(), queued_bytes: 0, open: true }))
+        Ok(admitted.then(|| Self { socket, queue: VecDeque::new(), queued_bytes: 0, expected: 0, open: true }))
     }
 
     /// Whether it can still be used.
@@ -44,14 +48,28 @@ impl Connection {
     /// What to poll it for. Its end is always reported.
     pub fn interests(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::POLLIN, self.queue.len() < MOST_UNREAD);
+        flags.set(PollFlags::POLLIN, self.may_ask());
         flags.set(PollFlags::POLLOUT, !self.queue.is_empty());
         flags
     }
 
+    fn may_ask(&self) -> bool {
+        self.queue.len() < MOST_UNREAD && self.expected < MOST_EXPECTED
+    }
+
+    /// A request of this client will be answered later.
+    pub fn expect(&mut self) {
+        self.expected += 1;
+    }
+
+    /// Such a request is answered now.
+    pub fn meet(&mut self) {
+        self.expected = self.expected.saturating_sub(1);
+    }
+
     /// The next request, if there is one and the client reads its replies.
     pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Option<Result<Packet, &'static str>> {
-        if !self.open || self.queue.len() >= MOST_UNREAD {
+        if !self.open || !self.may_ask() {
             return None;
         }
         match wire::receive(&self.socket, buffer, false) {

@@ -120,6 +120,7 @@ impl Server<'_> {
             }
             self.end_command(number);
         }
+        self.lose_files();
         self.pass_on_log();
         let cause = self.ending.as_ref().map_or(Cause::Failed, |ending| ending.cause);
         let report = self.own_report.clone().unwrap_or_else(|| {

@@ -3,6 +3,7 @@
 mod commands;
 mod connection;
 mod end;
+mod files;
 mod log;
 mod order;
 mod requests;
@@ -18,6 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use self::commands::{Asked, Command, Commands, id};
 use self::connection::Connection;
 use self::end::Ending;
+use self::files::{Files, FilesReady};
 use self::log::{Log, Reader};
 use super::place::Held;
 use super::protocol::{Event, Hello, PROTOCOL, Reply};
@@ -57,6 +59,7 @@ pub struct Server<'a> {
     /// No client is accepted before this time: there was no descriptor for it.
     deaf_until: Option<Instant>,
     commands: Commands,
+    files: Files,
     log: Option<Log>,
     readers: Vec<Reader>,
     waiters: Vec<(Asked, Option<u64>)>,
@@ -82,6 +85,7 @@ struct Turn {
     log: bool,
     room: bool,
     commands: Vec<(u64, Ready)>,
+    files: FilesReady,
 }
 
 /// Opens the sandbox of a session, and serves its clients until it ends. `ready` is called when the session's own command
@@ -125,6 +129,7 @@ impl<'a> Server<'a> {
             last_connection: 0,
             deaf_until: None,
             commands: Commands::default(),
+            files: Files::default(),
             log: None,
             readers: Vec::new(),
             waiters: Vec::new(),
@@ -194,6 +199,7 @@ impl<'a> Server<'a> {
         if turn.dead {
             self.dead = true;
             self.commands.running.values_mut().for_each(|command| command.running.lose());
+            self.lose_files();
             self.begin_end(Cause::Failed, Duration::ZERO);
         }
         if turn.client {
@@ -211,6 +217,7 @@ impl<'a> Server<'a> {
         for (number, ready) in turn.commands {
             self.advance(number, ready);
         }
+        self.advance_files(turn.files, now);
         self.pass_on_log();
         self.part();
         self.check_times(now);
@@ -239,6 +246,7 @@ impl<'a> Server<'a> {
         if let Some(log) = &self.log {
             polled.extend(self.readers.iter().flat_map(|reader| log.waiting(reader)));
         }
+        let files = self.files.interests(&mut polled);
         let mut commands = Vec::new();
         for (number, command) in &self.commands.running {
             let from = polled.len();
@@ -246,7 +254,8 @@ impl<'a> Server<'a> {
             commands.push((*number, from..polled.len(), command.running.due(), places));
         }
         loop {
-            match poll(&mut polled, self.timeout(commands.iter().filter_map(|(_, _, due, _)| *due).min())) {
+            let due = commands.iter().filter_map(|(_, _, due, _)| *due).chain(self.files.due()).min();
+            match poll(&mut polled, self.timeout(due)) {
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(Error::errno(Step::Supervise, "poll", errno)),
                 Ok(_) => break,
@@ -267,6 +276,7 @@ impl<'a> Server<'a> {
                 .collect(),
             log: polled[log..room].iter().any(is_ready),
             room: polled[room..readers].iter().any(is_ready),
+            files: files.map(|places| places.ready(&polled)).unwrap_or_default(),
             commands: commands
                 .into_iter()
                 .filter(|(_, range, due, _)| {
@@ -372,6 +382,7 @@ impl<'a> Server<'a> {
         for number in gone {
             self.connections.remove(&number);
             self.deaf_until = None;
+            self.files.part(number);
             self.readers.retain(|reader| reader.connection != number);
             self.waiters.retain(|(asked, _)| asked.connection != number);
             let of_client = |command: &&mut Command| command.asked.is_some_and(|asked| asked.connection == number);

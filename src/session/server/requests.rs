@@ -61,6 +61,7 @@ impl Server<'_> {
             Operation::Run(run) => return self.run_command(asked, *run, fds),
             Operation::Logs { follow } => return self.read_log(asked, follow),
             Operation::Wait { command } => return self.wait_for(asked, command),
+            Operation::File(operation) => return self.ask_files(asked, operation),
             Operation::Signal { command, signal } => {
                 self.each(&command, |command| command.running.signal(signal.into()))?;
             }

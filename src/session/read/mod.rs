@@ -1,11 +1,13 @@
 //! Reads a request. Every mistake in one is named: the field, its value and why it is wrong.
 
+mod files;
+
 use stockade_json::{At, Error as Mistake, Json, parse};
 
-use super::protocol::{Limit, Operation, Request, Run, Size};
-use super::wire::MOST_IN_MEMORY;
 use crate::error::{Error, Step, nearest};
 use crate::plan::{Bytes, Keep, unhex};
+use crate::session::protocol::{Limit, Operation, Request, Run, Size};
+use crate::session::wire::MOST_IN_MEMORY;
 
 /// Longest single string of an environment or an argv, `MAX_ARG_STRLEN` without its NUL, `execve(2)`.
 const MOST_STRING: usize = 131_071;
@@ -63,11 +65,14 @@ fn operation(root: &At) -> Read<Operation> {
             &["command"],
         ),
         "ping" => (|_| Ok(Operation::Ping), &[]),
-        other => {
-            let near = nearest(other, OPERATIONS.iter().copied());
-            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-            return Err(name.wrong(format!("is not an operation{near}")));
-        }
+        other => match files::reader(other) {
+            Some(found) => found,
+            None => {
+                let near = nearest(other, OPERATIONS.iter().chain(files::OPERATIONS).copied());
+                let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                return Err(name.wrong(format!("is not an operation{near}")));
+            }
+        },
     };
     only(root, fields)?;
     operation(root)

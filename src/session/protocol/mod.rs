@@ -1,8 +1,11 @@
 //! The objects of the session protocol, `stockade/session/v1`. `docs/protocol.md` describes it for the authors of clients.
 
+pub mod files;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use self::files::{FileOperation, FileStatus};
 use crate::plan::{Bytes, Keep, RunPlan};
 use crate::report::{ErrorRecord, Status, Usage};
 
@@ -97,6 +100,9 @@ pub enum Operation {
     },
     /// Do nothing. Reply: `done`.
     Ping,
+    /// Something with files of the sandbox.
+    #[serde(untagged)]
+    File(FileOperation),
 }
 
 /// A command to run. What is absent is as the session was made with.
@@ -196,6 +202,18 @@ pub struct Reply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<SessionStatus>"))]
     pub status: Option<Box<RawValue>>,
+    /// With `done` of `open` and `stat`: the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileStatus>,
+    /// With `done` of `list`: entries of the directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Vec<FileStatus>>,
+    /// With `done` of `list`: where to go on, if there may be more entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// With `done` of `remove`: a part is left, for which the request must be repeated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
     /// With `error`: why the request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorRecord>,
