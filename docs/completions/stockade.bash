@@ -16,6 +16,9 @@ _stockade() {
             ",$1")
                 cmd="stockade"
                 ;;
+            stockade,attach)
+                cmd="stockade__subcmd__attach"
+                ;;
             stockade,audit)
                 cmd="stockade__subcmd__audit"
                 ;;
@@ -98,8 +101,22 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-V -h --version --help run exec ps inspect logs cp wait stop kill pause unpause rm plan doctor top gc audit completions man seccomp"
+            opts="-V -h --version --help run exec ps inspect logs attach cp wait stop kill pause unpause rm plan doctor top gc audit completions man seccomp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__attach)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1254,7 +1271,7 @@ _stockade() {
 _stockade_or_session() {
     _stockade "$@"
     case "${COMP_WORDS[1]}" in
-        exec|inspect|logs|wait|stop|kill|pause|unpause|rm)
+        exec|inspect|logs|attach|wait|stop|kill|pause|unpause|rm)
             case "$2" in
                 -*) ;;
                 *) COMPREPLY+=($(compgen -W "$(stockade ps -q 2>/dev/null)" -- "$2")) ;;

@@ -31,6 +31,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -f -a "exec" -d 'Run a c
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "ps" -d 'List the sessions of this user'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "inspect" -d 'Print the plan, usage and commands of a session, as JSON'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "logs" -d 'Print what the command of a session printed'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "attach" -d 'Print what the command of a session prints from now on'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "cp" -d 'Copy files between the host and a session'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "wait" -d 'Wait until a session ends, and print its exit code'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "stop" -d 'End a session: SIGTERM to its commands, and SIGKILL to what is left'
@@ -156,6 +157,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand ps" -s h -l help -d 'P
 complete -c stockade -n "__fish_stockade_using_subcommand inspect" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand logs" -s f -l follow -d 'Continue until the command ends'
 complete -c stockade -n "__fish_stockade_using_subcommand logs" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand attach" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand cp" -s L -l follow-link -d 'Copy what SRC points to, if it is a symlink'
 complete -c stockade -n "__fish_stockade_using_subcommand cp" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand wait" -s h -l help -d 'Print help'
@@ -295,5 +297,5 @@ complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_se
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'
-complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs wait stop kill pause unpause rm" -f -a "(stockade ps -q 2>/dev/null)"
+complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs attach wait stop kill pause unpause rm" -f -a "(stockade ps -q 2>/dev/null)"
 complete -c stockade -n "__fish_seen_subcommand_from cp" -F -a "(stockade ps -q 2>/dev/null | string replace -r '\$' ':')"

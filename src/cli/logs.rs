@@ -14,7 +14,7 @@ use crate::session::protocol::{Event, Operation};
 /// Copies the log until the session has passed on all of it.
 pub fn main(args: &Args) -> Result<u8> {
     let mut client = Client::connect(&name(args))?;
-    let request = client.send(Operation::Logs { follow: args.is_on("follow") }, Vec::new())?;
+    let request = client.send(Operation::Logs { follow: args.is_on("follow"), from_now: false }, Vec::new())?;
     let mut pumps: Vec<Pump> = Vec::new();
     loop {
         // When the pipes are here, they have everything, also if the session ends meanwhile.

@@ -1,5 +1,6 @@
 //! The command line of `stockade`: verbs, exit codes, and the text of errors.
 
+mod attach;
 mod audit;
 mod bridge;
 mod cp;
@@ -78,6 +79,7 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
         "ps" => ps::main(&args),
         "inspect" => inspect::main(&args),
         "logs" => logs::main(&args),
+        "attach" => attach::main(&args),
         "cp" => cp::main(&args),
         "wait" => session::wait(&args),
         "stop" => session::stop(&args),

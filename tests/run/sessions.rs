@@ -12,6 +12,8 @@ mod hostile;
 mod life;
 #[path = "sessions/place.rs"]
 mod place;
+#[path = "sessions/programs.rs"]
+mod programs;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -173,7 +173,8 @@ fn open_directory(root: &OwnedFd, path: &[u8], flags: i32) -> nix::Result<OwnedF
 }
 
 fn shown(target: &Target, path: &[u8]) -> String {
-    text(&join(target.name.as_bytes(), path).into())
+    let name = target.name.as_bytes();
+    text(&if path.is_empty() { name.to_vec() } else { join(name, path) }.into())
 }
 
 /// A path for messages.

@@ -161,10 +161,12 @@ impl Sink for Upload<'_> {
             Kind::Enter => {
                 // Until its content is there, its owner can write to it. With `parents` it may exist.
                 let mode = Some(item.mode & 0o1777 | 0o700);
-                self.send(
-                    FileOperation::MakeDir { path, mode, parents: self.parents || !item.path.is_empty() },
-                    Then::Nothing,
-                )
+                if item.path.is_empty() {
+                    // What is below must not be made if this cannot.
+                    return ask(&mut self.aside, FileOperation::MakeDir { path, mode, parents: self.parents })
+                        .map(drop);
+                }
+                self.send(FileOperation::MakeDir { path, mode, parents: true }, Then::Nothing)
             }
             Kind::Leave if is_kept => Ok(()),
             Kind::Leave => self.send(attributes(path, Some(item.mode & 0o1777), item.modified_ns), Then::Nothing),

@@ -91,6 +91,9 @@ pub enum Operation {
         /// Whether to continue with what it prints from now on, until it ends.
         #[serde(default)]
         follow: bool,
+        /// With `follow`: whether what it printed before is left out.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        from_now: bool,
     },
     /// Wait for the end of a command, or of the session. Reply: `done` with the report.
     Wait {

@@ -56,7 +56,13 @@ fn operation(root: &At) -> Read<Operation> {
         "stop" => (|at| Ok(Operation::Stop { grace_us: time(at, "grace_us")? }), &["grace_us"]),
         "pause" => (|_| Ok(Operation::Pause), &[]),
         "unpause" => (|_| Ok(Operation::Unpause), &[]),
-        "logs" => (|at| Ok(Operation::Logs { follow: boolean(at, "follow")?.unwrap_or(false) }), &["follow"]),
+        "logs" => (
+            |at| {
+                let [follow, from_now] = ["follow", "from_now"].map(|key| Ok(boolean(at, key)?.unwrap_or(false)));
+                Ok(Operation::Logs { follow: follow?, from_now: from_now? })
+            },
+            &["follow", "from_now"],
+        ),
         "wait" => (
             |at| {
                 let command = at.get("command")?.map(|word| word.text().map(str::to_owned)).transpose()?;
@@ -283,7 +289,8 @@ mod tests {
             Operation::Stop { grace_us: Some(9) },
             Operation::Pause,
             Operation::Unpause,
-            Operation::Logs { follow: true },
+            Operation::Logs { follow: true, from_now: false },
+            Operation::Logs { follow: true, from_now: true },
             Operation::Wait { command: None },
             Operation::Wait { command: Some("main".into()) },
             Operation::Ping,

@@ -78,12 +78,19 @@ impl Log {
     }
 
     /// A new reader, and the ends of its pipes for the client.
-    pub fn reader(&self, connection: u64, request: u64, follow: bool) -> Result<(Reader, [OwnedFd; 2]), Errno> {
+    pub fn reader(
+        &self,
+        connection: u64,
+        request: u64,
+        follow: bool,
+        from_now: bool,
+    ) -> Result<(Reader, [OwnedFd; 2]), Errno> {
         let tail = |stream: &Stream| -> Result<_, Errno> {
             let (end, sink) = pipe()?;
             never_block(&sink)?;
             let until = (!follow).then(|| stream.end());
-            Ok((Tail { sink: Some(sink), at: stream.dropped, until }, end))
+            let at = if from_now { stream.end() } else { stream.dropped };
+            Ok((Tail { sink: Some(sink), at, until }, end))
         };
         let [(out, out_end), (error, error_end)] = [tail(&self.0[0])?, tail(&self.0[1])?];
         Ok((Reader { connection, request, tails: [out, error] }, [out_end, error_end]))
@@ -174,8 +181,8 @@ mod tests {
         }
         nix::unistd::write(&out, b"last").unwrap();
         log.read();
-        let (mut reader, [from_out, from_error]) = log.reader(1, 1, false).unwrap();
-        let (mut follower, [followed, _]) = log.reader(1, 2, true).unwrap();
+        let (mut reader, [from_out, from_error]) = log.reader(1, 1, false, false).unwrap();
+        let (mut follower, [followed, _]) = log.reader(1, 2, true, false).unwrap();
         let collector = std::thread::spawn(move || (everything(&from_out), everything(&from_error)));
         let following = std::thread::spawn(move || everything(&followed));
         while !log.give(&mut reader) {
@@ -195,7 +202,7 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_delays_nothing() {
         let (mut log, [out, _error]) = Log::new().unwrap();
-        let (mut slow, [end, _]) = log.reader(1, 1, true).unwrap();
+        let (mut slow, [end, _]) = log.reader(1, 1, true, false).unwrap();
         for _ in 0..5000 {
             nix::unistd::write(&out, &[b'y'; 1000]).unwrap();
             log.read();

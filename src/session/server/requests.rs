@@ -59,7 +59,7 @@ impl Server<'_> {
         let mut reply = Reply::default();
         match operation {
             Operation::Run(run) => return self.run_command(asked, *run, fds),
-            Operation::Logs { follow } => return self.read_log(asked, follow),
+            Operation::Logs { follow, from_now } => return self.read_log(asked, follow, from_now),
             Operation::Wait { command } => return self.wait_for(asked, command),
             Operation::File(operation) => return self.ask_files(asked, operation),
             Operation::Signal { command, signal } => {
@@ -110,7 +110,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn read_log(&mut self, asked: Asked, follow: bool) -> Result<()> {
+    fn read_log(&mut self, asked: Asked, follow: bool, from_now: bool) -> Result<()> {
         let Some(log) = &self.log else {
             return Err(refused("session", "was made without a command, so it has no log"));
         };
@@ -118,7 +118,7 @@ impl Server<'_> {
             return Err(refused("session", "has too many readers of its log"));
         }
         let failed = |errno| Error::errno(Step::SessionRequest, "pipe", errno);
-        let (reader, ends) = log.reader(asked.connection, asked.request, follow).map_err(failed)?;
+        let (reader, ends) = log.reader(asked.connection, asked.request, follow, from_now).map_err(failed)?;
         self.readers.push(reader);
         self.tell(Some(asked), Reply { event: Event::Started, ..Reply::default() }, ends.into());
         Ok(())

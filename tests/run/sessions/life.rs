@@ -36,6 +36,33 @@ fn the_own_command_is_logged_and_its_end_is_the_sessions() {
 }
 
 #[test]
+fn attach_prints_what_comes_and_passes_signals_on() {
+    let script = "trap 'exit 7' USR1; trap '' INT; echo before; while :; do echo tick; sleep 0.02; done";
+    for_each_session(&["--", "sh", "-c", script], |session| {
+        let attach = || {
+            let mut command = session.command(&["attach", &session.name]);
+            let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut first = [0; 5];
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+            assert_eq!(&first, b"tick\n", "what was printed before is left out");
+            child
+        };
+        let signal = |child: &Child, signal| kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let mut child = attach();
+        signal(&child, Signal::SIGINT); // passed on, and ignored
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(child.try_wait().unwrap().is_none());
+        signal(&child, Signal::SIGINT);
+        assert_eq!(outcome(child.wait_with_output().unwrap()).code, Some(0));
+        session.sh("echo alive").is(0, "alive\n");
+        let child = attach();
+        signal(&child, Signal::SIGUSR1);
+        assert_eq!(outcome(child.wait_with_output().unwrap()).code, Some(7));
+    });
+    for_each_session(&[], |session| assert!(session.verb(&["attach"]).err.contains("without a command")));
+}
+
+#[test]
 fn a_session_that_cannot_start_says_why_and_leaves_nothing() {
     for_each_caller(|caller| {
         let session = Session::planned(caller);

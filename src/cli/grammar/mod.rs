@@ -1,5 +1,8 @@
 //! The command line of `stockade`, as a table.
 
+mod exec;
+
+use self::exec::EXEC;
 use crate::args::{Flag, Operand, Verb, list, switch, value, verb};
 
 /// The program, with its verbs in the order of the help.
@@ -35,16 +38,19 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .more("The last MiB of each stream is kept. The command is the one that run -d was given.")
             .options(&[("Options", &[switch("follow", "Continue until the command ends").short('f')])])
             .operands(&[SESSION]),
+        verb("attach", "Print what the command of a session prints from now on")
+            .more(
+                "Passes signals on, and exits with the command's exit code. The second SIGINT, or SIGHUP, ends this program and not the \
+                 command.",
+            )
+            .operands(&[SESSION]),
         verb("cp", "Copy files between the host and a session")
             .more(
                 "What lands where is as with docker cp: a directory is copied into one that exists, and SRC/. is its content. Modes and \
                  times are kept, but not owners and set-user-id bits. Symlinks are copied as such. FIFOs, sockets and devices are left \
                  out with a warning. Exits with 1 if a file became shorter while it was copied.",
             )
-            .options(&[(
-                "Options",
-                &[switch("follow-link", "Copy what SRC points to, if it is a symlink").short('L')],
-            )])
+            .options(&[("Options", &[switch("follow-link", "Copy what SRC points to, if it is a symlink").short('L')])])
             .operands(&[
                 Operand::Word("SRC", "SESSION:PATH, a path, or - for an archive of tar on standard input"),
                 Operand::Word("DST", "SESSION:PATH, a path, or - for an archive of tar on standard output"),
@@ -112,46 +118,6 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
     ]);
 
 const SESSION: Operand = Operand::Word("SESSION", "Its name");
-
-/// The options of `exec`. Those that `run` has too mean the same.
-const EXEC: &[(&str, &[Flag])] = &[
-    (
-        "Environment",
-        &[
-            list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's value").short('e'),
-            list("env-file", "FILE", "Read variables from FILE, one a line"),
-            value("workdir", "DIR", "Working directory in the sandbox").short('w'),
-            value("umask", "MODE", "File mode creation mask, octal"),
-        ],
-    ),
-    (
-        "Limits",
-        &[
-            value("memory", "SIZE", "Memory limit of the command's process tree").short('m'),
-            value("cpus", "N", "CPU limit of the tree, such as 0.5"),
-            value("pids-limit", "N", "Limit on processes and threads of the tree"),
-            value("timeout", "TIME", "End the command after this wall-clock time, such as 30s"),
-            value("cpu-time", "TIME", "End the command after this CPU time of the tree"),
-            value("idle-timeout", "TIME", "End the command after this time without output"),
-            value("kill-after", "TIME", "Time between the first signal and SIGKILL"),
-        ],
-    ),
-    (
-        "Input, output and report",
-        &[
-            switch("interactive", "Pass standard input to the command").short('i'),
-            switch("tty", "Give the command a terminal of its own").short('t'),
-            switch("detach", "Do not wait for the command, and print its id").short('d'),
-            value(
-                "output-limit",
-                "SIZE[,head|tail|kill]",
-                "Limit on the output of each stream: keep the start or the end, or end the command",
-            ),
-            value("report", "FILE|fd:N", "Write the report of the command to FILE or descriptor N"),
-            switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
-        ],
-    ),
-];
 
 const COMMAND: &[Operand] = &[Operand::Command("COMMAND")];
 
