@@ -47,7 +47,7 @@ fn bash_has_line_editing_and_job_control() {
         bash.see("\x1a", "Stopped");
         bash.see("bg\r", "sleep 7531 &");
         bash.see("jobs\r", "Running");
-        bash.see("kill %1; wait\r", "Terminated");
+        bash.see("kill %1; wait %1; echo ended $?\r", "ended 143");
         bash.see("sleep 7532\r", "sleep 7532\r\n");
         assert!(eventually(|| session.sh("pgrep -f 'sleep 753[2]'").code == Some(0)));
         bash.see("\x03", "^C");
