@@ -7,6 +7,7 @@ from typing import Any, Awaitable, Callable, List
 import pytest
 
 import stockade
+from stockade.aio import AsyncFiles
 
 
 def in_loop(test: Callable[[stockade.AsyncSandbox], Awaitable[None]]) -> Callable[[], None]:
@@ -87,6 +88,9 @@ async def test_the_rest_is_the_same(sb: stockade.AsyncSandbox) -> None:
     other = await stockade.AsyncSandbox.connect(sb.sandbox_id)
     assert (await other.commands.run("echo x")).stdout == "x\n"
     await sb.remove_code_context(context)
+    assert (await sb.files.write("a/b", "text")).size == 4 and await sb.files.read("a/b") == "text"
+    assert [entry.name for entry in await sb.files.list("a")] == ["b"] and await sb.files.exists("a/b")
+    await sb.files.remove("a")
     assert await sb.kill() and not await sb.is_running() and sb.report
 
 
@@ -96,6 +100,7 @@ def test_every_public_name_is_there() -> None:
 
     assert names(stockade.Sandbox) <= names(stockade.AsyncSandbox)
     assert names(stockade.Commands) <= names(stockade.AsyncCommands)
+    assert names(stockade.Files) <= names(AsyncFiles)
     assert names(stockade.CommandHandle) - {"when_over"} <= names(stockade.AsyncCommandHandle)
 
 

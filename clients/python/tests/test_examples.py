@@ -59,6 +59,8 @@ SAID = {
         "1 connections, some bytes received",
         "refused: elsewhere.example.org",
     ],
+    "file_sandbox": ["'good.txt'", "refused: /proc/1/root/etc/shadow", "quota:", "No space left", "files: refused"],
+    "cluster": ["40 jobs, 40 reports"],
 }
 _ = server  # a fixture
 
@@ -70,7 +72,7 @@ def run(name: str, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(SAID) - {"audit_trail", "network_sandbox"}))
+@pytest.mark.parametrize("name", sorted(set(SAID) - {"audit_trail", "cluster", "network_sandbox"}))
 def test_the_example(name: str) -> None:
     printed = run(name)
     for line in SAID[name]:
@@ -86,6 +88,12 @@ def test_the_example_of_the_network(server: int) -> None:
     printed = run("network_sandbox", str(server))
     for line in SAID["network_sandbox"]:
         assert line in printed, printed
+
+
+@pytest.mark.parametrize("by", ["distributed", "ray"])
+def test_the_example_of_the_cluster(by: str) -> None:
+    pytest.importorskip(by)
+    assert "40 jobs, 40 reports" in run("cluster", by.replace("distributed", "dask"), "40")
 
 
 def test_every_example_is_a_page_and_is_tested() -> None:

@@ -13,6 +13,7 @@ from stockade.errors import (
     CommandFailed,
     Denied,
     Error,
+    FileError,
     FileNotFound,
     InvalidArgument,
     NotFound,
@@ -24,6 +25,7 @@ from stockade.errors import (
     Timeout,
 )
 from stockade.execution import Execution, ExecutionError, Logs, Result
+from stockade.files import EntryInfo, Files, FilesystemEvent, FilesystemEventType, FileType, WatchHandle
 from stockade.net import NetEvent
 from stockade.pool import Pool
 from stockade.results import CommandResult, Denial, Report, Usage
@@ -51,11 +53,17 @@ __all__ = [
     "Context",
     "Denial",
     "Denied",
+    "EntryInfo",
     "Error",
     "Execution",
     "ExecutionError",
+    "FileError",
     "FileNotFound",
     "FileNotFoundException",
+    "FileType",
+    "Files",
+    "FilesystemEvent",
+    "FilesystemEventType",
     "InvalidArgument",
     "InvalidArgumentException",
     "Logs",
@@ -79,5 +87,6 @@ __all__ = [
     "Timeout",
     "TimeoutException",
     "Usage",
+    "WatchHandle",
     "run",
 ]

@@ -27,6 +27,7 @@ class Options(TypedDict, total=False):
     rootfs: "str | os.PathLike[str]"
     toolchains: Words
     scratch_size: Size
+    scratch_inodes: int
     envs: Mapping[str, str]
     env: Mapping[str, str]
     keep_env: bool
@@ -67,6 +68,7 @@ _FLAGS = {
     "rootfs": "rootfs",
     "toolchains": "toolchain",
     "scratch_size": "scratch-size",
+    "scratch_inodes": "scratch-inodes",
     "cwd": "workdir",
     "user": "user",
     "network": "network",

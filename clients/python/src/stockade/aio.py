@@ -15,6 +15,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Iterable,
     List,
     Literal,
     Mapping,
@@ -31,6 +32,7 @@ from stockade.code import Context
 from stockade.commands import CommandHandle, Commands, ProcessInfo, RunOptions
 from stockade.errors import Error
 from stockade.execution import Execution
+from stockade.files import MAX_SIZE, Data, EntryInfo, Files, Path, WatchHandle
 from stockade.pool import Pool
 from stockade.results import CommandResult, Report
 from stockade.sandbox import Sandbox, Stats
@@ -207,12 +209,65 @@ class AsyncCommands:
         self._commands.close_stdin(pid)
 
 
+class AsyncFiles:
+    """The files of a sandbox."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    @overload
+    async def read(self, path: Path, format: Literal["text"] = "text", *, max_size: Optional[Size] = MAX_SIZE) -> str: ...
+    @overload
+    async def read(self, path: Path, format: Literal["bytes"], *, max_size: Optional[Size] = MAX_SIZE) -> bytes: ...
+
+    async def read(self, path: Path, format: Any = "text", *, max_size: Optional[Size] = MAX_SIZE) -> Any:
+        """What a file contains."""
+        return await in_thread(lambda: self._files.read(path, format, max_size=max_size))
+
+    async def write(self, path: Path, data: Data, *, mode: Optional[int] = None) -> EntryInfo:
+        """Writes a file, which is made if it does not exist."""
+        return await in_thread(lambda: self._files.write(path, data, mode=mode))
+
+    async def write_files(self, files: Iterable[Mapping[str, Any]]) -> List[EntryInfo]:
+        """Writes files that are given as `{"path": …, "data": …}`."""
+        return await in_thread(lambda: self._files.write_files(files))
+
+    async def get_info(self, path: Path) -> EntryInfo:
+        """What a path stands for."""
+        return await in_thread(lambda: self._files.get_info(path))
+
+    async def exists(self, path: Path) -> bool:
+        """Whether there is something at a path."""
+        return await in_thread(lambda: self._files.exists(path))
+
+    async def list(self, path: Path, depth: Optional[int] = 1) -> List[EntryInfo]:
+        """The entries of a directory."""
+        return await in_thread(lambda: self._files.list(path, depth))
+
+    async def make_dir(self, path: Path, *, mode: Optional[int] = None) -> bool:
+        """Makes a directory. Whether it did not exist before."""
+        return await in_thread(lambda: self._files.make_dir(path, mode=mode))
+
+    async def rename(self, old_path: Path, new_path: Path) -> EntryInfo:
+        """Renames something."""
+        return await in_thread(lambda: self._files.rename(old_path, new_path))
+
+    async def remove(self, path: Path) -> None:
+        """Removes a file, or a directory with everything in it."""
+        await in_thread(lambda: self._files.remove(path))
+
+    async def watch_dir(self, path: Path, recursive: bool = False) -> WatchHandle:
+        """Watches a directory. The handle's `get_new_events` waits for the sandbox, so call it in a thread."""
+        return await in_thread(lambda: self._files.watch_dir(path, recursive))
+
+
 class AsyncSandbox:
     """A sandbox: `await AsyncSandbox.create(…)`. The keywords are those of `Sandbox`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self.commands = AsyncCommands(sandbox.commands)
+        self.files = AsyncFiles(sandbox.files)
 
     @classmethod
     async def create(

@@ -103,6 +103,31 @@ def serve(sandbox: Sandbox, timeout: float) -> None:
         pictures = [Image(data=base64.b64decode(one.png), format="png") for one in done.results if one.png]
         return [_execution(done), *pictures]
 
+    @server.tool(structured_output=False)
+    def write_file(path: str, content: str) -> str:
+        """Write a file in the sandbox. Directories on the way are made."""
+        try:
+            return f"{sandbox.files.write(path, content).size} bytes"
+        except Error as error:
+            raise ToolError(str(error)) from None
+
+    @server.tool(structured_output=False)
+    def read_file(path: str) -> str:
+        """Read a text file of the sandbox."""
+        try:
+            return str(_cut(sandbox.files.read(path, max_size="16M")))
+        except Error as error:
+            raise ToolError(str(error)) from None
+
+    @server.tool(structured_output=False)
+    def list_files(path: str = ".", depth: int = 1) -> str:
+        """List a directory of the sandbox."""
+        try:
+            entries = sandbox.files.list(path, depth=max(1, depth))
+        except Error as error:
+            raise ToolError(str(error)) from None
+        return str(_cut("\n".join(f"{entry.permissions} {entry.size:>9} {entry.path}" for entry in entries)))
+
     server.run("stdio")
 
 

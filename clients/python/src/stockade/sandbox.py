@@ -15,6 +15,7 @@ from stockade.code import Code, Context
 from stockade.commands import Commands
 from stockade.errors import Error, SandboxEnded
 from stockade.execution import Execution, ExecutionError, Result
+from stockade.files import Files
 from stockade.results import Report, Usage, usage_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Sandbox:
         self._calls = calls
         self._code = Code(session, calls, interpreters or {})
         self.commands = commands
+        self.files = Files(session, calls)
 
     @classmethod
     def create(cls, **options: Any) -> "Sandbox":
