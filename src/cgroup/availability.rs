@@ -3,8 +3,6 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use nix::unistd::geteuid;
-
 use super::files::Dir;
 use super::{hierarchies, leaves, parent, systemd};
 use crate::plan::Facility;
@@ -12,11 +10,10 @@ use crate::plan::Facility;
 /// Returns where the limits of this controller would be enforced, or why they cannot be.
 pub fn of(controller: Facility) -> Result<String, String> {
     let found = hierarchies::look();
-    let root = geteuid().is_root();
     if found.has_on_v1(controller) {
-        return match root && leaves::available(&found).contains(&controller) {
+        return match leaves::available(&found).contains(&controller) {
             true => Ok("by cgroup v1, which has the controller here".to_owned()),
-            false => Err("cgroup v1 has the controller, and only root can use it".to_owned()),
+            false => Err(super::NOT_OURS_ON_V1.to_owned()),
         };
     }
     let Some(v2) = &found.v2 else { return Err("there is no cgroup v2".to_owned()) };
@@ -30,9 +27,9 @@ pub fn of(controller: Facility) -> Result<String, String> {
     if UnixStream::connect(systemd::socket()).is_ok() {
         return Ok("in a scope that systemd creates and delegates".to_owned());
     }
-    match root {
-        true => in_place(&v2.mount, "the top of the hierarchy"),
-        false => Err(format!("{} is not delegated to this user, and no systemd answers", v2.own.display())),
+    match parent::top(v2) {
+        Some(top) => in_place(top, "the top of the hierarchy"),
+        None => Err(format!("{} is not delegated to this user, and no systemd answers", v2.own.display())),
     }
 }
 
@@ -42,7 +39,7 @@ pub fn by_default(controller: Facility) -> bool {
     let Some(v2) = found.v2.as_ref().filter(|_| !found.has_on_v1(controller)) else { return false };
     match parent::delegated(v2) {
         Some(path) => offers(&path, controller),
-        None => geteuid().is_root() && offers(&v2.mount, controller),
+        None => parent::top(v2).is_some_and(|top| offers(top, controller)),
     }
 }
 

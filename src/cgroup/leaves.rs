@@ -1,11 +1,12 @@
 //! A run's cgroups in v1, on hosts with v1 only or both versions. Only root uses them.
 //!
 //! cgroup v1 lacks the kill of a whole group (when memory runs out the kernel kills one process), `memory.high`, pressure and
-//! `pids.peak`. A process cannot start in a cgroup of v1: it is moved there before it continues.
+//! `pids.peak`. A process cannot be created in a cgroup of v1: it enters it before it does anything else.
 
 use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access, geteuid};
 
-use super::hierarchies::Hierarchies;
+use super::hierarchies::{Hierarchies, V1};
 use super::leaf::{new_path, rmdir};
 use super::{Request, failed, v1};
 use crate::error::{Error, Result, Step};
@@ -19,9 +20,19 @@ const LIMITED: [Facility; 4] = [Facility::Memory, Facility::Cpu, Facility::Cpuse
 /// finds cpu and cpuset too.
 const ALWAYS: [&str; 5] = ["memory", "cpuacct", "pids", "cpu", "cpuset"];
 
-/// The budgets for which these hierarchies have a controller.
+/// The budgets for which root has a hierarchy with the controller. Root of a container or of another user namespace may be unable
+/// to write to it.
 pub fn available(hierarchies: &Hierarchies) -> Vec<Facility> {
-    LIMITED.into_iter().filter(|facility| hierarchies.has_on_v1(*facility)).collect()
+    if !geteuid().is_root() {
+        return Vec::new();
+    }
+    let usable: Vec<_> =
+        hierarchies.v1.iter().filter(|one| is_writable(one)).flat_map(|one| &one.controllers).collect();
+    LIMITED.into_iter().filter(|facility| usable.iter().any(|name| *name == facility.name())).collect()
+}
+
+fn is_writable(hierarchy: &V1) -> bool {
+    access(&hierarchy.own, AccessFlags::W_OK).is_ok()
 }
 
 /// A run's cgroup in each hierarchy that measures or limits something. Removed on drop.
@@ -39,7 +50,7 @@ impl Leaves {
         for hierarchy in &hierarchies.v1 {
             let used = hierarchy.controllers.iter().filter(|name| ALWAYS.contains(&name.as_str()) || limits(name));
             let used: Vec<_> = used.cloned().collect();
-            if used.is_empty() {
+            if used.is_empty() || !is_writable(hierarchy) {
                 continue;
             }
             let path = new_path(&hierarchy.own, id)?;

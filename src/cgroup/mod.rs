@@ -27,9 +27,10 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 
 pub use self::name::{runs_since, started};
+pub use self::v1::Entrance;
 
 use self::hierarchies::{Hierarchies, Memberships};
 use self::leaf::Leaf;
@@ -39,6 +40,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::container::CgroupView;
 use crate::plan::{Budget, Facility};
 use crate::report::{Cgroup, Degraded, Usage};
+use crate::sys::process::is_hosts_root;
 
 /// The cgroup of a run, or its cgroups on hosts with cgroup v1. Removed on drop.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
     }
     let memberships = Memberships::read().unwrap_or_default();
     // Does not read the mount table: for defaults alone that takes too long.
-    if geteuid().is_root() && !request.is_explicit() && request.wanted.iter().all(|one| memberships.has_on_v1(*one)) {
+    if !request.is_explicit() && request.wanted.iter().all(|one| memberships.has_on_v1(*one)) && is_hosts_root() {
         request.degrade_all(|_| true, ONLY_ON_V1)?;
         return Ok((None, request.degraded));
     }
@@ -80,9 +82,12 @@ pub fn prepare(id: &str, budget: &Budget, may_lack: &[Facility]) -> Result<(Opti
 /// Why a default budget is not enforced by cgroup v1: stockade decided that; the host does not lack it.
 pub const ONLY_ON_V1: &str = "cgroup v1 takes longer than a start, so it is used only for a requested budget";
 
+/// Why no budget is enforced by cgroup v1.
+const NOT_OURS_ON_V1: &str = "cgroup v1 has the controller, and only root of the host can use it";
+
 /// Finds the parent in cgroup v2. `None` if v1 serves better, or no hierarchy serves.
 fn on_v2(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Option<Parent>> {
-    let on_v1 = if geteuid().is_root() { leaves::available(hierarchies) } else { Vec::new() };
+    let on_v1 = leaves::available(hierarchies);
     // On a hybrid host v2 has only the controllers that v1 does not use.
     let v1_is_better = request.wanted.iter().any(|controller| hierarchies.has_on_v1(*controller));
     if v1_is_better && !on_v1.is_empty() && !request.is_explicit() {
@@ -97,14 +102,13 @@ fn on_v2(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Option<
         return Ok(None);
     }
     let Some(v2) = &hierarchies.v2 else {
-        let why =
-            if hierarchies.v1.is_empty() { "no cgroup file system is mounted" } else { "only root can use cgroup v1" };
+        let why = if hierarchies.v1.is_empty() { "no cgroup file system is mounted" } else { NOT_OURS_ON_V1 };
         request.degrade_all(|_| true, why)?;
         return Ok(None);
     };
     let systemd = || {
         // Root has the top of the hierarchy, at no cost.
-        let needed = request.is_explicit() || !geteuid().is_root();
+        let needed = request.is_explicit() || !is_hosts_root();
         if needed { systemd::scope(request.id) } else { Err(systemd::NOT_REQUESTED.to_owned()) }
     };
     let found = parent::find(v2, &request.wanted, systemd);
@@ -114,8 +118,7 @@ fn on_v2(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Option<
             Ok(Some(parent))
         }
         Err(why) => {
-            let why =
-                if v1_is_better { "cgroup v1 has the controller, and only root can use it".to_owned() } else { why };
+            let why = if v1_is_better { NOT_OURS_ON_V1.to_owned() } else { why };
             request.degrade_all(|_| true, &why)?;
             Ok(None)
         }
@@ -149,15 +152,30 @@ impl Group {
         }
     }
 
-    /// Moves a newly cloned process into the cgroup, unless it started there.
+    /// Where a new process enters it, unless it is created there.
+    pub fn entrance(&self) -> Result<Option<Entrance>> {
+        match &self.kind {
+            Kind::V2(_) => Ok(None),
+            Kind::V1(leaves) => leaves.cgroup().entrance().map(Some),
+        }
+    }
+
+    /// Moves a newly cloned process into the cgroup, unless it started there or enters it itself.
     pub fn add_cloned(&self, pid: Pid, is_there: bool) -> Result<()> {
         match &self.kind {
-            Kind::V2(_) if is_there => Ok(()),
-            Kind::V2(leaf) => {
+            Kind::V2(leaf) if !is_there => {
                 let failed = |errno| Error::errno(Step::Cgroup, leaf.dir().path().display().to_string(), errno);
                 leaf.dir().write("cgroup.procs", &pid.to_string()).map_err(failed)
             }
-            Kind::V1(leaves) => leaves.cgroup().add(pid),
+            Kind::V2(_) | Kind::V1(_) => Ok(()),
+        }
+    }
+
+    /// Fails unless a process that entered it itself, or is a child of such a process, is in it.
+    pub fn verify(&self, pid: Pid) -> Result<()> {
+        match &self.kind {
+            Kind::V2(_) => Ok(()), // the kernel has created it there
+            Kind::V1(leaves) => leaves.cgroup().verify(pid),
         }
     }
 

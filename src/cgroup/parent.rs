@@ -41,8 +41,8 @@ pub fn find(v2: &V2, wanted: &[Facility], systemd: impl FnOnce() -> Result<PathB
         Ok(scope) => return Parent::below(&scope, wanted, &scope),
         Err(why) => why,
     };
-    if geteuid().is_root() {
-        return Parent::below(&v2.mount, wanted, &v2.own);
+    if let Some(top) = top(v2) {
+        return Parent::below(top, wanted, &v2.own);
     }
     Err(format!("{} is not delegated to this user, and {refused}", v2.own.display()))
 }
@@ -62,6 +62,11 @@ pub fn delegated(v2: &V2) -> Option<PathBuf> {
     // The cgroup of `user@UID.service` is delegated to the user's systemd.
     let is_systemd = name.starts_with("user@") && name.ends_with(".service");
     (!is_systemd && is_writable(found)).then(|| found.to_owned())
+}
+
+/// The top of the hierarchy, for root. Root of another user namespace may be unable to write to it.
+pub fn top(v2: &V2) -> Option<&Path> {
+    Some(v2.mount.as_path()).filter(|top| geteuid().is_root() && is_writable(top))
 }
 
 /// Whether systemd marked the cgroup as delegated, `Delegate=` in `systemd.resource-control(5)`.

@@ -55,18 +55,16 @@ pub fn run(
     state: &dyn Fn(i32, &str) -> String,
 ) -> ! {
     entry::retitle(&prepared.title); // other processes of the container can read the command line
-    if ends.wait() {
-        let mut hook_message = String::new();
-        let Err(failure) = match confined {
-            Some(confined) => join(prepared, plan, confined, ends, state, &mut hook_message),
-            None => start(prepared, plan, ends, state, &mut hook_message),
-        };
-        // After the gate opens, only `start` reads failures.
-        if let Some(gate) = &prepared.gate {
-            let _ = nix::unistd::write(gate.answer(), &failure_with_message(failure, &hook_message));
-        }
-        ends.fail_with_message(failure, &hook_message);
+    let mut hook_message = String::new();
+    let Err(failure) = ends.wait().and_then(|()| match confined {
+        Some(confined) => join(prepared, plan, confined, ends, state, &mut hook_message),
+        None => start(prepared, plan, ends, state, &mut hook_message),
+    });
+    // After the gate opens, only `start` reads failures.
+    if let Some(gate) = &prepared.gate {
+        let _ = nix::unistd::write(gate.answer(), &failure_with_message(failure, &hook_message));
     }
+    ends.fail_with_message(failure, &hook_message);
     process::exit(125)
 }
 
@@ -86,9 +84,7 @@ fn start(
         credentials::set_ids(0, 0).during(Step::SetIds, 0)?; // root of its user namespace, until set-up is complete
     }
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?; // after the change of ids, which clears the signal
-    if !ends.parent_lives() {
-        process::exit(125);
-    }
+    ends.parent_lives()?;
     let terminal = take_root(prepared, plan, ends, &[], state, hook_message)?;
     take_streams(prepared, terminal.as_ref())?;
     prepared.process.start_session(terminal.is_some())?;
@@ -135,8 +131,8 @@ fn take_root(
     if let Some(terminal) = &terminal {
         root.show_console(&built, terminal.as_fd())?;
     }
-    if prepared.waits_for_hooks && !ends.built() {
-        process::exit(125);
+    if prepared.waits_for_hooks {
+        ends.built()?;
     }
     let inherited = Inherited { environment: &prepared.hook_environment, output: &prepared.hook_output, filter: None };
     hooks::run_inside(&plan.hooks.create_container, 0, inherited, state, "creating", hook_message)?;
@@ -196,9 +192,7 @@ fn wait_and_execute(
     ends.send_ready(executable.executed).during(Step::Fork, 0)?;
     // The runtime may refuse what it sees. And it must have recorded this process, or a process that no command knows would
     // wait for ever. An end without a failure would look like an executed program.
-    if !ends.wait() {
-        return Err(Errno::EPIPE).during(Step::Wait, 0);
-    }
+    ends.wait()?;
     if let Some(gate) = &prepared.gate {
         gate.wait().during(Step::Wait, 0)?;
         let first = plan.hooks.create_container.len();

@@ -180,8 +180,9 @@ fn go<'a>(
 ) -> Applied<(Cloned, Option<Confined<'a>>)> {
     process::set_parent_death_signal(libc::SIGKILL).during(Step::Lifeline, 0)?;
     let bound = if entered.is_some() { schedule::bind_initially(&plan.process) } else { Ok(()) };
-    if !matches!(socket::receive(theirs, &mut [0; 1], true), Ok((1, _))) {
-        process::exit(125);
+    match socket::receive(theirs, &mut [0; 1], true) {
+        Ok((1, _)) => {}
+        received => return received.and(Err(Errno::EPIPE)).during(Step::Wait, 0),
     }
     bound?; // reported only now that the runtime reads
     child::enter_cgroups(prepared)?;

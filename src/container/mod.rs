@@ -204,6 +204,7 @@ pub fn launch(plan: &ContainerPlan, request: Request<'_>) -> Result<Launched> {
         pid,
         relays_terminal,
         terminal: None,
+        ready: false,
         seen: false,
         executed: None,
         notes,
@@ -255,6 +256,8 @@ struct Launch<'a> {
     pid: Pid,
     relays_terminal: bool,
     terminal: Option<OwnedFd>,
+    /// Whether the runtime has verified the process and let it execute its program.
+    ready: bool,
     /// Whether the runtime has verified a filter that is installed last.
     seen: bool,
     /// The program file that the process found when it looked the program up.
@@ -290,6 +293,7 @@ impl Launch<'_> {
                             return Ok(());
                         }
                         self.ends.go()?;
+                        self.ready = true;
                     }
                     Ok(Some(message)) => self.take(message)?,
                     Err(Errno::EPIPE | Errno::ECONNRESET) if self.handle_failure_event(proc_pid, gated)? => {
@@ -326,7 +330,7 @@ impl Launch<'_> {
                 self.seen = handshake.verify_and_release(proc_pid, filters, self.ends.failure.as_fd(), rest)?;
                 Ok(false)
             }
-            _ if gated => Err(errors::died("while it was set up")),
+            _ if gated || !self.ready => Err(errors::died("while it was set up")),
             (_, Some(handshake)) => match (handshake.failure(), self.seen) {
                 (Some(failure), _) => Err(name_failure(self.plan, self.prepared, failure)),
                 (None, false) => Err(errors::died("before it executed its program")),

@@ -12,7 +12,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket
 use super::failures::{FailureEvent, failure_with_message, read_failure_event};
 use super::times::{CpuTime, Reaped};
 use crate::error::{Error, Result, Step};
-use crate::failure::{Failure, Missing, MissingSet};
+use crate::failure::{Applied, During, Failure, Missing, MissingSet};
 use crate::sys::mount::FileOnMount;
 use crate::sys::socket;
 
@@ -52,8 +52,8 @@ pub enum Message {
     Missing(Vec<Missing>),
     /// The workload's process exists: its pidfd, and what init knows of its start.
     Started(OwnedFd, Started),
-    /// The CPU time of the workload's process before its program.
-    SetUp(CpuTime),
+    /// The CPU time of the workload's process before its program, and when that began, [`monotonic_ns`].
+    SetUp(CpuTime, Option<u64>),
     /// The seccomp listener.
     Listener(OwnedFd),
     /// The executed file, and the time of its last change.
@@ -77,8 +77,6 @@ pub enum Message {
 pub struct Started {
     /// The file that the workload executes, if known.
     pub executed: Option<FileOnMount>,
-    /// When its execve succeeded, [`monotonic_ns`]. `None` if init could not see that.
-    pub at_ns: Option<u64>,
     /// The CPU time of init so far.
     pub init: CpuTime,
 }
@@ -94,6 +92,8 @@ pub struct Exited {
     pub scratch_bytes: u64,
     /// Files in use on the scratch tmpfs.
     pub scratch_inodes: u64,
+    /// The CPU time of everything that init has seen end, if it served this workload alone.
+    pub used: CpuTime,
 }
 
 const TERMINAL: u32 = 1;
@@ -133,11 +133,8 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
     let cpu_time = |at| CpuTime { user_us: long(at), system_us: long(at + 8) };
     match word(0) {
         TERMINAL => fd.map(Message::Terminal),
-        STARTED => {
-            let at_ns = Some(long(24)).filter(|at| *at != 0);
-            fd.map(|pidfd| Message::Started(pidfd, Started { executed, at_ns, init: cpu_time(32) }))
-        }
-        SET_UP => Some(Message::SetUp(cpu_time(8))),
+        STARTED => fd.map(|pidfd| Message::Started(pidfd, Started { executed, init: cpu_time(24) })),
+        SET_UP => Some(Message::SetUp(cpu_time(8), Some(long(24)).filter(|at_ns| *at_ns != 0))),
         LISTENER => fd.map(Message::Listener),
         PROGRAM => fd.map(|file| Message::Program(file, long(8))),
         SERVING => Some(Message::Serving),
@@ -151,6 +148,7 @@ pub fn parse(frame: &[u8], fd: Option<OwnedFd>) -> Option<Message> {
             at_ns: long(24),
             scratch_bytes: long(8),
             scratch_inodes: long(16),
+            used: cpu_time(32),
         })),
         _ => None,
     }
@@ -193,15 +191,18 @@ impl ParentEnds {
 }
 
 impl ChildEnds {
-    /// Waits for the parent's permission to continue. `false` means that the parent is gone.
-    pub fn wait(&self) -> bool {
-        wait(self.control.as_fd())
+    /// Waits for the parent's permission to continue. Fails if the parent is gone.
+    pub fn wait(&self) -> Applied {
+        wait(self.control.as_fd()).during(Step::Wait, 0)
     }
 
-    /// Whether the parent is alive.
-    pub fn parent_lives(&self) -> bool {
+    /// Fails unless the parent is alive.
+    pub fn parent_lives(&self) -> Applied {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT; // peeks: pending messages are for `wait`
-        matches!(recv(self.control.as_raw_fd(), &mut [0; 1], flags), Err(Errno::EAGAIN) | Ok(1))
+        match recv(self.control.as_raw_fd(), &mut [0; 1], flags) {
+            Err(Errno::EAGAIN) | Ok(1) => Ok(()),
+            received => received.and(Err(Errno::EPIPE)).during(Step::Lifeline, 0),
+        }
     }
 
     /// Reports a failure to the parent. If the parent is gone, nothing can be done.
@@ -214,9 +215,10 @@ impl ChildEnds {
         let _ = nix::unistd::write(&self.failure, &failure_with_message(failure, message));
     }
 
-    /// Reports that a container's root is built, and waits for the runtime's hooks. `false` means that the parent is gone.
-    pub fn built(&self) -> bool {
-        socket::send(&self.control, &message(BUILT, 0, &[]), None).is_ok() && self.wait()
+    /// Reports that a container's root is built, and waits for the runtime's hooks.
+    pub fn built(&self) -> Applied {
+        socket::send(&self.control, &message(BUILT, 0, &[]), None).during(Step::Wait, 0)?;
+        self.wait()
     }
 
     /// Reports that a container is ready to be started, and the file that it will execute.
@@ -251,13 +253,14 @@ impl ChildEnds {
     pub fn send_started(&self, pidfd: BorrowedFd<'_>, started: Started) -> std::result::Result<(), Errno> {
         let [mount, inode] = numbers_of(started.executed);
         let CpuTime { user_us, system_us } = started.init;
-        let numbers = [mount, inode, started.at_ns.unwrap_or(0), user_us, system_us];
-        socket::send(&self.control, &message(STARTED, 0, &numbers), Some(pidfd))
+        socket::send(&self.control, &message(STARTED, 0, &[mount, inode, user_us, system_us]), Some(pidfd))
     }
 
-    /// Sends the CPU time that the workload's process has used before its program.
-    pub fn send_set_up(&self, CpuTime { user_us, system_us }: CpuTime) -> std::result::Result<(), Errno> {
-        socket::send(&self.control, &message(SET_UP, 0, &[user_us, system_us]), None)
+    /// Sends the CPU time that the workload's process has used before its program, and the time of the host's monotonic clock, if
+    /// it sees that clock.
+    pub fn send_set_up(&self, cpu: CpuTime, at_ns: Option<u64>) -> std::result::Result<(), Errno> {
+        let numbers = [cpu.user_us, cpu.system_us, at_ns.unwrap_or(0)];
+        socket::send(&self.control, &message(SET_UP, 0, &numbers), None)
     }
 
     /// Sends the seccomp listener.
@@ -276,13 +279,14 @@ pub fn was_verified(control: BorrowedFd<'_>) -> bool {
     matches!(socket::receive(control, &mut [0; 1], false), Ok((1, _)))
 }
 
-/// Waits for the supervisor's permission to continue. `false` means that it is gone.
-pub fn wait(control: BorrowedFd<'_>) -> bool {
+/// Waits for the supervisor's permission to continue. `EPIPE` means that it is gone.
+pub fn wait(control: BorrowedFd<'_>) -> std::result::Result<(), Errno> {
     loop {
         // Not recvmsg: a filter that is already in force may refuse it.
         match nix::unistd::read(control, &mut [0; 1]) {
             Err(Errno::EINTR) => {}
-            received => return received == Ok(1),
+            Ok(1) => return Ok(()),
+            received => return received.and(Err(Errno::EPIPE)),
         }
     }
 }
@@ -299,7 +303,8 @@ pub fn send_exited(control: BorrowedFd<'_>, exited: Exited) -> std::result::Resu
 
 /// Encodes [`Message::Exited`].
 pub fn exited_message(exited: Exited) -> [u8; MESSAGE_LENGTH] {
-    message(EXITED, exited.status, &[exited.scratch_bytes, exited.scratch_inodes, exited.at_ns])
+    let Exited { status, at_ns, scratch_bytes, scratch_inodes, used } = exited;
+    message(EXITED, status, &[scratch_bytes, scratch_inodes, at_ns, used.user_us, used.system_us])
 }
 
 #[cfg(test)]
@@ -308,7 +313,8 @@ mod tests {
 
     #[test]
     fn a_frame_is_whole_and_known_or_none() {
-        let exited = Exited { status: 256, at_ns: 9, scratch_bytes: 7, scratch_inodes: u64::MAX };
+        let used = CpuTime { user_us: 5, system_us: 6 };
+        let exited = Exited { status: 256, at_ns: 9, scratch_bytes: 7, scratch_inodes: u64::MAX, used };
         let frame = exited_message(exited);
         assert!(matches!(parse(&frame, None), Some(Message::Exited(read)) if read == exited));
         for length in 0..frame.len() {
@@ -317,5 +323,19 @@ mod tests {
         assert!(parse(&[frame.as_slice(), &[0]].concat(), None).is_none());
         assert!(parse(&message(STARTED, 0, &[]), None).is_none(), "a start without its pidfd");
         assert!(parse(&message(99, 0, &[]), None).is_none());
+    }
+
+    #[test]
+    fn a_wait_that_fails_has_its_reason() {
+        let errno = |waited: Applied| waited.map_err(|failure| failure.errno);
+        let (parent, child) = channels().unwrap();
+        assert_eq!(errno(child.parent_lives()), Ok(()));
+        parent.go().unwrap();
+        assert_eq!((errno(child.parent_lives()), errno(child.wait())), (Ok(()), Ok(())));
+        drop(parent);
+        assert_eq!((errno(child.parent_lives()), errno(child.wait())), (Err(Errno::EPIPE), Err(Errno::EPIPE)));
+        // Neither readable nor a socket.
+        let child = ChildEnds { control: child.failure.try_clone().unwrap(), failure: child.failure };
+        assert_eq!((errno(child.parent_lives()), errno(child.wait())), (Err(Errno::ENOTSOCK), Err(Errno::EBADF)));
     }
 }

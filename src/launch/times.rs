@@ -21,6 +21,18 @@ impl CpuTime {
         self.user_us.saturating_add(self.system_us)
     }
 
+    /// Both.
+    pub fn plus(self, other: Self) -> Self {
+        let (user_us, system_us) = (self.user_us + other.user_us, self.system_us + other.system_us);
+        Self { user_us, system_us }
+    }
+
+    /// Without a part of it.
+    pub fn minus(self, part: Self) -> Self {
+        let user_us = self.user_us.saturating_sub(part.user_us);
+        Self { user_us, system_us: self.system_us.saturating_sub(part.system_us) }
+    }
+
     /// That of this process so far, `getrusage(2)`; zero if the call is refused.
     pub fn own() -> Self {
         let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);

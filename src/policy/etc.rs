@@ -60,6 +60,7 @@ pub const PARTS: &[&str] = &[
     "asciidoc",
     "fonts",
     "ghostscript",
+    "groff",
     "libreoffice",
     "man_db.conf",
     "manpath.config",

@@ -272,6 +272,8 @@ fn mounts(mut view: Vec<Mount>, settings: &Settings) -> Result<Vec<Mount>> {
     let requested: Vec<Mount> = requests.into_iter().filter_map(MountRequest::into_mount).collect();
     // A requested mount replaces the directory as a whole, so the view adds no mounts below it.
     view.retain(|part| requested.iter().all(|mount| !is_within(&part.destination, &mount.destination)));
+    let holds = |place: &Bytes| requested.iter().any(|mount| is_within(&mount.destination, place));
+    view.iter_mut().filter(|part| holds(&part.destination)).for_each(view::make_directory);
     view.extend(requested);
     Ok(parents_first(view))
 }

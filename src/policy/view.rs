@@ -11,6 +11,8 @@ use crate::plan::{Bytes, IdMapping, Identity, Mount, MountKind, Network};
 /// Symlinks into /usr on most systems, directories on others.
 const TOP: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
+const VAR_TMP: &str = "/var/tmp";
+
 /// The inputs of the view.
 pub struct Surroundings<'a> {
     /// The workload's user.
@@ -34,14 +36,21 @@ pub fn synthetic(around: &Surroundings<'_>) -> Vec<Mount> {
     mounts.extend(etc::PARTS.iter().map(|name| as_host(&format!("/etc/{name}"))));
     mounts.extend(generated(around));
     mounts.extend(common(around));
-    // /var/tmp is a symlink to /tmp, because a mount would delay the start.
-    mounts.push(Mount { kind: MountKind::Symlink { target: "../tmp".into() }, ..read_only("/var/tmp") });
+    // A symlink to /tmp, because a mount would delay the start.
+    mounts.push(Mount { kind: MountKind::Symlink { target: "../tmp".into() }, ..read_only(VAR_TMP) });
     mounts
 }
 
 /// The mounts on top of a given root. Its /etc stays as it is.
 pub fn on_rootfs(around: &Surroundings<'_>) -> Vec<Mount> {
     common(around)
+}
+
+/// A mount point cannot lie below a symlink: `/var/tmp` becomes scratch space, as `/tmp` is.
+pub fn make_directory(part: &mut Mount) {
+    if part.destination == VAR_TMP.into() {
+        (part.kind, part.read_only) = (MountKind::Scratch { mode: 0o1777 }, false);
+    }
 }
 
 fn common(around: &Surroundings<'_>) -> Vec<Mount> {

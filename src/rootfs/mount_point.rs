@@ -154,7 +154,8 @@ impl<'a> MountPoints<'a> {
     pub fn add(&mut self, destination: &Path, shape: Shape, owner: MountOwner) -> Result<MountPointPlan> {
         let unfit = |reason: String| Error::new(Step::MountPoint, destination.display().to_string(), reason);
         if let Some(link) = destination.ancestors().skip(1).find(|path| self.symlinks.contains(*path)) {
-            return Err(unfit(format!("lies below {}, which is a symlink in the sandbox", link.display())));
+            let reason = format!("lies below {}, which is a symlink in the sandbox", link.display());
+            return Err(unfit(reason).hint("name the path that the symlink leads to"));
         }
         let (below, below_owner) = self.covering(destination);
         let entry = Entry::new(destination)?;

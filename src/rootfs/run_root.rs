@@ -318,6 +318,11 @@ impl PreparedRoot {
 }
 
 impl PreparedRoot {
+    /// Whether the workload's clocks are not the host's.
+    pub fn has_own_clock(&self) -> bool {
+        self.clock.is_some()
+    }
+
     /// Child half, in the workload's process: checks that it reads the clocks of its time namespace.
     pub fn verify_clock(&self) -> Applied {
         let Some(clock) = &self.clock else { return Ok(()) };

@@ -1,6 +1,9 @@
 //! What enforces each limit of a run's budget: its cgroup, limits of its processes, or nothing.
 
+use std::time::Duration;
+
 use nix::errno::Errno;
+use nix::unistd::Pid;
 
 use crate::cgroup::{Group, ONLY_ON_V1};
 use crate::confine::process::StandIn;
@@ -8,6 +11,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility, RlimitResource};
 use crate::report::{Bound, BoundBy, Degraded};
 use crate::sys::file;
+use crate::sys::status::Status;
 
 /// The limits of the budget, for the report.
 pub fn record(budget: &Budget, cgroup: Option<&Group>, stand_ins: &[StandIn]) -> Vec<Bound> {
@@ -40,6 +44,20 @@ pub fn verify(pid: i32, stand_ins: &[StandIn]) -> Result<()> {
         Some(lost) => Err(Error::new(Step::Verify, lost.resource.name(), format!("the process does not have {lost}"))),
         None => Ok(()),
     }
+}
+
+/// Fails unless the tree's first process is in the cgroup, unless it ends meanwhile: then cgroup v1 shows it in no cgroup.
+pub fn verify_group(group: &Group, first: Option<i32>) -> Result<()> {
+    let Some(pid) = first else { return Ok(()) };
+    let mut verified = group.verify(Pid::from_raw(pid));
+    for _ in 0..100 {
+        if verified.is_ok() || Status::of(pid).map_or(true, |status| status.is_ending()) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1)); // the kernel shows a little later that it ends
+        verified = group.verify(Pid::from_raw(pid));
+    }
+    verified
 }
 
 /// The hard limit in a text in the format of `/proc/PID/limits`, `proc_pid_limits(5)`.

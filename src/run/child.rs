@@ -9,6 +9,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use super::command::{Command, Left, open_terminal};
 use super::prepare::Prepared;
 use super::{fork_server, init};
+use crate::cgroup::Entrance;
 use crate::confine::tree::{END, Tree};
 use crate::confine::{caps, schedule};
 use crate::error::Step;
@@ -26,16 +27,15 @@ pub fn run(prepared: &mut Prepared, stack: Stack, parent: ParentEnds, ends: &Chi
     drop(parent); // the child's copy would keep the lifeline open
     entry::retitle(&prepared.title); // the sandbox can read the command line
     let _ = process::set_name(c"stockade-init"); // for process listings
-    if let Err(failure) = put_in_place(&mut prepared.order.streams) {
+    let entered = prepared.entrance.as_ref().map_or(Ok(()), Entrance::enter); // everything after it is counted
+    if let Err(failure) = entered.and_then(|()| put_in_place(&mut prepared.order.streams)) {
         ends.fail(failure);
         process::exit(125)
     }
     let prepared = &*prepared;
     let network = prepared.network.begin(stack); // meanwhile the parent writes the id maps, and the child builds the root
-    if ends.wait() {
-        let Err(failure) = network.and_then(|network| start(prepared, network, ends));
-        ends.fail(failure);
-    }
+    let Err(failure) = ends.wait().and(network).and_then(|network| start(prepared, network, ends));
+    ends.fail(failure);
     process::exit(125)
 }
 
@@ -84,9 +84,7 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
         process::set_no_new_privs().during(Step::NoNewPrivs, 0)?;
     }
     ends.send_missing(missing).during(Step::Fork, 0)?;
-    if !ends.wait() {
-        process::exit(125); // the supervisor refuses the namespaces, or has ended
-    }
+    ends.wait()?; // until the supervisor has verified the namespaces
     // From here on no process inside can trace or read pid 1. The workload does not run yet; its execve makes it dumpable
     // again.
     process::set_dumpable(without(Layer::NotDumpable)).during(Step::Fork, 0)?;
@@ -110,7 +108,7 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     if prepared.kept_capabilities != 0 {
         caps::renounce()?;
     }
-    init::run(ends.control.as_fd(), root.scratch.as_fd(), workload, tree)
+    init::run(ends.control.as_fd(), root.scratch.as_fd(), workload, tree, prepared.counts)
 }
 
 /// Closes every descriptor that belongs neither to the sandbox nor to the workload. This happens before the first path in the
@@ -130,5 +128,5 @@ fn close_the_host(prepared: &Prepared, root: &BuiltRoot, terminal: Option<&Owned
 /// From now on this process dies with the supervisor.
 fn die_with_supervisor(ends: &ChildEnds, signal: libc::c_int) -> Applied {
     process::set_parent_death_signal(signal).during(Step::Lifeline, 0)?;
-    if ends.parent_lives() { Ok(()) } else { process::exit(125) }
+    ends.parent_lives()
 }

@@ -76,12 +76,10 @@ impl<'a> Command<'a> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        // A workload that shares our memory has executed its program when we continue.
-        let at_ns = shares_memory.then(monotonic_ns);
         let executed = left.executable.and_then(|executable| executable.executed);
         // The work of an init that serves a session is nobody's.
         let init = if self.prepared.stays { CpuTime::default() } else { CpuTime::own() };
-        let started = Started { executed, at_ns, init };
+        let started = Started { executed, init };
         self.ends.send_started(pidfd.as_fd(), started).during(Step::Fork, 3)?;
         if let Some(listener) = left.listener {
             self.ends.send_listener(listener.as_fd()).during(Step::Fork, 4)?;
@@ -115,7 +113,9 @@ impl<'a> Command<'a> {
             let _ = program.changed_ns().and_then(|changed_ns| ends.send_program(program.file.as_fd(), changed_ns));
         }
         let executable = left.executable.insert(found.close());
-        ends.send_set_up(CpuTime::own()).during(Step::Fork, 5)?; // before the filter, which may refuse it
+        // Before the filter, which may refuse it. Init may continue long after the execve.
+        let at_ns = (!prepared.root.has_own_clock()).then(monotonic_ns);
+        ends.send_set_up(CpuTime::own(), at_ns).during(Step::Fork, 5)?;
         let listens = prepared.stays && order.explain_denials;
         if let Some(seccomp) = if listens { &prepared.listening } else { &prepared.seccomp } {
             left.listener = seccomp.apply()?;

@@ -28,6 +28,7 @@ pub fn error_of(
     let program = plan.command.argv.first().map(ToString::to_string).unwrap_or_default();
     let object = match step {
         Step::Clone => "network namespace".to_owned(),
+        Step::Cgroup => prepared.entrance.as_ref().and_then(|entrance| entrance.object(index)).unwrap_or_default(),
         Step::Exec | Step::Interpreter => program.clone(),
         Step::Cwd => plan.command.cwd.to_string(),
         Step::Egress => prepared.egress.as_ref().map(|egress| egress.object(index)).unwrap_or_default(),

@@ -10,11 +10,11 @@ use nix::unistd::Pid;
 
 use crate::confine::tree::{END, Entered};
 use crate::launch::channels::{Exited, send_exited, was_verified};
-use crate::launch::times::monotonic_ns;
+use crate::launch::times::{CpuTime, Reaped, monotonic_ns};
 use crate::sys::process::{self, ChildEvent};
 
-/// Serves until it is killed. All signals are blocked and read one by one.
-pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid, tree: Option<Entered>) -> ! {
+/// Serves until it is killed. All signals are blocked and read one by one. `counts` says that no cgroup counts the CPU time.
+pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid, tree: Option<Entered>, counts: bool) -> ! {
     // Closes the caller's streams and everything else. A reader must see end of file when the workload ends.
     if process::dup_onto(control, 0).is_err()
         || process::dup_onto(scratch, 1).is_err()
@@ -24,7 +24,7 @@ pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid, tree
     }
     loop {
         match process::wait_signal() {
-            Ok(libc::SIGCHLD) => reap_all(workload, tree),
+            Ok(libc::SIGCHLD) => reap_all(workload, tree, counts),
             Ok(END) if tree.is_some() => end(tree, 125),
             Ok(signal) => forward(workload, signal),
             Err(_) => {}
@@ -41,10 +41,12 @@ pub fn forward(workload: Pid, signal: libc::c_int) {
     }
 }
 
-fn reap_all(workload: Pid, tree: Option<Entered>) {
+fn reap_all(workload: Pid, tree: Option<Entered>, counts: bool) {
     loop {
         match process::peek_child() {
-            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => report_and_exit(status, tree),
+            Ok(Some(ChildEvent::Ended(pid, status))) if pid == workload => {
+                report_and_exit((workload, status), tree, counts)
+            }
             Ok(Some(ChildEvent::Ended(pid, _))) => drop(process::reap(pid)),
             Ok(Some(ChildEvent::Traced(pid))) => drop(process::detach_tracee(pid)),
             Err(Errno::EINTR) => {}
@@ -65,10 +67,16 @@ fn end(tree: Option<Entered>, code: i32) -> ! {
 
 /// Reports how the workload ended and exits, which ends every process that it left. Until the supervisor has verified the workload, it
 /// stays a zombie, and the supervisor kills both.
-fn report_and_exit(status: i32, tree: Option<Entered>) -> ! {
+fn report_and_exit((workload, status): (Pid, i32), tree: Option<Entered>, counts: bool) -> ! {
     let [control, scratch] = [0, 1].map(process::borrow_standard);
-    let exited = exited(status, scratch);
+    let mut exited = exited(status, scratch);
     let was_verified = was_verified(control.as_fd());
+    if was_verified && counts && tree.is_none() {
+        end_others(workload);
+        exited.used = Reaped::children().cpu;
+    } else if let Ok(usage) = process::usage_of_ended(workload) {
+        exited.used = Reaped::children().cpu.plus(Reaped::from(&usage).cpu);
+    }
     if send_exited(control.as_fd(), exited).is_err() {
         end(tree, 125);
     }
@@ -82,6 +90,16 @@ fn report_and_exit(status: i32, tree: Option<Entered>) -> ! {
     }
 }
 
+/// Kills and reaps what the workload has left: the kernel does not count the CPU time of processes that die with their pid
+/// namespace.
+fn end_others(workload: Pid) {
+    let everything = Pid::from_raw(-1); // in this namespace, except for pid 1
+    let _ = process::reap(workload);
+    if process::send_signal(everything, libc::SIGKILL).is_ok() {
+        while process::wait4(everything).is_ok() {}
+    }
+}
+
 /// How a workload ended just now, and the use of the scratch tmpfs.
 pub fn exited(status: i32, scratch: BorrowedFd<'_>) -> Exited {
     let at_ns = monotonic_ns();
@@ -91,5 +109,5 @@ pub fn exited(status: i32, scratch: BorrowedFd<'_>) -> Exited {
         }
         Err(_) => (u64::MAX, u64::MAX),
     };
-    Exited { status, at_ns, scratch_bytes, scratch_inodes }
+    Exited { status, at_ns, scratch_bytes, scratch_inodes, used: CpuTime::default() }
 }

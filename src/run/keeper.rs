@@ -77,7 +77,7 @@ fn reap(running: &mut Option<Pid>, control: BorrowedFd<'_>, scratch: BorrowedFd<
             Ok(Some(ChildEvent::Ended(pid, status))) => {
                 if *running == Some(pid) {
                     let exited = exited(status, scratch);
-                    if !wait(control) || send_exited(control, exited).is_err() {
+                    if wait(control).is_err() || send_exited(control, exited).is_err() {
                         process::exit(125);
                     }
                     *running = None;

@@ -274,7 +274,6 @@ fn admit(
     enforced: &mut Enforced,
 ) -> Result<()> {
     let pid = child.pid;
-    // Before anything else, so that everything after it is counted.
     kept.cgroup.as_ref().map_or(Ok(()), |group| group.add_cloned(pid, child.is_in_cgroup))?;
     let proc_pid = user::open_proc_pid(pid)?;
     enforced.degraded.extend(prepared.order.process.raise_limits(pid)?);

@@ -77,8 +77,10 @@ pub struct Outcome {
     pub program: Option<Program>,
     /// The resource usage of the tree, as far as its processes were reaped.
     pub rusage: Option<Reaped>,
-    /// The CPU time that init and the workload's process used before the program.
+    /// The CPU time that the workload's process used before the program.
     pub set_up: CpuTime,
+    /// The CPU time of init, as it said at the workload's start.
+    pub init: CpuTime,
     /// The CPU time of the tree just before it was killed, if no cgroup counts it.
     pub before_kill: CpuTime,
     /// Whether the kernel limits the CPU time of each process.
@@ -96,22 +98,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds CPU time that a process used before the program.
-    pub fn add_set_up(&mut self, cpu: CpuTime) {
-        self.set_up.user_us += cpu.user_us;
-        self.set_up.system_us += cpu.system_us;
+    /// The CPU time of the set-up and of init. That of init to its end is what its usage has besides its children's.
+    fn not_the_workloads(&self) -> CpuTime {
+        let used = self.scratch.map(|exited| exited.used).filter(|used| *used != CpuTime::default());
+        let init = self.rusage.zip(used).map_or(self.init, |(all, used)| all.cpu.minus(used));
+        self.set_up.plus(init)
     }
 
-    /// CPU time without that of the set-up, in microseconds.
+    /// CPU time without that of init and the set-up, in microseconds.
     pub fn without_set_up(&self, counted_us: u64) -> u64 {
-        counted_us.saturating_sub(self.set_up.total_us())
+        counted_us.saturating_sub(self.not_the_workloads().total_us())
     }
 
-    /// Leaves the workload's own CPU time in a reading that includes the set-up.
+    /// Leaves the workload's own CPU time in a reading that includes init and the set-up.
     pub fn subtract_set_up(&self, cpu: &mut report::Cpu) {
         cpu.total_us = cpu.total_us.map(|counted| self.without_set_up(counted));
         // The kernel counts these at different moments. The sum must be the total.
-        let user_us = cpu.user_us.map(|counted| counted.saturating_sub(self.set_up.user_us));
+        let user_us = cpu.user_us.map(|counted| counted.saturating_sub(self.not_the_workloads().user_us));
         cpu.user_us = user_us.zip(cpu.total_us).map(|(user, total)| user.min(total));
         cpu.system_us = cpu.system_us.and(cpu.total_us.zip(cpu.user_us).map(|(total, user)| total - user));
     }

@@ -10,7 +10,7 @@ use super::bounds;
 use super::egress::{Gateway, PreparedEgress};
 use super::network::{self, PreparedNetwork};
 use super::order::Order;
-use crate::cgroup::{self, Group};
+use crate::cgroup::{self, Entrance, Group};
 use crate::confine::landlock::PreparedLandlock;
 use crate::confine::process::StandIn;
 use crate::confine::seccomp::install::PreparedSeccomp;
@@ -56,6 +56,10 @@ pub struct Prepared {
     pub title: CString,
     /// Whether it gets a cgroup namespace with its own cgroup as the root.
     pub hides_cgroup: bool,
+    /// Where pid 1 enters its cgroups of v1.
+    pub entrance: Option<Entrance>,
+    /// Whether no cgroup counts its CPU time.
+    pub counts: bool,
     /// Its network.
     pub network: PreparedNetwork,
     /// The sockets of allowed hosts in that network.
@@ -207,6 +211,8 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
         title: CString::new(format!("stockade: init {}", plan.confinement.id))
             .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?,
         hides_cgroup: plan.namespaces.cgroup && (stays || cgroup.is_some()),
+        entrance: cgroup.as_ref().map(Group::entrance).transpose()?.flatten(),
+        counts: cgroup.is_none(),
         network,
         egress: None,
         init: plan.init,

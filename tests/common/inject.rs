@@ -9,6 +9,15 @@ use super::{PYTHON, skip};
 /// The errors that calls fail with, in turn.
 pub const ERRORS: [&str; 7] = ["ENOMEM", "EMFILE", "EPERM", "EINTR", "ENOSPC", "EAGAIN", "EIO"];
 
+/// The number of `read(2)`.
+pub const READ: &str = "0";
+
+/// The number of `recvfrom(2)`.
+pub const RECVFROM: &str = "45";
+
+/// The number of `recvmsg(2)`.
+pub const RECVMSG: &str = "47";
+
 /// The number of `write(2)`.
 pub const WRITE: &str = "1";
 

@@ -102,6 +102,25 @@ def _(c):
     return seen
 
 
+@scenarios.add("stockade run in a pod as a user without capabilities")
+def _(c):
+    if not c.house.stockade:
+        raise Absent("not built: stockade")
+    pod = c.pod()
+    # The image has no /usr, which a run shows.
+    mounts = [{"container_path": "/stockade", "host_path": c.house.stockade, "readonly": True},
+              {"container_path": "/usr", "host_path": c.house.room("usr"), "readonly": True}]
+    user = {"run_as_user": {"value": 1000}, "no_new_privs": True, "capabilities": {"drop_capabilities": ["ALL"]}}
+    kinds = {"unconfined": {"profile_type": UNCONFINED}, "default": {"profile_type": RUNTIME_DEFAULT},
+             "outer": {"profile_type": LOCALHOST, "localhost_ref": c.house.outer}}
+    for name, seccomp in kinds.items():
+        id = c.stay(pod, name=name, mounts=mounts, security={**user, "seccomp": seccomp})
+        said, status = c.exec(id, "/stockade", "run", "--", "true")
+        expect(status == 125 and "--allow-degraded" in said, f"{name}: {status}: {said}")
+        said = c.said(id, "/stockade", "run", "-p", "nested", "--", "sh", "-c", "echo r''an; id -u")
+        expect("ran\n" in said and ("limits alone" in said) == (name == "default"), f"{name}: {said}")
+
+
 @scenarios.add("seccomp: profiles that are missing, or no profiles")
 def _(c):
     pod = c.pod()

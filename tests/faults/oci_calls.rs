@@ -119,6 +119,34 @@ fn failing_calls_of_exec_leave_no_layer_out() {
     });
 }
 
+/// The end of a process before it executed the program does not look like the end of the program.
+#[test]
+fn a_process_that_cannot_wait_or_is_killed_is_not_taken_for_the_program() {
+    with(|bundle, _| {
+        let words = ["exec", &bundle.id, "sh", "-c", "exit 7"];
+        prepare(bundle, Before::Running);
+        let list = bundle.dir.join("calls");
+        by(bundle, &inject::words(&[text(&list)]), &words).expect(7);
+        let own = inject::listed(&list).into_iter().filter(|[process, ..]| process != "0");
+        let (waits, others): (Vec<_>, Vec<_>) = own
+            .partition(|[_, number, _]| [inject::READ, inject::RECVFROM, inject::RECVMSG].contains(&number.as_str()));
+        assert!(waits.len() > 1 && others.len() > 20, "{waits:?} {others:?}");
+        let waits = waits.into_iter().map(|call| (call, "EPERM"));
+        let killed = inject::few(others, 12).into_iter().map(|(call, _)| (call, "KILL"));
+        for ([process, number, nth], fault) in waits.chain(killed) {
+            prepare(bundle, Before::Running);
+            let called = by(bundle, &inject::words(&[&process, &number, &nth, fault]), &words);
+            let complaint = called.err();
+            let fault = format!("process {process}, call {number}, time {nth}: {fault}");
+            match called.0.status.code() {
+                Some(7) if !fault.ends_with("KILL") => {}
+                code => assert!(code == Some(255) && complaint.contains("error"), "{fault}: {code:?}: {complaint}"),
+            }
+            expect_known(bundle, &fault);
+        }
+    });
+}
+
 #[test]
 fn failing_calls_of_create_and_start_leave_no_layer_out() {
     with(|bundle, plain| {

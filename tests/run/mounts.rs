@@ -47,6 +47,24 @@ fn ro_and_rw_keep_the_path() {
     });
 }
 
+/// `/var/tmp` is a symlink in a sandbox, below which nothing could be mounted.
+#[test]
+fn a_directory_below_var_tmp_can_be_bound() {
+    for_each_caller(|caller| {
+        let Ok(dir) = nix::unistd::mkdtemp("/var/tmp/stockade-XXXXXX") else { return skip_part("", "no /var/tmp") };
+        fs::write(dir.join("file"), "content\n").unwrap();
+        common::set_mode(&dir, 0o755);
+        let script = format!("cat {}/file; echo x >/var/tmp/made && ls /var/tmp | wc -l; ls /tmp", text(&dir));
+        let outcome = Run::new(caller).opts(["--ro", text(&dir)]).sh(&script).go();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(outcome.expect(0).text(), "content\n2\n");
+        let outcome = Run::new(caller).sh("readlink /var/tmp").go().expect(0);
+        assert_eq!(outcome.text(), "../tmp\n", "it costs no mount otherwise");
+        let outcome = Run::new(caller).opts(["-v", "/usr:/etc/mtab/x:ro"]).cmd(["true"]).go().expect(125);
+        assert!(outcome.stderr.contains("symlink") && outcome.stderr.contains("hint: "), "{outcome}");
+    });
+}
+
 #[test]
 fn the_workspace_is_writable_and_where_one_is() {
     for_each_caller(|caller| {

@@ -142,6 +142,27 @@ fn the_cgroups_of_a_run_are_shown_read_only() {
     assert!(writable.is_empty(), "{writable:#?}");
 }
 
+/// An ordinary user who is root of a user namespace can use no cgroup: a default budget is left out by name, a requested one refused.
+#[test]
+fn root_of_a_user_namespace_is_told_of_budgets_that_it_cannot_have() {
+    let run = |options: &str| {
+        let script = format!("$S run -p nested {options} -- sh -c 'echo ran'");
+        in_place("unshare", Caller::Unprivileged, &script).expect("a place that needs nothing")
+    };
+    let seen = run("");
+    if seen.stderr.is_empty() {
+        return skip("an unprivileged caller has a cgroup here");
+    }
+    assert!(seen.code == 0 && seen.stdout == "ran\n", "{}{}", seen.stdout, seen.stderr);
+    assert!(seen.stderr.starts_with("stockade: warning: memory is not limited: "), "{}", seen.stderr);
+    let seen = run("-m 64M --pids-limit 9");
+    assert!(seen.code == 125 && seen.stdout.is_empty(), "{}{}", seen.stdout, seen.stderr);
+    assert!(seen.stderr.contains("memory, pids budgets: cannot be enforced: "), "{}", seen.stderr);
+    let seen = run("-m 64M --pids-limit 9 --allow-degraded memory --allow-degraded pids");
+    assert!(seen.code == 0 && seen.stdout == "ran\n", "{}{}", seen.stdout, seen.stderr);
+    assert!(seen.stderr.contains("RLIMIT_DATA 67108864 for each process"), "{}", seen.stderr);
+}
+
 #[test]
 fn a_workspace_of_the_caller_is_written_to() {
     for_each_place(|place, caller, missing, with_workspace| {

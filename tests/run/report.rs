@@ -142,6 +142,39 @@ fn processor_time_is_counted_for_the_whole_tree() {
     });
 }
 
+/// The kernel forgets the time of processes that die with their pid namespace.
+#[test]
+fn processor_time_of_processes_that_the_workload_leaves_is_counted() {
+    let leave = "import os, time\nr, w = os.pipe()\nif os.fork() == 0:\n  while time.process_time() < 0.3: pass\n  \
+                 os.write(w, b'x'); time.sleep(100)\nos.read(r, 1)";
+    for_each_caller(|caller| {
+        let outcome = Run::new(caller).python(leave).go().expect(0);
+        let total = outcome.report()["usage"]["cpu"]["total_us"].as_u64().unwrap();
+        assert!(total >= 300_000, "{outcome}");
+    });
+}
+
+/// On a busy host, init continues long after the workload has begun.
+#[test]
+fn one_thread_has_no_more_processor_time_than_wall_time() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let spinners: Vec<_> = (0..4 * cpus)
+        .map(|_| Run::new(Caller::Unprivileged).opts(["--timeout", "100s"]).sh("while :; do :; done").spawn())
+        .collect();
+    for_each_caller(|caller| {
+        for _ in 0..10 {
+            let outcome = Run::new(caller).cmd(["true"]).go().expect(0);
+            let of = |pointer| outcome.report().pointer(pointer).and_then(Value::as_u64).unwrap();
+            let (wall, cpu) = (of("/usage/wall_us"), of("/usage/cpu/total_us"));
+            assert!(cpu <= wall + 500, "{cpu} us of processor time in {wall} us: {outcome}"); // what init takes to end
+        }
+    });
+    for spinner in spinners {
+        spinner.signal(Signal::SIGTERM);
+        spinner.finish();
+    }
+}
+
 #[test]
 fn the_confinement_in_the_report_is_read_back() {
     for_each_caller(|caller| {

@@ -208,6 +208,8 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         let verified = self.verifier.verify(workload, self.executed, &mut self.enforced)?;
         bounds::verify(workload, &self.kept.stand_ins)?;
         if verified {
+            // Init lives until this is done.
+            self.kept.cgroup.as_ref().map_or(Ok(()), |group| bounds::verify_group(group, self.processes()))?;
             self.outcome.verified = true;
             step("executed", || self.plan.command.argv.first().map(ToString::to_string).unwrap_or_default());
         } else {
@@ -256,15 +258,17 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
             Message::Program(file, changed_ns) => {
                 self.outcome.program.get_or_insert(Program { file, changed_ns });
             }
-            Message::SetUp(cpu) => self.outcome.add_set_up(cpu),
-            Message::Started(pidfd, started) => {
-                self.outcome.started = true;
-                self.executed = started.executed;
-                self.outcome.add_set_up(started.init);
-                self.started_at = started.at_ns.map(instant_of);
+            Message::SetUp(cpu, at_ns) => {
+                self.outcome.set_up = cpu;
+                self.started_at = at_ns.map(instant_of);
                 if self.outcome.executed_at.is_some() {
                     self.outcome.executed_at = self.started_at.or(self.outcome.executed_at);
                 }
+            }
+            Message::Started(pidfd, started) => {
+                self.outcome.started = true;
+                self.executed = started.executed;
+                self.outcome.init = started.init;
                 self.workload = pidfd::pid_of(pidfd.as_fd());
                 step("workload", || format!("pid {}", self.workload.unwrap_or_default()));
             }
