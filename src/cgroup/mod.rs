@@ -106,9 +106,9 @@ fn on_v2(hierarchies: &Hierarchies, request: &mut Request<'_>) -> Result<Option<
         request.degrade_all(|_| true, why)?;
         return Ok(None);
     };
-    let systemd = || {
+    let systemd = |has_top: bool| {
         // Root has the top of the hierarchy, at no cost.
-        let needed = request.is_explicit() || !is_hosts_root();
+        let needed = request.is_explicit() || !has_top;
         if needed { systemd::scope(request.id) } else { Err(systemd::NOT_REQUESTED.to_owned()) }
     };
     let found = parent::find(v2, &request.wanted, systemd);

@@ -32,16 +32,22 @@ pub struct Parent {
     pub without: String,
 }
 
-/// Finds the parent, or returns why there is none. `systemd` creates one, and is called only if there is no delegated subtree.
-pub fn find(v2: &V2, wanted: &[Facility], systemd: impl FnOnce() -> Result<PathBuf, String>) -> Result<Parent, String> {
+/// Finds the parent, or returns why there is none. `systemd` creates one, and is called only if there is no delegated subtree, with
+/// whether there is another choice.
+pub fn find(
+    v2: &V2,
+    wanted: &[Facility],
+    systemd: impl FnOnce(bool) -> Result<PathBuf, String>,
+) -> Result<Parent, String> {
     if let Some(path) = delegated(v2) {
         return Parent::below(&path, wanted, &v2.own);
     }
-    let refused = match systemd() {
+    let top = top(v2);
+    let refused = match systemd(top.is_some()) {
         Ok(scope) => return Parent::below(&scope, wanted, &scope),
         Err(why) => why,
     };
-    if let Some(top) = top(v2) {
+    if let Some(top) = top {
         return Parent::below(top, wanted, &v2.own);
     }
     Err(format!("{} is not delegated to this user, and {refused}", v2.own.display()))

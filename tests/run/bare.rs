@@ -509,7 +509,7 @@ fn scratch_space_is_private_and_removed() {
 fn limits_and_deadlines_hold() {
     here(|caller| {
         let seen =
-            seen_here(caller, "$S run -p nested --ulimit nofile=64 --timeout 300ms -- sh -c 'ulimit -n; sleep 100'");
+            seen_here(caller, "$S run -p nested --ulimit nofile=64 --timeout 1s -- sh -c 'ulimit -n; sleep 100'");
         assert_eq!((seen.code, seen.stdout.as_str()), (124, "64\n"), "{}", seen.stderr);
         let seen = seen_here(caller, "$S run -p nested --output-limit 10,kill -- yes");
         assert_eq!(seen.code, 137, "{}", seen.stderr);
