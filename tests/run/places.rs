@@ -260,8 +260,11 @@ fn become_user(script: &str) -> String {
 fn a_proc_of_processes_only_is_never_the_outer_one() {
     let script = with_report("-p strict -p nested", "ls -A /proc");
     let Some(seen) = in_place_of_root("podman", &script) else { return };
-    assert!(seen.stdout.starts_with("{\n"), "{}{}", seen.stdout, seen.stderr);
-    assert!(seen.missing().contains(&"proc".to_owned()), "{}", seen.stdout);
+    let shown: Vec<_> = seen.stdout.lines().take_while(|line| *line != "{").collect();
+    // Newer kernels make one that shows processes alone also where an engine covers parts of its own.
+    let is_of_processes = |name: &&str| name.ends_with("self") || name.bytes().all(|byte| byte.is_ascii_digit());
+    assert!(shown.iter().all(is_of_processes), "{}{}", seen.stdout, seen.stderr);
+    assert_eq!(seen.missing().contains(&"proc".to_owned()), shown.is_empty(), "{}", seen.stdout);
 }
 
 #[test]
