@@ -69,11 +69,9 @@ impl Attached {
                 let report: Report =
                     serde_json::from_str(json).map_err(|error| self.client.wrong(&error.to_string()))?;
                 self.exit_code = Some(report.exit_code);
-            } else if reply.id == Some(self.logs) {
-                if refusal(reply)?.event == Event::Started {
-                    for (fd, number) in fds.into_iter().zip([1, 2]) {
-                        self.pumps.push(Pump::new(fd, unblocking(number)?, None));
-                    }
+            } else if reply.id == Some(self.logs) && refusal(reply)?.event == Event::Started {
+                for (fd, number) in fds.into_iter().zip([1, 2]) {
+                    self.pumps.push(Pump::new(fd, unblocking(number)?, None));
                 }
             }
         }

@@ -256,7 +256,7 @@ fn visit(
     let open = |flags| {
         openat(parent, name, flags | nofollow | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY, Mode::empty())
     };
-    match FileType::of(found.st_mode as u32) {
+    match FileType::of(found.st_mode) {
         FileType::Directory => {
             let directory = open(OFlag::O_RDONLY | OFlag::O_DIRECTORY).map_err(failed)?;
             let stat = fstat(&directory).map_err(failed)?;
@@ -268,7 +268,7 @@ fn visit(
         FileType::File => {
             let file = open(OFlag::O_RDONLY).map_err(failed)?;
             let stat = fstat(&file).map_err(failed)?;
-            match FileType::of(stat.st_mode as u32) {
+            match FileType::of(stat.st_mode) {
                 FileType::File => {
                     let content = Content::Open(File::from(file), stat.st_size as u64);
                     sink.take(item(path, &stat, Kind::File(content)))
@@ -296,6 +296,6 @@ fn names(directory: &OwnedFd) -> nix::Result<Vec<CString>> {
 }
 
 fn item<'a>(path: Vec<u8>, stat: &FileStat, kind: Kind<'a>) -> Item<'a> {
-    let modified_ns = (stat.st_mtime as i64).saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec as i64);
-    Item { path, mode: stat.st_mode as u32 & 0o7777, modified_ns, owner: (stat.st_uid, stat.st_gid), kind }
+    let modified_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec);
+    Item { path, mode: stat.st_mode & 0o7777, modified_ns, owner: (stat.st_uid, stat.st_gid), kind }
 }

@@ -242,7 +242,7 @@ fn into(copying: &Copying, from: &[u8], to: &[u8], follow: bool) -> Result<()> {
         None => (file::open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map_err(failed)?, ".".into()),
     };
     let found_here = nix::sys::stat::fstatat(&directory, name.as_os_str(), nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW);
-    let is_directory = FileType::of(found_here.map_err(failed)?.st_mode as u32) == FileType::Directory;
+    let is_directory = FileType::of(found_here.map_err(failed)?.st_mode) == FileType::Directory;
     if from.is_directory && !is_directory {
         return Err(failed(Errno::ENOTDIR));
     }

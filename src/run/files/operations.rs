@@ -87,13 +87,13 @@ fn open(how: &Open) -> Result<(Answer, Option<OwnedFd>), Errno> {
         // A FIFO without a reader, a socket, a device without a driver.
         Err(Errno::ENXIO) => {
             let found = fstat(find(&how.path, PATH)?)?;
-            return Ok((Answer::WrongType(found.st_mode as u32), None));
+            return Ok((Answer::WrongType(found.st_mode), None));
         }
         opened => opened?,
     };
     let found = fstat(&file)?;
     if kind(&found) != SFlag::S_IFREG {
-        return Ok((Answer::WrongType(found.st_mode as u32), None));
+        return Ok((Answer::WrongType(found.st_mode), None));
     }
     fcntl(&file, FcntlArg::F_SETFL(OFlag::from_bits_truncate(how.flags & libc::O_APPEND)))?;
     Ok((Answer::File(describe(&found, None)), Some(file)))
@@ -176,7 +176,7 @@ fn set(path: &CStr, attributes: &Attributes) -> Answered {
         let file = open_beneath(&place.directory, place.name, PATH | flags, NO_MAGICLINKS)?;
         let found = fstat(&file)?;
         if kind(&found) == SFlag::S_IFLNK {
-            return Ok(Answer::WrongType(found.st_mode as u32));
+            return Ok(Answer::WrongType(found.st_mode));
         }
         match change_mode(&file, mode) {
             // Before Linux 6.6 a file must be opened for this.
@@ -204,13 +204,13 @@ fn kind(found: &Stat) -> SFlag {
 
 fn describe(found: &Stat, target: Option<CString>) -> FileStat {
     FileStat {
-        mode: found.st_mode as u32,
+        mode: found.st_mode,
         size: found.st_size as u64,
         allocated: found.st_blocks as u64 * 512,
-        modified_ns: (found.st_mtime as i64).saturating_mul(1_000_000_000).saturating_add(found.st_mtime_nsec as i64),
+        modified_ns: found.st_mtime.saturating_mul(1_000_000_000).saturating_add(found.st_mtime_nsec),
         uid: found.st_uid,
         gid: found.st_gid,
-        links: found.st_nlink as u64,
+        links: found.st_nlink as _,
         target,
     }
 }

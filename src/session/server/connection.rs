@@ -48,12 +48,12 @@ impl Connection {
     /// What to poll it for. Its end is always reported.
     pub fn interests(&self) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::POLLIN, self.may_ask());
+        flags.set(PollFlags::POLLIN, self.takes_more());
         flags.set(PollFlags::POLLOUT, !self.queue.is_empty());
         flags
     }
 
-    fn may_ask(&self) -> bool {
+    fn takes_more(&self) -> bool {
         self.queue.len() < MOST_UNREAD && self.expected < MOST_EXPECTED
     }
 
@@ -69,7 +69,7 @@ impl Connection {
 
     /// The next request, if there is one and the client reads its replies.
     pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Option<Result<Packet, &'static str>> {
-        if !self.open || !self.may_ask() {
+        if !self.open || !self.takes_more() {
             return None;
         }
         match wire::receive(&self.socket, buffer, false) {
