@@ -27,7 +27,7 @@ pub enum Object {
     /// From the client.
     Request(Request),
     /// From the session.
-    Reply(Reply),
+    Reply(Box<Reply>),
 }
 
 /// The first packet of a connection, from the session.

@@ -164,7 +164,8 @@ mod tests {
         for operation in operations {
             let written = Request { id: 3, operation: Operation::File(operation) };
             let json = serde_json::to_vec(&written).unwrap();
-            assert_eq!(request(&json).expect(&String::from_utf8_lossy(&json)), written);
+            let name = String::from_utf8_lossy(&json).into_owned();
+            assert_eq!(request(&json).expect(&name), written);
         }
     }
 

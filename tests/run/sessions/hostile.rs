@@ -84,6 +84,14 @@ for _ in range(300):
         socket.send_fds(t, [b'{"id":1,"op":"run","argv":["true"]}'], [null] * 3)
     except (BlockingIOError, BrokenPipeError):
         break
+# Files whose descriptors nobody takes.
+f = connect()
+f.setblocking(False)
+for _ in range(1000):
+    try:
+        f.send(b'{"id":1,"op":"open","path":"/tmp/x","access":"write","create":true}')
+    except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+        break
 resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
 idle = []
 for _ in range(100):
