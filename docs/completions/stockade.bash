@@ -49,6 +49,9 @@ _stockade() {
             stockade,man)
                 cmd="stockade__subcmd__man"
                 ;;
+            stockade,net)
+                cmd="stockade__subcmd__net"
+                ;;
             stockade,pause)
                 cmd="stockade__subcmd__pause"
                 ;;
@@ -82,6 +85,15 @@ _stockade() {
             stockade__subcmd__audit,verify)
                 cmd="stockade__subcmd__audit__subcmd__verify"
                 ;;
+            stockade__subcmd__net,allow)
+                cmd="stockade__subcmd__net__subcmd__allow"
+                ;;
+            stockade__subcmd__net,deny)
+                cmd="stockade__subcmd__net__subcmd__deny"
+                ;;
+            stockade__subcmd__net,log)
+                cmd="stockade__subcmd__net__subcmd__log"
+                ;;
             stockade__subcmd__seccomp,check)
                 cmd="stockade__subcmd__seccomp__subcmd__check"
                 ;;
@@ -101,7 +113,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-V -h --version --help run exec ps inspect logs attach cp wait stop kill pause unpause rm plan doctor top gc audit completions man seccomp"
+            opts="-V -h --version --help run exec ps inspect logs attach cp wait stop kill pause unpause net rm plan doctor top gc audit completions man seccomp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -368,6 +380,62 @@ _stockade() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stockade__subcmd__net)
+            opts="-h --help allow deny log"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__net__subcmd__allow)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__net__subcmd__deny)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stockade__subcmd__net__subcmd__log)
+            opts="-f -h --follow --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stockade__subcmd__pause)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -383,7 +451,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --allow-net --deny-net --add-host --dns --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --json --help"
+            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --allow-net --deny-net --publish --add-host --dns --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -522,6 +590,10 @@ _stockade() {
                     return 0
                     ;;
                 --deny-net)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --publish)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -741,7 +813,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --allow-net --deny-net --add-host --dns --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --help"
+            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --time-namespace --no-init --allow-net --deny-net --publish --add-host --dns --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -880,6 +952,10 @@ _stockade() {
                     return 0
                     ;;
                 --deny-net)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --publish)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1271,7 +1347,7 @@ _stockade() {
 _stockade_or_session() {
     _stockade "$@"
     case "${COMP_WORDS[1]}" in
-        exec|inspect|logs|attach|wait|stop|kill|pause|unpause|rm)
+        exec|inspect|logs|attach|wait|stop|kill|pause|unpause|net|rm)
             case "$2" in
                 -*) ;;
                 *) COMPREPLY+=($(compgen -W "$(stockade ps -q 2>/dev/null)" -- "$2")) ;;

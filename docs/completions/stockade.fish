@@ -38,6 +38,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -f -a "stop" -d 'End a s
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "kill" -d 'Send a signal to the command of a session, or to another one of its commands'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "pause" -d 'Stop all processes of a session'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "unpause" -d 'Let the processes of a paused session continue'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "net" -d 'Change the hosts that a session may reach, and show what it reached'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "rm" -d 'Remove what is kept of a session that has ended'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Print what a run would do, without running it'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Test what this host can enforce'
@@ -73,6 +74,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l hostname -d 'H
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-connections -d 'Limit on connections at a time' -r
@@ -168,6 +170,14 @@ complete -c stockade -n "__fish_stockade_using_subcommand kill" -l command -d 'A
 complete -c stockade -n "__fish_stockade_using_subcommand kill" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand pause" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand unpause" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and not __fish_seen_subcommand_from allow deny log" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and not __fish_seen_subcommand_from allow deny log" -f -a "allow" -d 'Allow hosts'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and not __fish_seen_subcommand_from allow deny log" -f -a "deny" -d 'Deny hosts, and end the connections to them'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and not __fish_seen_subcommand_from allow deny log" -f -a "log" -d 'Print the last thousand lines of the network log, as JSON'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and __fish_seen_subcommand_from allow" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and __fish_seen_subcommand_from deny" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and __fish_seen_subcommand_from log" -s f -l follow -d 'Continue until the session ends'
+complete -c stockade -n "__fish_stockade_using_subcommand net; and __fish_seen_subcommand_from log" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand rm" -s f -l force -d 'End it first, if it runs'
 complete -c stockade -n "__fish_stockade_using_subcommand rm" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
@@ -196,6 +206,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hostname -d '
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-connections -d 'Limit on connections at a time' -r
@@ -297,5 +308,5 @@ complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_se
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'
-complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs attach wait stop kill pause unpause rm" -f -a "(stockade ps -q 2>/dev/null)"
+complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs attach wait stop kill pause unpause net rm" -f -a "(stockade ps -q 2>/dev/null)"
 complete -c stockade -n "__fish_seen_subcommand_from cp" -F -a "(stockade ps -q 2>/dev/null | string replace -r '\$' ':')"

@@ -19,8 +19,10 @@ pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// The port of name servers.
 pub const DNS_PORT: u16 = 53;
 
-/// How many names below allowed domains can be in use at a time.
+/// How many names below allowed domains can be in use at a time, and the first of their addresses. The names of rules are below
+/// it: there are at most as many as sockets.
 pub const POOL: u32 = 64;
+const POOL_BEGIN: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 
 /// Networks up to this size get a socket for each address. For larger ones a socket takes the port of every address.
 const SMALL: u32 = 16;
@@ -88,18 +90,58 @@ impl Layout {
         if !below.is_empty() {
             below.sort_unstable();
             below.dedup();
-            layout.pool = Some(next.into());
-            for address in next..next + POOL {
+            layout.pool = Some(POOL_BEGIN);
+            let first = u32::from(POOL_BEGIN);
+            for address in first..first + POOL {
                 below.iter().for_each(|port| layout.listen(Ipv4Addr::from(address).into(), *port));
             }
         }
         layout.drop_covered()?;
+        if next > u32::from(POOL_BEGIN) {
+            return Err(format!("the rules name more than {} hosts", u32::from(POOL_BEGIN) - u32::from(NAME_SERVER)));
+        }
         match layout.sockets.len() {
             0..=MOST => Ok(layout),
             count => {
                 Err(format!("the rules need {count} sockets, one for each name and port; at most {MOST} are possible"))
             }
         }
+    }
+
+    /// Adds what changed rules need, whose allowing rules begin with those before. Nothing is taken away: a socket that no rule needs any
+    /// more refuses. Returns the new routes and sockets.
+    pub fn grow(&mut self, rules: &Rules) -> Result<(Vec<IpNet>, Vec<Socket>), String> {
+        let mut all = Self::of(rules)?;
+        all.routes.retain(|network| !self.routes.contains(network));
+        all.sockets.retain(|socket| !self.sockets.contains(socket) && !self.covers(socket));
+        let ports = self.sockets.iter().filter(|socket| socket.kind == Kind::Listener).map(|socket| socket.address);
+        let is_taken = |port: u16, four: bool| ports.clone().any(|one| one.port() == port && one.is_ipv4() == four);
+        let wide = all.sockets.iter().map(|socket| socket.address).filter(|address| address.ip().is_unspecified());
+        if let Some(taken) = wide.into_iter().find(|address| is_taken(address.port(), address.is_ipv4())) {
+            return Err(format!(
+                "a network of more than {SMALL} addresses takes port {} of every address, on which single hosts are allowed \
+                 already",
+                taken.port()
+            ));
+        }
+        if self.sockets.len() + all.sockets.len() > MOST {
+            return Err(format!("with all earlier rules, more than {MOST} sockets would be needed"));
+        }
+        self.routes.extend(&all.routes);
+        self.sockets.extend(&all.sockets);
+        self.names.extend(all.names);
+        self.pool = self.pool.or(all.pool);
+        Ok((all.routes, all.sockets))
+    }
+
+    /// Whether a socket for every address serves this one's port.
+    fn covers(&self, socket: &Socket) -> bool {
+        let address = socket.address;
+        let wide = |other: &Socket| {
+            let other = other.address;
+            other.ip().is_unspecified() && other.port() == address.port() && other.is_ipv4() == address.is_ipv4()
+        };
+        socket.kind == Kind::Listener && self.sockets.iter().any(wide)
     }
 
     fn listen(&mut self, address: IpAddr, port: u16) {
@@ -212,8 +254,34 @@ mod tests {
     #[test]
     fn domains_share_a_pool() {
         let found = layout(&["a.example:1", "*.example:2", "*.org:3,2"], &[]).unwrap();
-        assert_eq!(found.pool, Some(Ipv4Addr::new(198, 18, 0, 3)));
+        assert_eq!(found.pool, Some(POOL_BEGIN));
         assert_eq!(listeners(&found).len(), 2 + 2 * POOL as usize, "a.example is below example, too");
+    }
+
+    #[test]
+    fn a_layout_grows_without_moving_a_name() {
+        let rules = |allow: &[&str], deny: &[&str]| {
+            let parse = |texts: &[&str]| texts.iter().map(|text| text.parse::<Rule>().unwrap()).collect();
+            Rules { allow: parse(allow), deny: parse(deny) }
+        };
+        let mut grown = layout(&["a.example:443"], &[]).unwrap();
+        let mut add = |allow: &[&str], deny: &[&str]| {
+            grown.grow(&rules(allow, deny)).map(|(routes, sockets)| {
+                let sockets: Vec<_> = sockets.iter().map(|socket| socket.address.to_string()).collect();
+                (routes.iter().map(ToString::to_string).collect::<Vec<_>>(), sockets)
+            })
+        };
+        let none: Vec<String> = Vec::new();
+        assert_eq!(add(&["a.example:443", "b.example:22"], &[]), Ok((none.clone(), vec!["198.18.0.3:22".into()])));
+        let more = ["a.example:443", "b.example:22", "10.1.2.3:22", "10.0.0.0/8:25"];
+        let routes = vec!["10.1.2.3/32".into(), "10.0.0.0/8".into()];
+        assert_eq!(add(&more, &["b.example"]), Ok((routes, vec!["10.1.2.3:22".into(), "0.0.0.0:25".into()])));
+        assert_eq!(add(&more, &[]), Ok((none.clone(), none.clone())), "what was opened stays");
+        let covered = [&more[..], &["c.example:25"]].concat();
+        assert_eq!(add(&covered, &[]), Ok((none.clone(), none)), "one socket serves the port already");
+        assert!(add(&[&covered[..], &["11.0.0.0/8:22"]].concat(), &[]).unwrap_err().contains("port 22"));
+        let (_, sockets) = add(&[&covered[..], &["*.example:443"]].concat(), &[]).unwrap();
+        assert_eq!((sockets.len(), sockets[0].as_str()), (POOL as usize + 2, "198.18.0.3:443"));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod change;
 pub mod client_hello;
 pub mod gateway;
 pub mod layout;

@@ -17,6 +17,8 @@ pub struct Line {
     pub time: String,
     /// Name of the sandbox.
     pub id: String,
+    /// The command: `main`, or in a session its id; `null` if it is not known for certain.
+    pub command: Option<String>,
     /// What it was.
     pub event: Event,
     /// The name; `null` if the workload connected to an address.
@@ -39,6 +41,8 @@ pub struct Line {
     pub result: Outcome,
     /// Why it was refused, or failed.
     pub reason: Option<String>,
+    /// Lines before this one that were dropped, because the reader of the log was too slow.
+    pub lost: u64,
 }
 
 /// The kinds of events.
@@ -50,6 +54,8 @@ pub enum Event {
     Connection,
     /// A question for a name.
     Name,
+    /// A connection from outside to a published port: `address` is the client's, `port` the sandbox's.
+    Published,
 }
 
 /// How an event ended.
@@ -71,6 +77,9 @@ pub enum Outcome {
 pub struct Totals {
     /// Connections to hosts outside.
     pub connections: u64,
+    /// Connections to published ports.
+    #[serde(default)]
+    pub published: u64,
     /// Connections and names that were refused.
     pub refused: u64,
     /// Bytes from the workload.
@@ -83,6 +92,9 @@ pub struct Totals {
     pub refusals: Vec<Refusal>,
     /// Refusals of more names and addresses than are listed.
     pub refusals_unlisted: u64,
+    /// Lines of the network log that were dropped, because its reader was too slow.
+    #[serde(default)]
+    pub log_lines_lost: u64,
 }
 
 /// The totals of a rule.

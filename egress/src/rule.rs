@@ -66,6 +66,18 @@ impl Rule {
         self.ports.as_ref().is_none_or(|ports| ports.contains(port))
     }
 
+    /// Whether it denies everything that another allows.
+    pub fn denies_all_of(&self, other: &Self) -> bool {
+        let holds = match (&self.host, &other.host) {
+            (Host::Name(own), Host::Name(name)) => own == name,
+            (Host::Below(domain), Host::Name(name)) => name.is_below(domain),
+            (Host::Below(domain), Host::Below(below)) => below == domain || below.is_below(domain),
+            (Host::Network(own), Host::Network(network)) => own.contains(network),
+            _ => false,
+        };
+        holds && other.allowed_ports().all(|port| self.denies(port))
+    }
+
     fn is_about(&self, name: &Name) -> bool {
         match &self.host {
             Host::Name(own) => own == name,

@@ -51,11 +51,21 @@ pub enum Asked {
 impl Names {
     /// The names that the layout begins with.
     pub fn new(layout: &Layout) -> Self {
-        let by_address = layout.names.iter().map(|(name, address)| (*address, name.clone())).collect();
-        let slot = |address: u32| Slot { address: address.into(), connections: 0, used: None };
-        let first = layout.pool.map(u32::from);
-        let pool = first.into_iter().flat_map(|first| first..first + POOL).map(slot).collect();
-        Self { by_name: layout.names.clone(), by_address, pool }
+        let mut names = Self { by_name: HashMap::new(), by_address: HashMap::new(), pool: Vec::new() };
+        names.grow(layout);
+        names
+    }
+
+    /// Adds the names of a layout that has grown. A name of the pool that a rule now names gets its address.
+    pub fn grow(&mut self, layout: &Layout) {
+        for (name, address) in &layout.names {
+            self.by_name.insert(name.clone(), *address);
+            self.by_address.insert(*address, name.clone());
+        }
+        if let Some(first) = layout.pool.map(u32::from).filter(|_| self.pool.is_empty()) {
+            let slot = |address: u32| Slot { address: address.into(), connections: 0, used: None };
+            self.pool = (first..first + POOL).map(slot).collect();
+        }
     }
 
     /// The name that an address stands for.
@@ -89,7 +99,9 @@ impl Names {
         let slot = self.pool.iter_mut().filter(is_free).min_by_key(|slot| slot.used)?;
         slot.used = Some(now);
         let address = slot.address;
-        if let Some(before) = self.by_address.insert(address, name.clone()) {
+        if let Some(before) = self.by_address.insert(address, name.clone())
+            && self.by_name.get(&before) == Some(&address)
+        {
             self.by_name.remove(&before);
         }
         self.by_name.insert(name.clone(), address);

@@ -39,7 +39,7 @@ fn allowed_names_have_an_address_and_others_do_not_exist() {
     }
     assert_eq!(ask(&mut names, &rules, &packet("a.example.", RecordType::AAAA)).0, ResponseCode::NoError);
     assert_eq!(ask(&mut names, &rules, &packet("a.example.", RecordType::AAAA)).1, [Ipv4Addr::LOCALHOST; 0]);
-    assert_eq!(ask(&mut names, &rules, &packet("n.b.example.", RecordType::A)).1, [Ipv4Addr::new(198, 18, 0, 3)]);
+    assert_eq!(ask(&mut names, &rules, &packet("n.b.example.", RecordType::A)).1, [Ipv4Addr::new(198, 19, 0, 0)]);
     for other in
         ["b.example.", "x.b.example.", "c.example.", "aa.example.", "a.example.c.", ".", "1.0.18.198.in-addr.arpa."]
     {
@@ -108,4 +108,25 @@ proptest::proptest! {
         let mut names = Names::new(&Layout::of(&rules).unwrap());
         drop(names.answer(&bytes, &rules, Instant::now()));
     }
+}
+
+#[test]
+fn a_name_of_the_pool_that_a_rule_names_later_gets_its_own_address() {
+    let before = rules(&["*.example"], &[]);
+    let mut layout = Layout::of(&before).unwrap();
+    let mut names = Names::new(&layout);
+    let (start, name) = (Instant::now(), "a.example".parse::<Name>().unwrap());
+    let pooled = names.address_of(&name, start).unwrap();
+    let after = rules(&["*.example", "a.example:22"], &[]);
+    layout.grow(&after).unwrap();
+    names.grow(&layout);
+    let own = Ipv4Addr::new(198, 18, 0, 2);
+    assert_eq!(ask(&mut names, &after, &packet("a.example.", RecordType::A)).1, [own]);
+    assert_eq!(names.at(pooled), Some(&name), "programs may still know the address");
+    let later = start + 2 * KEPT;
+    for number in 0..POOL {
+        names.address_of(&format!("n{number}.example").parse().unwrap(), later);
+    }
+    assert_ne!(names.at(pooled), Some(&name));
+    assert_eq!(names.address_of(&name, later), Some(own));
 }

@@ -1,6 +1,9 @@
 //! The content of a line: facts about one run in about a kilobyte, without text that the workload or another user chose.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
+use stockade_egress::change::Change;
 
 use crate::error::Step;
 use crate::report::{Report, Status};
@@ -10,6 +13,9 @@ pub const SCHEMA: &str = "stockade/audit/v1";
 
 /// An invalid sandbox name is cut to this many characters.
 const MAX_ID: usize = 64;
+
+/// A change is cut to this many characters: a rule can have thousands of ports.
+const MAX_CHANGE: usize = 1024;
 
 /// One line of the audit log. Every name carries its unit; `null` means unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +55,13 @@ pub struct Line {
     pub output: Option<Printed>,
     /// Number of denials; `null` if denials were not recorded.
     pub denials: Option<u64>,
+    /// Connections and names that were refused to the workload; `null` without rules for hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net_refusals: Option<u64>,
+    /// The change of a session's rules for hosts that this line is about, such as `allow api.example.com`. It was about to be made
+    /// at that time. Absent from the line of a run or session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net_change: Option<String>,
     /// Version of stockade.
     pub version: String,
     /// Bytes between the last complete line and this one, newlines included: the rest of lines whose writers died.
@@ -126,10 +139,26 @@ impl Line {
                 .denials
                 .as_ref()
                 .map(|denials| denials.iter().fold(0, |sum: u64, denial| sum.saturating_add(denial.count))),
+            net_refusals: report
+                .network
+                .as_ref()
+                .and_then(|network| network.egress.as_ref())
+                .map(|egress| egress.refused),
+            net_change: None,
             version: report.runtime.version.clone(),
             torn_bytes: 0,
             prev_sha256: None,
         }
+    }
+
+    /// The line of a change of a session's rules for hosts.
+    pub fn of_change(id: &str, change: &Change) -> Self {
+        let (word, rule) = match change {
+            Change::Allow(rule) => ("allow", rule),
+            Change::Deny(rule) => ("deny", rule),
+        };
+        let shown: String = format!("{word} {rule}").chars().take(MAX_CHANGE).collect();
+        Self { status: Status::Ok, net_change: Some(shown), ..Self::of(&Report::blank(id, None, SystemTime::now())) }
     }
 
     /// Parses a line with its newline; `None` if it is not a complete line.

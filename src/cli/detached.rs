@@ -5,6 +5,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
+use stockade_egress::change::Change;
+
+use super::net_log::NetLog;
 use super::records::Records;
 use super::{error_text, id, lease, planning, run, say, warn};
 use crate::args::Args;
@@ -15,7 +18,7 @@ use crate::policy::trust::Guarded;
 use crate::policy::value::{Deadline, Value as _};
 use crate::session::detach::{Announcement, Detached, detach};
 use crate::session::place::{Held, Home};
-use crate::session::server::{Terms, serve};
+use crate::session::server::{Recorders, Terms, serve};
 use crate::sys::walk::{Trail, to_place};
 
 /// Makes a session, and prints its name when it is ready. The supervisor returns when the session has ended.
@@ -75,7 +78,10 @@ fn supervise(args: &Args, readable: Result<()>, lease: Result<Option<OwnedFd>>, 
     };
     let ready = || announcement.take().map_or(Ok(()), |announcement| announcement.ready(&held.place.name));
     let lists_limits = records.report.is_some();
-    match serve(&held, plan, terms, &signals, |warnings| run::tell(&warnings, lists_limits), ready) {
+    let net_log = records.net_log.take().map(NetLog::into_fd);
+    let audit = |change: &Change| records.add_change(&held.place.name, change);
+    let recorders = Recorders { net_log, audit: &audit };
+    match serve(&held, plan, terms, &signals, recorders, |warnings| run::tell(&warnings, lists_limits), ready) {
         Err(error) => refused(records, &given_up(held, error)),
         Ok(mut report) => {
             let written = records.write(&mut report, Some(&signals));
@@ -103,6 +109,7 @@ fn planned(args: &Args, name: String, records: &mut Records<'_>, directory: Guar
     if !resolved.plan.init {
         return Err(Error::new(Step::Plan, "init", "a session cannot be without its init, which starts its commands"));
     }
+    run::only_with_rules(records, &resolved.plan)?;
     resolved.plan.policy_sha256 = resolved.plan.policy_hash();
     resolved.warnings.iter().for_each(|warning| warn(warning));
     Ok((resolved.plan, terms))
@@ -119,12 +126,12 @@ fn only_a_session(args: &Args) -> Result<()> {
     if args.value("stats").is_some() {
         return wrong("stats", "cannot be used together with --detach");
     }
-    match args.value("report") {
-        Some(target) if target.as_bytes().starts_with(b"fd:") => {
-            wrong("report", "cannot be a descriptor of the caller, which is gone when the session ends")
+    for flag in ["report", "net-log"] {
+        if args.value(flag).is_some_and(|target| target.as_bytes().starts_with(b"fd:")) {
+            return wrong(flag, "cannot be a descriptor of the caller, which is gone when the session ends");
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 fn time(args: &Args, flag: &str) -> Result<Option<Duration>> {

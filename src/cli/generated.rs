@@ -55,10 +55,15 @@ fn generated_files_are_current() {
     }
 }
 
-/// The verbs whose first word is the name of a session.
+/// How many verbs have the name of a session as their first word: this one, and those below it.
+fn with_session(verb: &Verb) -> usize {
+    let own = usize::from(matches!(verb.operands.first(), Some(Operand::Word("SESSION", _))));
+    own + verb.verbs.iter().map(with_session).sum::<usize>()
+}
+
+/// The verbs that name a session.
 fn verbs_of_sessions() -> Vec<&'static str> {
-    let first = |verb: &&Verb| matches!(verb.operands.first(), Some(Operand::Word("SESSION", _)));
-    STOCKADE.verbs.iter().filter(first).map(|verb| verb.name).collect()
+    STOCKADE.verbs.iter().filter(|verb| with_session(verb) > 0).map(|verb| verb.name).collect()
 }
 
 /// Completes the names of sessions too, which clap's files cannot: they are known only when the shell asks.
@@ -68,7 +73,7 @@ fn with_sessions(shell: Shell, text: String) -> String {
         // By the kind of value that `operand` gives them, which no other word has.
         Shell::Zsh => {
             let named = text.replace(":_users", ":_stockade_sessions");
-            assert_eq!(named.matches(":_stockade_sessions").count(), verbs.len());
+            assert_eq!(named.matches(":_stockade_sessions").count(), with_session(&STOCKADE));
             let named = named.replace(":_hosts", ":_stockade_files");
             let function = "\n_stockade_sessions() {\n    compadd -- ${(f)\"$(stockade ps -q 2>/dev/null)\"}\n}\n\
                  \n_stockade_files() {\n    compadd -S '' -- ${(f)\"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\"}\n    _files\n}\n";

@@ -31,6 +31,7 @@ mod report_file;
 mod run;
 mod seccomp;
 mod session;
+mod session_net;
 mod toolchain;
 mod top;
 mod values;
@@ -86,6 +87,9 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
         "kill" => session::kill(&args),
         "pause" => session::freeze(&args, true),
         "unpause" => session::freeze(&args, false),
+        "net allow" => session_net::change(&args, true),
+        "net deny" => session_net::change(&args, false),
+        "net log" => session_net::log(&args),
         "rm" => session::remove(&args),
         "plan" => plan::main(&args),
         "doctor" => doctor::main(&args),

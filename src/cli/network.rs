@@ -13,6 +13,7 @@ pub fn settings(args: &Args) -> Result<NetworkSettings> {
         allow: many(args, "allow-net")?,
         deny: many(args, "deny-net")?,
         hosts: many(args, "add-host")?,
+        publish: many(args, "publish")?,
         dns: one(args, "dns")?,
         connections: one(args, "net-connections")?,
         rate: one(args, "net-rate")?,

@@ -116,7 +116,10 @@ fn isolation(plan: &RunPlan, out: &mut Text) {
 
 fn egress(egress: &Egress, out: &mut Text) {
     let all = |rules: &[Rule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    out.line("allowed hosts", all(&egress.rules.allow));
+    out.line("allowed hosts", if egress.rules.allow.is_empty() { "none".into() } else { all(&egress.rules.allow) });
+    for published in &egress.publish {
+        out.line("published", format!("{} leads to port {}", published.listen, published.port));
+    }
     if !egress.rules.deny.is_empty() {
         out.line("denied hosts", all(&egress.rules.deny));
     }

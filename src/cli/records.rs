@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
+use stockade_egress::change::Change;
+
 use super::net_log::NetLog;
 use super::report_file::{self, ReportFile};
 use crate::args::Args;
@@ -52,6 +54,11 @@ impl<'a> Records<'a> {
             log.set_sync(sync);
         }
         Ok(())
+    }
+
+    /// Appends a change of a session's rules to the audit log, if there is one.
+    pub fn add_change(&self, id: &str, change: &Change) -> Result<()> {
+        self.audit.as_ref().map_or(Ok(()), |log| log.append(Line::of_change(id, change)))
     }
 
     /// The locations of the records, which the workload must not be able to write.

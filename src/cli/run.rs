@@ -13,6 +13,7 @@ use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
 use crate::launch::steps::{self, step};
+use crate::plan::RunPlan;
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::{Report, Sample, Status};
 use crate::run;
@@ -36,12 +37,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         records.open_audit_of(&loaded.settings)?;
         let mut resolved = planning::resolve(args, id, loaded, records.guarded())?;
         resolved.plan.stdio.relay = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
-        if records.net_log.is_some() && resolved.plan.egress.is_none() {
-            let reason = "no host is allowed, so there is nothing to log";
-            return Err(
-                Error::new(Step::Usage, "--net-log", reason).hint("--allow-net names hosts that may be reached")
-            );
-        }
+        only_with_rules(&records, &resolved.plan)?;
         // Before signals are blocked: if the reader stalls, a signal can still end this process.
         resolved.warnings.iter().for_each(|warning| warn(warning));
         step("plan", || format!("sandbox {known_id}"));
@@ -66,6 +62,15 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
             Ok(finish(report, records, &signals))
         }
     }
+}
+
+/// Refuses a network log of a run without rules for hosts.
+pub fn only_with_rules(records: &Records<'_>, plan: &RunPlan) -> Result<()> {
+    if records.net_log.is_none() || plan.egress.is_some() {
+        return Ok(());
+    }
+    let reason = "no host is allowed, so there is nothing to log";
+    Err(Error::new(Step::Usage, "--net-log", reason).hint("--allow-net names hosts that may be reached"))
 }
 
 /// Refuses what only a session has.

@@ -22,7 +22,7 @@ use self::names::kernel_names;
 pub use self::names::{Facility, RlimitResource};
 pub use self::run::{
     Deadlines, Egress, HostAddress, IdMapping, Identity, Keep, Mount, MountKind, Namespaces, Network, OutputLimit,
-    Root, RunPlan, ScratchLimit, Stdio,
+    Published, Root, RunPlan, ScratchLimit, Stdio,
 };
 pub use self::signal::signal_number;
 

@@ -115,6 +115,17 @@ impl Network {
     }
 }
 
+/// A port of the host that leads to one of the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Published {
+    /// Where the host listens.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub listen: SocketAddr,
+    /// The TCP port of the sandbox's 127.0.0.1.
+    pub port: u16,
+}
+
 /// Network access by name: which hosts may be reached, and how much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -123,6 +134,9 @@ pub struct Egress {
     #[serde(flatten)]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Vec<String>>"))]
     pub rules: Rules,
+    /// Ports of the host that lead into the sandbox.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<Published>,
     /// Names with given addresses.
     pub hosts: Vec<HostAddress>,
     /// The name server for all others; with `None` those of the host.

@@ -13,7 +13,7 @@ use super::file;
 use super::path::HostPath;
 use super::value::{Amount, Count, Deadline, Limit, Value, text, written};
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, Egress, HostAddress, Network};
+use crate::plan::{Bytes, Egress, HostAddress, Network, Published};
 use crate::sys::walk::Trail;
 
 /// The network. In a file, a word alone is its mode.
@@ -34,6 +34,9 @@ pub struct NetworkTable {
     /// Hosts and ports that may not be reached, whatever is allowed. Without ports, all of them. Adds.
     #[serde(default)]
     pub deny: Vec<NetRule>,
+    /// Ports of the host that lead into the sandbox, `[IP:]HOSTPORT:PORT`. Without IP, 127.0.0.1. Adds.
+    #[serde(default)]
+    pub publish: Vec<PublishSetting>,
     /// Addresses of names, `NAME=IP`, before any name server is asked. Adds.
     #[serde(default)]
     pub hosts: Vec<HostSetting>,
@@ -109,6 +112,25 @@ impl Value for HostSetting {
     }
 }
 
+/// A published port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublishSetting(pub(crate) Published);
+
+impl Value for PublishSetting {
+    const WHAT: &'static str = "ports to publish, [IP:]HOSTPORT:PORT";
+
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        let text = text(bytes)?;
+        let wrong = || format!("{text:?} is not {}", Self::WHAT);
+        let port = |text: &str| text.parse().ok().filter(|port| *port != 0).ok_or_else(wrong);
+        let (outer, inner) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let (address, outer) = outer.rsplit_once(':').unwrap_or(("127.0.0.1", outer));
+        let address = address.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(address);
+        let address: IpAddr = address.parse().map_err(|_| format!("{address:?} is not an address"))?;
+        Ok(Self(Published { listen: SocketAddr::new(address, port(outer)?), port: port(inner)? }))
+    }
+}
+
 /// A name server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NameServer(pub(crate) SocketAddr);
@@ -125,7 +147,7 @@ impl Value for NameServer {
     }
 }
 
-written! { NetRule HostSetting NameServer }
+written! { NetRule HostSetting NameServer PublishSetting }
 
 /// The defaults, of which each run has its own.
 const CONNECTIONS: u64 = 256;
@@ -167,16 +189,19 @@ impl NetworkSettings {
         let table = &self.0;
         let rules = Rules { allow: rules(&table.allow), deny: rules(&table.deny) };
         let mode = table.mode.unwrap_or(Network::Loopback);
-        match (mode, rules.allow.is_empty()) {
+        match (mode, rules.allow.is_empty() && table.publish.is_empty()) {
             (Network::Loopback | Network::Egress, false) => {}
             (Network::Egress, true) => {
-                return Err(
-                    wrong("network", "egress needs rules: no host is allowed".into()).hint("--allow-net names hosts")
-                );
+                return Err(wrong(
+                    "network",
+                    "egress needs rules: no host is allowed, and no port is published".into(),
+                )
+                .hint("--allow-net names hosts"));
             }
             (mode, false) => {
-                let reason = format!("the network is {}, which has no rules for hosts", mode.name());
-                return Err(wrong("network.allow", reason).hint("leave --network out, or the rules"));
+                let object = if rules.allow.is_empty() { "network.publish" } else { "network.allow" };
+                let reason = format!("the network is {}, which has no rules for hosts and ports", mode.name());
+                return Err(wrong(object, reason).hint("leave --network out, or the rules"));
             }
             (mode, true) => {
                 let others = [
@@ -208,6 +233,7 @@ impl NetworkSettings {
         }
         let egress = Egress {
             rules,
+            publish: table.publish.iter().map(|one| one.0).collect(),
             hosts: table.hosts.iter().map(|host| host.0.clone()).collect(),
             dns: table.dns.map(|server| server.0),
             connections: connections as u32,
@@ -250,11 +276,13 @@ impl NetworkTable {
         self.allow.extend(over.allow);
         self.deny.extend(over.deny);
         self.hosts.extend(over.hosts);
+        self.publish.extend(over.publish);
         Self {
             mode: over.mode.or(self.mode),
             allow: self.allow,
             deny: self.deny,
             hosts: self.hosts,
+            publish: self.publish,
             dns: over.dns.or(self.dns),
             connections: over.connections.or(self.connections),
             rate: over.rate.or(self.rate),

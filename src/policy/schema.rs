@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::budget_values::High;
-use super::network::{HostSetting, NameServer, NetRule, NetworkSettings, NetworkTable};
+use super::network::{HostSetting, NameServer, NetRule, NetworkSettings, NetworkTable, PublishSetting};
 use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, Port, RulePath, RuleTable, SeccompChoice, SeccompGroup};
 use super::ulimit::{Bound, Ulimit, UlimitTable};
@@ -57,6 +57,7 @@ schemas! {
     BindPort: "^[0-9]+$";
     NetRule: "^.";
     HostSetting: "^.+[=:].+$";
+    PublishSetting: "^(.+:)?[0-9]+:[0-9]+$";
     NameServer: "^[0-9a-fA-F.:\\[\\]]+$";
 }
 

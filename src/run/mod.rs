@@ -156,11 +156,7 @@ fn start(
     let plan = bare.as_ref().map_or(plan, |bare| &bare.plan);
     let purpose = bare.as_ref().map_or(Purpose::Run, Purpose::Bare);
     let (mut prepared, mut kept, stack) = prepare::prepare(plan, purpose)?;
-    if let Some((egress, waiting)) = egress::prepare(plan, net_log)? {
-        prepared.egress = Some(egress);
-        let users = &prepared.users;
-        kept.gateway = Some(waiting.start(users.is_privileged().then_some((users.host_uid, users.host_gid)))?);
-    }
+    prepared.start_gateway(plan, net_log, &mut kept)?;
     warn(Warnings { namespaces: bare.as_ref().map(Bare::warning), ..Warnings::of(&prepared, &kept) });
     let watches = Watches::new(signals)?;
     let orphans = bare.as_ref().map(|_| Orphans::adopt()).transpose()?;
@@ -172,7 +168,6 @@ fn start(
         ..Enforced::default()
     };
     let mut inhabited = None;
-    prepared.egress.as_mut().map(PreparedEgress::drop_channel);
     let admitted = admit(plan, &prepared, &child, &ends, &mut kept, &mut inhabited, &mut enforced);
     let tree = Tree::Sandbox { pid: child.pid, pidfd: child.pidfd, orphans };
     let verifier = prepared.verifier(plan, inhabited);
@@ -230,6 +225,7 @@ fn clone(
         Err(errno) => return Err(clone_error(errno, plan)),
     };
     step("clone", || format!("pid {pid} with {}", steps::namespaces(flags)));
+    prepared.egress.as_mut().map(PreparedEgress::drop_channel);
     prepared.order.streams = [ChildStream::Null, ChildStream::Null, ChildStream::Null]; // closes the child's ends of the pipes
     Ok((Child { pid, pidfd, stack, is_in_cgroup }, ends))
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use stockade_seccomp::builtin::Guard;
 
 use super::bounds;
-use super::egress::{Gateway, PreparedEgress};
+use super::egress::{self, Gateway, PreparedEgress};
 use super::network::{self, PreparedNetwork};
 use super::order::Order;
 use crate::cgroup::{self, Entrance, Group};
@@ -122,10 +122,6 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
         // The listener reaches the supervisor through init, which shares the workload's memory until execve.
         return Err(Error::new(Step::Plan, "explain-denials", "requires init and no time namespace")
             .hint("leave --explain-denials, or --no-init and --time-namespace out"));
-    }
-    if stays && plan.egress.is_some() {
-        return Err(Error::new(Step::Plan, "allow-net", "a session cannot have rules for hosts yet")
-            .hint("leave -d out, or use --network host"));
     }
     let may_lack = &plan.confinement.allow_degraded;
     let mut degraded = Vec::new();
@@ -254,6 +250,15 @@ impl Prepared {
             may_nest: plan.namespaces.nested > 0,
             executes: true,
         }
+    }
+
+    /// Starts the gateway, if the plan needs one. `log` receives the lines of the network log.
+    pub fn start_gateway(&mut self, plan: &RunPlan, log: Option<OwnedFd>, kept: &mut Kept) -> Result<()> {
+        let ids = self.users.is_privileged().then_some((self.users.host_uid, self.users.host_gid));
+        if let Some((prepared, gateway)) = egress::start(plan, log, self.stays, ids)? {
+            (self.egress, kept.gateway) = (Some(prepared), Some(gateway));
+        }
+        Ok(())
     }
 
     /// Adds what the commands of a session need whose denials are explained: a filter with a listener, and the judge of the calls

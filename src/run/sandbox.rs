@@ -1,6 +1,8 @@
 //! A sandbox that stays, for the commands of a session. The start is that of a run up to its command; then init serves
 //! (`fork_server.rs`), and each command is supervised as the one command of a run is, with a cgroup of its own as its tree.
 
+mod egress;
+
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Instant;
@@ -10,6 +12,7 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::Pid;
 
+pub use self::egress::Event;
 use super::denials::Denials;
 use super::order::Order;
 use super::outcome::{Beginning, Start};
@@ -52,12 +55,14 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Makes the sandbox of this plan, whose command is not started. `warn` receives warnings about the files that the plan names.
-    pub fn open(plan: &RunPlan, warn: impl FnOnce(Warnings<'_>)) -> Result<Self> {
+    /// `net_log` receives the lines of the network log.
+    pub fn open(plan: &RunPlan, net_log: Option<OwnedFd>, warn: impl FnOnce(Warnings<'_>)) -> Result<Self> {
         process::default_child_signal();
         #[cfg(feature = "ablate")]
         let plan = &crate::launch::ablate::thinned(plan);
         bare::refuse_session(plan)?;
         let (mut prepared, mut kept, stack) = prepare::prepare(plan, Purpose::Session)?;
+        prepared.start_gateway(plan, net_log, &mut kept)?;
         warn(Warnings::of(&prepared, &kept));
         let judge = prepared.listen(plan)?;
         let mut commands = Commands::prepare(&plan.confinement.id, kept.cgroup.as_ref(), prepared.users.host_uid)?;
@@ -108,9 +113,9 @@ impl Sandbox {
 
     /// Starts a command. `plan` is that of the sandbox with another command, and other deadlines, streams and limits. The
     /// command gets these descriptors as they are, unless its output is limited: then the supervisor relays.
-    /// With `terminal` it gets a terminal of this size instead of the streams.
-    pub fn begin(&mut self, plan: RunPlan, streams: [OwnedFd; 3], terminal: Option<Size>) -> Result<Running> {
-        self.start(plan, streams, terminal, None)
+    /// With `terminal` it gets a terminal of this size instead of the streams. The network log knows it by its id.
+    pub fn begin(&mut self, id: &str, plan: RunPlan, streams: [OwnedFd; 3], terminal: Option<Size>) -> Result<Running> {
+        self.start(Some(id), plan, streams, terminal, None)
     }
 
     /// Starts a file server, which answers the requests that come over this socket (`files/mod.rs`).
@@ -124,11 +129,12 @@ impl Sandbox {
         (plan.explain_denials, plan.hash_program) = (false, false);
         let null =
             || file::open("/dev/null", OFlag::O_RDWR).map_err(|errno| Error::errno(Step::Streams, "/dev/null", errno));
-        self.start(plan, [socket, null()?, null()?], None, Some(files::filter()?))
+        self.start(None, plan, [socket, null()?, null()?], None, Some(files::filter()?))
     }
 
     fn start(
         &mut self,
+        id: Option<&str>,
         plan: RunPlan,
         streams: [OwnedFd; 3],
         terminal: Option<Size>,
@@ -157,6 +163,7 @@ impl Sandbox {
         let descriptors = order.descriptors().ok_or_else(|| failed(Errno::EBADF))?;
         let dir = group.as_ref().and_then(|group| group.dir());
         let events = group.as_ref().map(Group::events).transpose()?;
+        id.map_or(Ok(()), |id| self.announce(id, group.as_ref()))?;
         self.init.begin(number, &order.pack(), &child_ends, descriptors, dir).map_err(failed)?;
         self.began = number;
         let init = Rc::clone(&self.init);

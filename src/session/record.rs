@@ -48,6 +48,8 @@ pub enum Cause {
     Lifetime,
     /// It was not used for too long.
     Idle,
+    /// Its network traffic reached the budget.
+    NetBudget,
     /// Its sandbox died, or its supervisor failed.
     Failed,
 }
@@ -60,6 +62,7 @@ impl Cause {
             Self::Stopped => "stopped",
             Self::Lifetime => "lifetime",
             Self::Idle => "idle",
+            Self::NetBudget => "net_budget",
             Self::Failed => "failed",
         }
     }

@@ -46,6 +46,22 @@ pub fn netlink() -> Result<OwnedFd> {
     socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)
 }
 
+/// A TCP socket of this network namespace, without an address.
+pub fn unbound() -> Result<OwnedFd> {
+    socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+}
+
+/// A socket that tells about the sockets of this network namespace, `sock_diag(7)`.
+pub fn diagnosis() -> Result<OwnedFd> {
+    socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)
+}
+
+/// The network namespace of a socket. Requires `CAP_NET_ADMIN` in it.
+pub fn namespace_of(socket: &OwnedFd) -> Result<OwnedFd> {
+    // SAFETY: the request takes no argument and returns a new descriptor.
+    check_fd(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS as libc::Ioctl) }.into())
+}
+
 /// Sends a request that asks for an acknowledgement, and takes that.
 pub fn request(netlink: &OwnedFd, message: &[u8]) -> Result<()> {
     send(netlink.as_raw_fd(), message, MsgFlags::empty())?;
@@ -79,9 +95,7 @@ pub fn unshare() -> Result<()> {
 
 /// This process's network namespace, as its device and inode. Requires `CAP_NET_ADMIN` in it.
 pub fn inhabited() -> Result<(u64, u64)> {
-    let socket = any_socket()?;
-    // SAFETY: the request takes no argument.
-    let namespace = check_fd(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS as libc::Ioctl) }.into())?;
+    let namespace = namespace_of(&any_socket()?)?;
     fstat(&namespace).map(|stat| (stat.st_dev, stat.st_ino))
 }
 

@@ -11,6 +11,8 @@ import socket
 import subprocess
 import time
 
+from outside import Outside
+
 RIG = pathlib.Path("/srv/rig")
 LIBC = ctypes.CDLL(None, use_errno=True)
 ADDRESSES = ["203.0.113.10", "203.0.113.53", "169.254.169.254", "100.100.100.200", "10.0.0.5"]
@@ -76,6 +78,7 @@ class Rig:
             if address[0] == "/":
                 os.makedirs(os.path.dirname(address), exist_ok=True)
             self.add_listener(name, family, kind, address)
+        self.outside = Outside()
 
     def add_listener(self, name, family, kind, address):
         listener = socket.socket(family, kind)
@@ -182,7 +185,7 @@ class Rig:
 
     def drain(self):
         """The listeners with new connections since the last call."""
-        touched = []
+        touched = self.outside.heard()
         for name, kind, listener in self.listeners:
             while True:
                 try:

@@ -1,8 +1,10 @@
 //! Network access by name: allowed hosts are reached, and nothing else is.
 
 mod bounds;
+mod clients;
 mod process;
-mod world;
+mod publish;
+pub mod world;
 
 use std::path::Path;
 

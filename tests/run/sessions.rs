@@ -10,6 +10,8 @@ mod files;
 mod hostile;
 #[path = "sessions/life.rs"]
 mod life;
+#[path = "sessions/network.rs"]
+mod network;
 #[path = "sessions/place.rs"]
 mod place;
 #[path = "sessions/programs.rs"]
@@ -170,6 +172,12 @@ impl Outcome {
     #[track_caller]
     fn is(&self, code: i32, out: &str) {
         assert_eq!((self.code, self.out.as_str()), (Some(code), out), "{self:?}");
+    }
+
+    /// It was refused, and says why.
+    #[track_caller]
+    fn refuses(&self, why: &str) {
+        assert!(self.code == Some(125) && self.err.contains(why), "{self:?}");
     }
 }
 

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
-use tokio::time::{Instant as Deadline, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant as Deadline, sleep, timeout, timeout_at};
 
 use super::GRACE;
-use super::pump::{Pump, Shared};
+use super::pump::{Pump, Shared, idle};
 use super::state::{Happened, State};
 use crate::client_hello::{self, Hello};
 use crate::name::Name;
 use crate::record::{Event, Outcome};
-use crate::rule::Refused;
+use crate::rule::{Refused, Rules};
 use crate::upstream::Unresolved;
 
 /// How long a ClientHello may take from its first byte.
@@ -34,8 +34,8 @@ pub async fn accept(state: Rc<State>, listener: TcpListener) {
     }
 }
 
-/// How a connection ended, if not well.
-enum Bad {
+/// How a connection ended, if not well: why.
+pub enum Bad {
     Refused(String),
     Failed(String),
 }
@@ -78,9 +78,10 @@ async fn serve(state: Rc<State>, client: TcpStream) {
     let synthetic = if let IpAddr::V4(address) = address { Some(address) } else { None };
     let name = synthetic.and_then(|address| state.names.borrow().at(address).cloned());
     let rule = match &name {
-        Some(name) => state.rules.for_name(name, port),
-        None => state.rules.for_address(address, port),
+        Some(name) => state.rules.borrow().for_name(name, port),
+        None => state.rules.borrow().for_address(address, port),
     };
+    let cgroup = state.owners.as_ref().and_then(|owners| owners.cgroup_of(&client));
     let connection = Connection {
         state: &state,
         client: &client,
@@ -123,6 +124,7 @@ async fn serve(state: Rc<State>, client: TcpStream) {
     }
     if logged {
         state.write(Happened {
+            command: state.command(cgroup),
             event: Event::Connection,
             at,
             took: begun.elapsed(),
@@ -139,7 +141,7 @@ async fn serve(state: Rc<State>, client: TcpStream) {
 }
 
 /// Close at once, with a reset.
-fn at_once() -> nix::libc::linger {
+pub fn at_once() -> nix::libc::linger {
     nix::libc::linger { l_onoff: 1, l_linger: 0 }
 }
 
@@ -148,6 +150,7 @@ impl Connection<'_> {
         let deadline = Deadline::now() + self.state.limits.connect;
         let server = tokio::select! {
             server = self.dial(local, deadline) => server?,
+            () = self.is_denied(local) => return Err(Bad::Failed("denied".to_owned())),
             () = self.state.ending() => return Err(Bad::Failed("ended".to_owned())),
         };
         let _ = (self.client.set_nodelay(true), server.set_nodelay(true));
@@ -165,7 +168,8 @@ impl Connection<'_> {
         let both = async { tokio::try_join!(there, back).map(drop) };
         let ended = tokio::select! {
             ended = both => ended,
-            () = self.is_idle(&shared) => Err(Bad::Failed("idle".to_owned())),
+            () = idle(&shared, self.state.limits.idle) => Err(Bad::Failed("idle".to_owned())),
+            () = self.is_denied(local) => Err(Bad::Failed("denied".to_owned())),
             () = self.is_over() => if self.sent_all.get() { Ok(()) } else { Err(Bad::Failed("ended".to_owned())) },
         };
         if self.state.meter.is_used_up() {
@@ -187,7 +191,7 @@ impl Connection<'_> {
         let mut why = None;
         let mut checked = Vec::new();
         for address in addresses {
-            match self.state.rules.may_dial(address, self.port) {
+            match self.state.rules.borrow().may_dial(address, self.port) {
                 Ok(()) => checked.push(address),
                 Err(Refused::Denied) => why = Some(format!("address_denied: {address}")),
                 Err(Refused::Special(special)) => why = Some(format!("address_refused: {address} is {}", special.what)),
@@ -286,15 +290,16 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Returns when nothing was moved for too long.
-    async fn is_idle(&self, shared: &Shared) {
-        loop {
-            let until = shared.moved.get() + self.state.limits.idle;
-            if until <= Instant::now() {
-                return;
-            }
-            sleep_until(until.into()).await;
-        }
+    /// Returns when the rules have changed, and do not allow this any more.
+    async fn is_denied(&self, local: SocketAddr) {
+        let allowed = |rules: &Rules| {
+            let by_rule = match self.name {
+                Some(name) => rules.for_name(name, self.port),
+                None => rules.for_address(local.ip().to_canonical(), self.port),
+            };
+            by_rule.is_some() && self.dialled.get().is_none_or(|address| rules.may_dial(address, self.port).is_ok())
+        };
+        self.state.unless(allowed).await;
     }
 
     /// Returns when the workload has ended, and what it sent has been passed on or has had its time.
@@ -307,6 +312,6 @@ impl Connection<'_> {
     }
 }
 
-fn within_budget(is_left: bool) -> Result<(), Bad> {
+pub fn within_budget(is_left: bool) -> Result<(), Bad> {
     if is_left { Ok(()) } else { Err(Bad::Failed("budget".to_owned())) }
 }

@@ -5,11 +5,14 @@
 
 mod connection;
 mod dns;
+mod log;
 mod meter;
+mod orders;
+mod owner;
+mod publish;
 mod pump;
 mod state;
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -17,13 +20,17 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::task::{LocalSet, spawn_local};
 
+use self::log::Log;
+pub use self::orders::{Order, Orders, Receive};
+use self::owner::Owners;
 use self::state::State;
-use crate::layout::{Kind, Layout};
+use crate::layout::{Kind, Layout, Socket};
 use crate::rule::Rules;
-use crate::upstream::{Hosts, Resolver};
+use crate::upstream::Hosts;
 
 /// Everything that the gateway knows.
 #[derive(Debug)]
@@ -40,6 +47,10 @@ pub struct Config {
     pub servers: Vec<std::net::SocketAddr>,
     /// Its bounds.
     pub limits: Limits,
+    /// The ports of the sandbox that are published, in the order of their listeners.
+    pub published: Vec<u16>,
+    /// Whether it is for a session, whose commands it tells apart.
+    pub is_session: bool,
 }
 
 /// The bounds of the traffic.
@@ -65,6 +76,10 @@ pub mod told {
     pub const BUDGET: u8 = b'b';
     /// A line could not be written to the log.
     pub const LOG: u8 = b'l';
+    /// Only a few sockets for published ports are left.
+    pub const SOCKETS: u8 = b's';
+    /// A change of the rules is in force.
+    pub const CHANGED: u8 = b'c';
     /// The totals follow, then the end.
     pub const TOTALS: u8 = b't';
 }
@@ -72,32 +87,53 @@ pub mod told {
 /// How long connections may drain when the workload has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Serves until the supervisor closes its writing side, or is gone. `sockets` are in the order of the layout.
-pub fn serve(config: Config, sockets: Vec<OwnedFd>, control: UnixStream, log: Option<File>) -> io::Result<()> {
+/// What the gateway was given.
+#[derive(Debug)]
+pub struct Given {
+    /// The sockets of the sandbox's network, in the order of the layout.
+    pub sockets: Vec<OwnedFd>,
+    /// The listeners on the host.
+    pub published: Vec<OwnedFd>,
+    /// Sockets for connections to published ports.
+    pub connectors: Vec<OwnedFd>,
+    /// The network log.
+    pub log: Option<OwnedFd>,
+    /// What it has if it is for a session, or has published ports.
+    pub managed: Option<Managed>,
+}
+
+/// What the gateway has whose supervisor makes sockets while it runs.
+#[derive(Debug)]
+pub struct Managed {
+    /// A netlink socket of the sandbox's network namespace.
+    pub diagnosis: OwnedFd,
+    /// Where changes come from.
+    pub orders: Orders,
+}
+
+/// Serves until the supervisor closes its writing side, or is gone.
+pub fn serve(config: Config, given: Given, control: UnixStream) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     control.set_nonblocking(true)?;
     runtime.block_on(LocalSet::new().run_until(async move {
         let mut supervisor = tokio::net::UnixStream::from_std(control.try_clone()?)?;
-        let Config { id, rules, layout, hosts, servers, limits } = config;
-        let state = Rc::new(State::new(id, rules, &layout, Resolver::new(hosts, servers), limits, log, control));
-        for (number, (socket, fd)) in layout.sockets.iter().zip(sockets).enumerate() {
-            let state = Rc::clone(&state);
-            match (socket.kind, number) {
-                (Kind::Datagram, _) => {
-                    let socket = UdpSocket::from(fd);
-                    socket.set_nonblocking(true)?;
-                    spawn_local(dns::datagrams(state, tokio::net::UdpSocket::from_std(socket)?));
-                }
-                (Kind::Listener, _) => {
-                    let listener = TcpListener::from(fd);
-                    listener.set_nonblocking(true)?;
-                    let listener = tokio::net::TcpListener::from_std(listener)?;
-                    match number {
-                        1 => drop(spawn_local(dns::streams(state, listener))),
-                        _ => drop(spawn_local(connection::accept(state, listener))),
-                    }
-                }
-            }
+        let expected = config.layout.sockets.clone();
+        let log = Log::new(given.log, config.is_session);
+        let (owners, orders) = given.managed.map(|one| (Owners::new(one.diagnosis), one.orders)).unzip();
+        let (owners, ports) = (owners.filter(|_| config.is_session), config.published.clone());
+        let state = Rc::new(State::new(config, log, owners, control));
+        for (number, (socket, fd)) in expected.into_iter().zip(given.sockets).enumerate() {
+            listen(&state, socket, fd, number == 1)?;
+        }
+        state.add_connectors(given.connectors);
+        for (port, fd) in ports.into_iter().zip(given.published) {
+            let listener = TcpListener::from(fd);
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            spawn_local(publish::accept(Rc::clone(&state), listener, port));
+        }
+        if let Some(orders) = orders {
+            spawn_local(orders::take(Rc::clone(&state), orders));
         }
         let _ = supervisor.read(&mut [0; 1]).await; // end of file
         state.end(GRACE).await;
@@ -107,4 +143,32 @@ pub fn serve(config: Config, sockets: Vec<OwnedFd>, control: UnixStream, log: Op
         control.set_nonblocking(false)?;
         control.write_all(&said)
     }))
+}
+
+/// Serves a socket of the sandbox's network. `names` is whether the name server listens there.
+fn listen(state: &Rc<State>, socket: Socket, fd: OwnedFd, names: bool) -> io::Result<()> {
+    let state = Rc::clone(state);
+    match socket.kind {
+        Kind::Datagram => {
+            let socket = UdpSocket::from(fd);
+            socket.set_nonblocking(true)?;
+            spawn_local(dns::datagrams(state, tokio::net::UdpSocket::from_std(socket)?));
+        }
+        Kind::Listener => {
+            let listener = TcpListener::from(fd);
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            match names {
+                true => drop(spawn_local(dns::streams(state, listener))),
+                false => drop(spawn_local(connection::accept(state, listener))),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets the runtime watch a descriptor. One that cannot be watched, such as a file, is returned.
+#[allow(deprecated)] // what it warns of cannot happen to a descriptor that is owned
+fn watch(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, OwnedFd> {
+    AsyncFd::try_with_interest(fd, interest).map_err(|error| error.into_parts().0)
 }

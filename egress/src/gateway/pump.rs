@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, SpliceFFlags, splice};
@@ -86,6 +86,17 @@ impl Pump<'_> {
             self.shared.moved.set(Instant::now());
         }
         Ok(())
+    }
+}
+
+/// Returns when nothing was moved for this time.
+pub async fn idle(shared: &Shared, time: Duration) {
+    loop {
+        let until = shared.moved.get() + time;
+        if until <= Instant::now() {
+            return;
+        }
+        tokio::time::sleep_until(until.into()).await;
     }
 }
 

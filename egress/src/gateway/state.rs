@@ -2,18 +2,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Write as _;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use super::log::Log;
 use super::meter::Meter;
-use super::{Limits, told};
-use crate::layout::Layout;
+use super::owner::Owners;
+use super::{Config, Limits, told};
+use crate::change::Change;
+use crate::layout::{Layout, Socket};
 use crate::record::{Event, Line, Outcome, Refusal, RuleTotals, SCHEMA, Totals};
 use crate::rule::Rules;
 use crate::stub::{Asked, Names};
@@ -28,8 +31,11 @@ type Refused = (String, Option<u16>, String);
 /// The state of the gateway.
 pub struct State {
     id: String,
-    /// The rules.
-    pub rules: Rules,
+    /// The rules, and what follows from them.
+    pub rules: RefCell<Rules>,
+    layout: RefCell<Layout>,
+    /// The number of changes of the rules.
+    changes: watch::Sender<u64>,
     /// The names of the sandbox.
     pub names: RefCell<Names>,
     /// Resolves them.
@@ -41,7 +47,14 @@ pub struct State {
     totals: RefCell<Totals>,
     /// The place in the list of each refusal.
     listed: RefCell<HashMap<Refused, usize>>,
-    log: RefCell<Option<File>>,
+    /// The network log.
+    pub log: Log,
+    /// The commands of a session; a run has one.
+    pub owners: Option<Owners>,
+    /// Sockets of the sandbox's network, for published ports.
+    connectors: RefCell<Vec<OwnedFd>>,
+    asked_for_more: Cell<bool>,
+    more_connectors: Notify,
     supervisor: UnixStream,
     told_budget: Cell<bool>,
     open: watch::Sender<u32>,
@@ -50,6 +63,8 @@ pub struct State {
 
 /// An event, for the log.
 pub struct Happened<'a> {
+    /// The command that it belongs to, if that is known for certain.
+    pub command: Option<String>,
     /// What it was.
     pub event: Event,
     /// When it began.
@@ -76,31 +91,54 @@ pub struct Happened<'a> {
 
 impl State {
     /// The state at the beginning.
-    pub fn new(
-        id: String,
-        rules: Rules,
-        layout: &Layout,
-        resolver: Resolver,
-        limits: Limits,
-        log: Option<File>,
-        supervisor: UnixStream,
-    ) -> Self {
-        let rule = |rule: &crate::rule::Rule| RuleTotals { rule: rule.to_string(), ..RuleTotals::default() };
-        let totals = Totals { rules: rules.allow.iter().map(rule).collect(), ..Totals::default() };
+    pub fn new(config: Config, log: Log, owners: Option<Owners>, supervisor: UnixStream) -> Self {
+        let Config { id, rules, layout, hosts, servers, limits, .. } = config;
+        let mut totals = Totals::default();
+        list(&mut totals, &rules);
         Self {
             id,
-            rules,
-            names: RefCell::new(Names::new(layout)),
-            resolver,
+            rules: RefCell::new(rules),
+            names: RefCell::new(Names::new(&layout)),
+            layout: RefCell::new(layout),
+            changes: watch::channel(0).0,
+            resolver: Resolver::new(hosts, servers),
             limits,
             meter: Meter::new(limits.rate, limits.budget),
             totals: RefCell::new(totals),
             listed: RefCell::default(),
-            log: RefCell::new(log),
+            log,
+            owners,
+            connectors: RefCell::default(),
+            asked_for_more: Cell::new(false),
+            more_connectors: Notify::new(),
             supervisor,
             told_budget: Cell::new(false),
             open: watch::channel(0).0,
             ending: watch::channel(false).0,
+        }
+    }
+
+    /// Changes the rules. Returns the sockets that this needs, in the order in which they come.
+    pub fn change(&self, change: &Change) -> Result<Vec<Socket>, String> {
+        let rules = change.apply(&self.rules.borrow())?;
+        let (_, sockets) = self.layout.borrow_mut().grow(&rules)?;
+        self.names.borrow_mut().grow(&self.layout.borrow());
+        list(&mut self.totals.borrow_mut(), &rules);
+        *self.rules.borrow_mut() = rules;
+        self.changes.send_modify(|changes| *changes += 1);
+        Ok(sockets)
+    }
+
+    /// Returns when the rules have changed so that this does not hold any more.
+    pub async fn unless(&self, holds: impl Fn(&Rules) -> bool) {
+        let _ = self.changes.subscribe().wait_for(|_| !holds(&self.rules.borrow())).await;
+    }
+
+    /// The command with this cgroup; the only one of a run.
+    pub fn command(&self, cgroup: Option<u64>) -> Option<String> {
+        match &self.owners {
+            None => Some("main".to_owned()),
+            Some(owners) => owners.command(cgroup?),
         }
     }
 
@@ -111,7 +149,7 @@ impl State {
 
     /// Answers a question of the workload.
     pub fn answer(&self, packet: &[u8]) -> Option<Vec<u8>> {
-        let (reply, asked) = self.names.borrow_mut().answer(packet, &self.rules, Instant::now());
+        let (reply, asked) = self.names.borrow_mut().answer(packet, &self.rules.borrow(), Instant::now());
         let (name, reason) = match &asked {
             Asked::Answered => return reply,
             Asked::Refused(name) => (name.as_str(), "no_rule"),
@@ -119,6 +157,7 @@ impl State {
         };
         if self.refuse(name, None, reason) {
             self.write(Happened {
+                command: self.command(None),
                 event: Event::Name,
                 at: SystemTime::now(),
                 took: Duration::ZERO,
@@ -167,6 +206,39 @@ impl State {
         }
     }
 
+    /// Counts a connection to a published port.
+    pub fn count_published(&self, bytes: (u64, u64)) {
+        let mut totals = self.totals.borrow_mut();
+        totals.published += 1;
+        totals.bytes_sent += bytes.0;
+        totals.bytes_received += bytes.1;
+    }
+
+    /// Adds sockets for published ports.
+    pub fn add_connectors(&self, sockets: Vec<OwnedFd>) {
+        self.connectors.borrow_mut().extend(sockets);
+        self.asked_for_more.set(false);
+        self.more_connectors.notify_waiters();
+    }
+
+    /// A socket for a published port. When only a few are left, the supervisor makes more.
+    pub async fn connector(&self, few: usize) -> OwnedFd {
+        loop {
+            let more = self.more_connectors.notified();
+            let (socket, left) = {
+                let mut connectors = self.connectors.borrow_mut();
+                (connectors.pop(), connectors.len())
+            };
+            if left < few && !self.asked_for_more.replace(true) {
+                let _ = (&self.supervisor).write(&[told::SOCKETS]);
+            }
+            match socket {
+                Some(socket) => return socket,
+                None => more.await,
+            }
+        }
+    }
+
     /// Whether connections may be opened. Without its log the gateway opens none.
     pub fn may_open(&self) -> Result<(), &'static str> {
         match () {
@@ -190,11 +262,16 @@ impl State {
         }
     }
 
-    /// Ends every connection, at the latest after `grace`.
+    /// Ends every connection, at the latest after `grace`, and then the log.
     pub async fn end(&self, grace: Duration) {
         self.ending.send_replace(true);
         let mut open = self.open.subscribe();
         let _ = timeout(2 * grace, open.wait_for(|open| *open == 0)).await;
+        let (lost, failed) = self.log.finish(grace).await;
+        self.totals.borrow_mut().log_lines_lost = lost;
+        if failed {
+            let _ = (&self.supervisor).write(&[told::LOG]);
+        }
     }
 
     /// Returns when the workload has ended.
@@ -202,17 +279,25 @@ impl State {
         let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
     }
 
+    /// Tells the supervisor that the rules are changed.
+    pub fn tell_change(&self) {
+        let _ = (&self.supervisor).write(&[told::CHANGED]);
+    }
+
     /// Writes a line to the log, if there is one.
     pub fn write(&self, happened: Happened<'_>) {
-        let mut log = self.log.borrow_mut();
-        let Some(file) = log.as_mut() else { return };
+        if !self.log.is_wanted() {
+            return;
+        }
+        let rules = self.rules.borrow();
         let line = Line {
             schema: SCHEMA.to_owned(),
             time: humantime::format_rfc3339_micros(happened.at).to_string(),
             id: self.id.clone(),
+            command: happened.command,
             event: happened.event,
             name: happened.name.map(str::to_owned),
-            rule: happened.rule.and_then(|rule| self.rules.allow.get(rule)).map(ToString::to_string),
+            rule: happened.rule.and_then(|rule| rules.allow.get(rule)).map(ToString::to_string),
             address: happened.address,
             port: happened.port,
             server_name: happened.server_name.map(str::to_owned),
@@ -221,15 +306,19 @@ impl State {
             duration_us: u64::try_from(happened.took.as_micros()).unwrap_or(u64::MAX),
             result: happened.result,
             reason: happened.reason,
+            lost: 0,
         };
-        let written = serde_json::to_vec(&line).map_err(std::io::Error::from).and_then(|mut text| {
-            text.push(b'\n');
-            file.write_all(&text) // in one call, so that lines of several runs do not mix
-        });
-        if written.is_err() {
+        if !self.log.add(line) {
             let _ = (&self.supervisor).write(&[told::LOG]);
         }
     }
+}
+
+/// Adds the allowing rules that have no totals yet.
+fn list(totals: &mut Totals, rules: &Rules) {
+    let new = rules.allow.iter().skip(totals.rules.len());
+    let totals_of = |rule: &crate::rule::Rule| RuleTotals { rule: rule.to_string(), ..RuleTotals::default() };
+    totals.rules.extend(new.map(totals_of));
 }
 
 /// An open connection.

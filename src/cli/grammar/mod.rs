@@ -1,6 +1,7 @@
 //! The command line of `stockade`, as a table.
 
 mod exec;
+mod network;
 
 use self::exec::EXEC;
 use crate::args::{Flag, Operand, Verb, list, switch, value, verb};
@@ -71,6 +72,17 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .operands(&[SESSION]),
         verb("pause", "Stop all processes of a session").operands(&[SESSION]),
         verb("unpause", "Let the processes of a paused session continue").operands(&[SESSION]),
+        verb("net", "Change the hosts that a session may reach, and show what it reached").verbs(&[
+            verb("allow", "Allow hosts")
+                .more("The rule is as for run --allow-net. It also lifts a --deny-net of exactly this rule.")
+                .operands(&[SESSION, RULE]),
+            verb("deny", "Deny hosts, and end the connections to them")
+                .more("The rule is as for run --deny-net, and wins over what is allowed.")
+                .operands(&[SESSION, RULE]),
+            verb("log", "Print the last thousand lines of the network log, as JSON")
+                .options(&[("Options", &[switch("follow", "Continue until the session ends").short('f')])])
+                .operands(&[SESSION]),
+        ]),
         verb("rm", "Remove what is kept of a session that has ended")
             .options(&[("Options", &[switch("force", "End it first, if it runs").short('f')])])
             .operands(&[SESSION]),
@@ -118,6 +130,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
     ]);
 
 const SESSION: Operand = Operand::Word("SESSION", "Its name");
+const RULE: Operand = Operand::Word("RULE", "Hosts with ports, such as api.example.com or *.example.com:443");
 
 const COMMAND: &[Operand] = &[Operand::Command("COMMAND")];
 
@@ -232,29 +245,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             switch("no-init", "Run the command as pid 1, without an init"),
         ],
     ),
-    (
-        "Network access by name",
-        &[
-            list(
-                "allow-net",
-                "HOST[:PORTS]|@FILE",
-                "Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default",
-            ),
-            list("deny-net", "HOST[:PORTS]|@FILE", "Never let it reach this host, whatever is allowed"),
-            list("add-host", "NAME=IP", "The address of a name, which no name server is asked about"),
-            value("dns", "IP[:PORT]", "The name server for allowed names, instead of the host's"),
-            value("net-connections", "N", "Limit on connections at a time"),
-            value("net-rate", "SIZE", "Limit on bytes per second, of all connections together"),
-            value("net-budget", "SIZE", "End the run after this many bytes, of all connections together"),
-            value("net-connect-timeout", "TIME", "Time to resolve a name and connect"),
-            value("net-idle-timeout", "TIME", "End a connection after this time without a byte"),
-            value(
-                "net-log",
-                "FILE|fd:N",
-                "Append a line of JSON for each connection and refused name to FILE or descriptor N",
-            ),
-        ],
-    ),
+    network::OPTIONS,
     (
         "System calls",
         &[

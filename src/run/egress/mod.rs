@@ -14,7 +14,10 @@
 //! The gateway is copied from the supervisor before the sandbox exists. It never enters the sandbox's namespaces, and the sandbox
 //! cannot reach it but through these sockets.
 
+mod changing;
 mod gateway;
+mod hold;
+mod opener;
 mod refusals;
 mod routes;
 
@@ -27,11 +30,13 @@ use stockade_egress::gateway::{Config, Limits};
 use stockade_egress::layout::{Kind, Layout};
 use stockade_egress::upstream::{Hosts, name_servers};
 
-pub use self::gateway::{Event, Gateway, Waiting};
+pub use self::changing::Changing;
+use self::gateway::Waiting;
+pub use self::hold::{Event, Gateway};
 pub use self::refusals::denials;
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
-use crate::plan::{Egress, RunPlan};
+use crate::plan::{Egress, Published, RunPlan};
 use crate::sys::{net, socket};
 
 /// Everything that the child needs to open its side.
@@ -41,29 +46,64 @@ pub struct PreparedEgress {
     /// A message of rtnetlink for each route.
     routes: Vec<Vec<u8>>,
     addresses: Vec<SockaddrStorage>,
+    /// How many sockets for published ports.
+    connectors: usize,
     /// Takes the sockets to the gateway.
     channel: Option<OwnedFd>,
+    /// Takes a socket of the sandbox's network to the supervisor of a session.
+    supervisor: Option<OwnedFd>,
+}
+
+/// Prepares the child's side, and starts the gateway, if the plan has rules for hosts or published ports. `stays` is for a session. `ids`
+/// are those that the gateway takes, if this process may take any.
+pub fn start(
+    plan: &RunPlan,
+    log: Option<OwnedFd>,
+    stays: bool,
+    ids: Option<(u32, u32)>,
+) -> Result<Option<(PreparedEgress, Gateway)>> {
+    let Some((prepared, waiting)) = prepare(plan, log, stays)? else { return Ok(None) };
+    Ok(Some((prepared, waiting.start(ids)?)))
 }
 
 /// Parent half: the child's side, and what the gateway is made from.
-pub fn prepare(plan: &RunPlan, log: Option<OwnedFd>) -> Result<Option<(PreparedEgress, Waiting)>> {
+fn prepare(plan: &RunPlan, log: Option<OwnedFd>, stays: bool) -> Result<Option<(PreparedEgress, Waiting)>> {
     let Some(egress) = &plan.egress else { return Ok(None) };
     let layout = Layout::of(&egress.rules).map_err(|reason| Error::new(Step::Plan, "network.allow", reason))?;
-    let failed = |errno| Error::errno(Step::Egress, "socket for the gateway", errno);
-    let (outside, channel) =
-        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(failed)?;
-    let waiting = Waiting::prepare(config(&plan.confinement.id, egress, &layout), outside, log)?;
+    let (outside, channel) = pair()?;
+    let (changing, supervisor) = match stays || !egress.publish.is_empty() {
+        false => (None, None),
+        true => Changing::prepare(&egress.rules, &layout, &channel).map(|(one, other)| (Some(one), Some(other)))?,
+    };
+    let published = egress.publish.iter().map(listener).collect::<Result<Vec<_>>>()?;
+    let connectors = if published.is_empty() { 0 } else { changing::CONNECTORS };
+    let config = config(&plan.confinement.id, egress, &layout, stays);
+    let waiting = Waiting::prepare(config, outside, log, published, changing)?;
     let prepared = PreparedEgress {
         routes: layout.routes.iter().map(|network| routes::local(*network)).collect(),
         addresses: layout.sockets.iter().map(|socket| socket.address.into()).collect(),
         layout,
+        connectors,
         channel: Some(channel),
+        supervisor,
     };
     Ok(Some((prepared, waiting)))
 }
 
+/// A listener on the host.
+fn listener(published: &Published) -> Result<OwnedFd> {
+    let bound = std::net::TcpListener::bind(published.listen).map(OwnedFd::from);
+    bound.map_err(|error| Error::io(Step::Egress, format!("port {} of the host", published.listen), &error))
+}
+
+/// A socket that keeps the bounds of packets, and its other end.
+fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+        .map_err(|errno| Error::errno(Step::Egress, "socket for the gateway", errno))
+}
+
 /// What the gateway knows. The host's files are read here, because it has no files.
-fn config(id: &str, egress: &Egress, layout: &Layout) -> Config {
+fn config(id: &str, egress: &Egress, layout: &Layout, is_session: bool) -> Config {
     let mut hosts = Hosts::default();
     egress.hosts.iter().for_each(|host| hosts.add(host.name.clone(), host.address));
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -81,6 +121,8 @@ fn config(id: &str, egress: &Egress, layout: &Layout) -> Config {
             connect: Duration::from_micros(egress.connect_timeout_us),
             idle: Duration::from_micros(egress.idle_timeout_us),
         },
+        published: egress.publish.iter().map(|published| published.port).collect(),
+        is_session,
     }
 }
 
@@ -97,12 +139,21 @@ impl PreparedEgress {
             let bound = net::bound(address, socket.kind == Kind::Datagram).during(Step::Egress, index)?;
             socket::send(channel, b"s", Some(bound.as_fd())).during(Step::Egress, index)?;
         }
+        for _ in 0..self.connectors {
+            let socket = net::unbound().during(Step::Egress, usize::MAX)?;
+            socket::send(channel, b"s", Some(socket.as_fd())).during(Step::Egress, usize::MAX)?;
+        }
+        if let Some(supervisor) = &self.supervisor {
+            let diagnosis = net::diagnosis().during(Step::Egress, usize::MAX)?;
+            socket::send(channel, b"s", Some(diagnosis.as_fd())).during(Step::Egress, usize::MAX)?;
+            socket::send(supervisor, b"s", Some(netlink.as_fd())).during(Step::Egress, usize::MAX)?;
+        }
         Ok(())
     }
 
     /// Parent half, after the clone: only the child and the gateway have the channel.
     pub fn drop_channel(&mut self) {
-        self.channel = None;
+        (self.channel, self.supervisor) = (None, None);
     }
 
     /// What failed in [`Self::open`].

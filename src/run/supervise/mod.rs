@@ -310,6 +310,7 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
             match event {
                 Event::Budget => self.end(Reason::NetBudget, Instant::now()),
                 Event::LogFailed => self.outcome.net_log_failed = true,
+                Event::Changed => {} // only in a session
                 Event::Died => step("gateway", || "died"),
             }
         }

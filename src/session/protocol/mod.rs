@@ -4,6 +4,7 @@ pub mod files;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use stockade_egress::rule::Rule;
 
 use self::files::{FileOperation, FileStatus};
 use crate::plan::{Bytes, Keep, RunPlan};
@@ -100,6 +101,24 @@ pub enum Operation {
         /// The command's id; the session if absent.
         #[serde(skip_serializing_if = "Option::is_none")]
         command: Option<String>,
+    },
+    /// Allow hosts, as `--allow-net`, and no longer deny exactly this rule. Reply: `done` when that is in force.
+    AllowNet {
+        /// A rule.
+        #[cfg_attr(test, schemars(with = "String"))]
+        rule: Rule,
+    },
+    /// Deny hosts, as `--deny-net`. Reply: `done` when that is in force and the connections to them are ended.
+    DenyNet {
+        /// A rule.
+        #[cfg_attr(test, schemars(with = "String"))]
+        rule: Rule,
+    },
+    /// Pass on the last thousand lines of the network log. Reply: `done` with one descriptor to read from.
+    NetLog {
+        /// Whether to continue with the lines that come, until the session ends.
+        #[serde(default)]
+        follow: bool,
     },
     /// Do nothing. Reply: `done`.
     Ping,

@@ -2,6 +2,7 @@
 
 mod files;
 
+use stockade_egress::rule::Rule;
 use stockade_json::{At, Error as Mistake, Json, parse};
 
 use crate::error::{Error, Step, nearest};
@@ -70,6 +71,9 @@ fn operation(root: &At) -> Read<Operation> {
             },
             &["command"],
         ),
+        "allow_net" => (|at| Ok(Operation::AllowNet { rule: rule(at)? }), &["rule"]),
+        "deny_net" => (|at| Ok(Operation::DenyNet { rule: rule(at)? }), &["rule"]),
+        "net_log" => (|at| Ok(Operation::NetLog { follow: boolean(at, "follow")?.unwrap_or(false) }), &["follow"]),
         "ping" => (|_| Ok(Operation::Ping), &[]),
         other => match files::reader(other) {
             Some(found) => found,
@@ -84,7 +88,21 @@ fn operation(root: &At) -> Read<Operation> {
     operation(root)
 }
 
-const OPERATIONS: &[&str] = &["run", "signal", "kill", "status", "stop", "pause", "unpause", "logs", "wait", "ping"];
+const OPERATIONS: &[&str] = &[
+    "run",
+    "signal",
+    "kill",
+    "status",
+    "stop",
+    "pause",
+    "unpause",
+    "logs",
+    "wait",
+    "allow_net",
+    "deny_net",
+    "net_log",
+    "ping",
+];
 
 const RUN: &[&str] = &[
     "argv",
@@ -158,6 +176,11 @@ fn required<'s>(at: &'s At, key: &'s str) -> Read<At<'s>> {
 
 fn text(at: &At, key: &str) -> Read<String> {
     required(at, key)?.text().map(str::to_owned)
+}
+
+fn rule(at: &At) -> Read<Rule> {
+    let rule = required(at, "rule")?;
+    rule.text()?.parse().map_err(|reason: String| rule.lacks(reason))
 }
 
 fn boolean(at: &At, key: &str) -> Read<Option<bool>> {

@@ -123,7 +123,7 @@ impl Server<'_> {
         self.lose_files();
         self.pass_on_log();
         let cause = self.ending.as_ref().map_or(Cause::Failed, |ending| ending.cause);
-        let report = self.own_report.clone().unwrap_or_else(|| {
+        let mut report = self.own_report.clone().unwrap_or_else(|| {
             let report = Report::blank(&self.plan.confinement.id, Some((&self.plan).into()), self.created);
             let (status, exit_code) = match cause {
                 Cause::Failed => (Status::InternalError, 125),
@@ -131,6 +131,7 @@ impl Server<'_> {
             };
             Report { status, exit_code, usage: self.sandbox.usage(), ..report }
         });
+        self.add_network(cause, &mut report);
         let record = Record { end: Some(End { cause, report: report.clone() }), ..self.record() };
         // Whoever asks from now on reads the record.
         let _ = self.held.write_record(&record.json());

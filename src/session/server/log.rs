@@ -7,6 +7,10 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags};
 
+use super::Server;
+use super::commands::Asked;
+use crate::session::protocol::Reply;
+
 /// The bytes that are kept of each stream.
 const KEPT: usize = 1 << 20;
 /// One read or write.
@@ -159,6 +163,22 @@ impl Tail {
                 Err(_) => self.sink = None, // nobody reads it any more
             }
         }
+    }
+}
+
+impl Server<'_> {
+    /// Writes to the readers of the log what they have room for, and answers those that have everything.
+    pub(super) fn pass_on_log(&mut self) {
+        let Some(log) = &self.log else { return };
+        let mut done = Vec::new();
+        self.readers.retain_mut(|reader| {
+            let has_everything = log.give(reader);
+            if has_everything {
+                done.push(Asked { connection: reader.connection, request: reader.request });
+            }
+            !has_everything
+        });
+        done.into_iter().for_each(|asked| self.tell(Some(asked), Reply::default(), Vec::new()));
     }
 }
 

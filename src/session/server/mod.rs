@@ -5,6 +5,7 @@ mod connection;
 mod end;
 mod files;
 mod log;
+mod network;
 mod order;
 mod requests;
 
@@ -21,6 +22,8 @@ use self::connection::Connection;
 use self::end::Ending;
 use self::files::{Files, FilesReady};
 use self::log::{Log, Reader};
+use self::network::Network;
+pub use self::network::Recorders;
 use super::place::Held;
 use super::protocol::{Event, Hello, PROTOCOL, Reply};
 use super::record::{Cause, Record, SCHEMA};
@@ -63,6 +66,7 @@ pub struct Server<'a> {
     log: Option<Log>,
     readers: Vec<Reader>,
     waiters: Vec<(Asked, Option<u64>)>,
+    network: Network<'a>,
     created: SystemTime,
     ends_at: Option<Instant>,
     idle_stop: Option<Duration>,
@@ -84,6 +88,7 @@ struct Turn {
     connections: Vec<(u64, PollFlags)>,
     log: bool,
     room: bool,
+    gateway: bool,
     commands: Vec<(u64, Ready)>,
     files: FilesReady,
 }
@@ -96,10 +101,11 @@ pub fn serve(
     plan: RunPlan,
     terms: Terms,
     signals: &Blocked,
+    recorders: Recorders<'_>,
     warn: impl FnOnce(Warnings<'_>),
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<Report> {
-    let mut server = Server::open(held, plan, terms, signals, warn)?;
+    let mut server = Server::open(held, plan, terms, signals, recorders, warn)?;
     server.start(ready)?;
     server.run();
     Ok(server.finish())
@@ -111,13 +117,14 @@ impl<'a> Server<'a> {
         plan: RunPlan,
         terms: Terms,
         signals: &Blocked,
+        recorders: Recorders<'a>,
         warn: impl FnOnce(Warnings<'_>),
     ) -> Result<Self> {
         let failed = |errno| Error::errno(Step::Supervise, "signals", errno);
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signal_source = SignalFd::with_flags(&signals.taken, flags).map_err(failed)?;
         let listener = held.listen()?;
-        let sandbox = Sandbox::open(&plan, warn)?;
+        let sandbox = Sandbox::open(&plan, recorders.net_log, warn)?;
         let now = Instant::now();
         Ok(Self {
             held,
@@ -133,6 +140,7 @@ impl<'a> Server<'a> {
             log: None,
             readers: Vec::new(),
             waiters: Vec::new(),
+            network: Network::new(recorders.audit),
             created: SystemTime::now(),
             ends_at: terms.lifetime.map(|lifetime| now + lifetime),
             idle_stop: terms.idle_stop,
@@ -151,7 +159,7 @@ impl<'a> Server<'a> {
             let failed = |errno| Error::errno(Step::Streams, "pipe", errno);
             let (log, [out, error]) = Log::new().map_err(failed)?;
             self.log = Some(log);
-            let running = self.sandbox.begin(self.plan.clone(), [order::null()?, out, error], None)?;
+            let running = self.sandbox.begin(&id(0), self.plan.clone(), [order::null()?, out, error], None)?;
             self.commands.running.insert(0, Command::new(running, &self.plan, false));
             while self.commands.running.get_mut(&0).is_some_and(|own| own.started().is_none()) {
                 self.turn()?;
@@ -214,6 +222,9 @@ impl<'a> Server<'a> {
         if turn.room {
             self.sandbox.flush();
         }
+        if turn.gateway {
+            self.hear_gateway();
+        }
         for (number, ready) in turn.commands {
             self.advance(number, ready);
         }
@@ -242,6 +253,8 @@ impl<'a> Server<'a> {
         polled.extend(self.log.iter().flat_map(Log::interests));
         let room = polled.len();
         polled.extend(self.sandbox.room());
+        let gateway = polled.len();
+        polled.extend(self.sandbox.gateway());
         let readers = polled.len();
         if let Some(log) = &self.log {
             polled.extend(self.readers.iter().flat_map(|reader| log.waiting(reader)));
@@ -275,7 +288,8 @@ impl<'a> Server<'a> {
                 .filter(|(_, flags)| !flags.is_empty())
                 .collect(),
             log: polled[log..room].iter().any(is_ready),
-            room: polled[room..readers].iter().any(is_ready),
+            room: polled[room..gateway].iter().any(is_ready),
+            gateway: polled[gateway..readers].iter().any(is_ready),
             files: files.map(|places| places.ready(&polled)).unwrap_or_default(),
             commands: commands
                 .into_iter()
@@ -360,19 +374,6 @@ impl<'a> Server<'a> {
         if let Some(connection) = self.connections.get_mut(&asked.connection) {
             connection.say(&Reply { id: Some(asked.request), ..reply }, fds);
         }
-    }
-
-    fn pass_on_log(&mut self) {
-        let Some(log) = &self.log else { return };
-        let mut done = Vec::new();
-        self.readers.retain_mut(|reader| {
-            let has_everything = log.give(reader);
-            if has_everything {
-                done.push(Asked { connection: reader.connection, request: reader.request });
-            }
-            !has_everything
-        });
-        done.into_iter().for_each(|asked| self.tell(Some(asked), Reply::default(), Vec::new()));
     }
 
     /// Forgets the clients that are gone, and kills their foreground commands.

@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
+use stockade_egress::change::Change;
+
 use super::commands::{Asked, Command, number, raw};
 use super::{Server, order};
 use crate::error::{Error, Result, Step};
@@ -62,6 +64,9 @@ impl Server<'_> {
             Operation::Logs { follow, from_now } => return self.read_log(asked, follow, from_now),
             Operation::Wait { command } => return self.wait_for(asked, command),
             Operation::File(operation) => return self.ask_files(asked, operation),
+            Operation::AllowNet { rule } => return self.change_rules(asked, &Change::Allow(rule)),
+            Operation::DenyNet { rule } => return self.change_rules(asked, &Change::Deny(rule)),
+            Operation::NetLog { follow } => return self.read_net_log(asked, follow),
             Operation::Signal { command, signal } => {
                 self.each(&command, |command| command.running.signal(signal.into()))?;
             }
@@ -93,7 +98,7 @@ impl Server<'_> {
         let plan = order::plan(&self.plan, run);
         let number = self.commands.next();
         let size = tty.map(|size| terminal::Size { rows: size.rows, columns: size.columns });
-        match self.sandbox.begin(plan.clone(), streams, size) {
+        match self.sandbox.begin(&super::id(number), plan.clone(), streams, size) {
             Ok(running) => {
                 let mut command = Command::new(running, &plan, tty.is_some());
                 (command.asked, command.background) = (Some(asked), background);
@@ -179,7 +184,7 @@ impl Server<'_> {
     }
 }
 
-fn refused(object: &str, reason: impl Into<String>) -> Error {
+pub(super) fn refused(object: &str, reason: impl Into<String>) -> Error {
     Error::new(Step::SessionRequest, object, reason)
 }
 

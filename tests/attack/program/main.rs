@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, missing_docs)]
 
+mod egress;
 mod files;
 mod kernel;
 mod network;
@@ -67,6 +68,7 @@ fn main() {
     let known = files::run(&id, &way)
         || privileges::run(&id)
         || network::run(&id)
+        || egress::run(&id)
         || resources::run(&id, &way)
         || shared::run(&id, &way)
         || start::run(&id, &way);

@@ -54,7 +54,7 @@ fn read_all(name: &str) -> Result<String, i32> {
 }
 
 /// The kernel's form of an address.
-fn internet(address: &str) -> Result<(usize, Vec<u8>), i32> {
+pub fn internet(address: &str) -> Result<(usize, Vec<u8>), i32> {
     let address: std::net::SocketAddr = address.parse().map_err(|_| libc::EINVAL)?;
     let port = address.port().to_be_bytes();
     Ok(match address {

@@ -104,8 +104,8 @@ for name in ("nowhere.example.com", "absent.example.com", "api.example.com"):
             "1s",
         ]);
         let outcome = run.sh("curl -sS -m 9 http://api.example.com/; echo $?").go().expect(0);
-        // Reset while curl waits for an answer, or before it looked at the connection.
-        assert!(["7\n", "56\n"].contains(&outcome.text().as_str()), "{outcome}");
+        // Reset before curl looked at the connection, before it sent its request, or while it waits for the answer.
+        assert!(["7\n", "55\n", "56\n"].contains(&outcome.text().as_str()), "{outcome}");
     });
     world.came();
 }
@@ -140,6 +140,29 @@ print(urllib.request.urlopen("http://api.example.com/after").read().decode())
             .go()
             .expect(0);
         assert!(outcome.text().starts_with("10000\n203.0.113.10"), "{outcome}");
+    });
+    world.came();
+}
+
+/// A pipe that nobody reads: connections go on, lines are dropped, and their number is told.
+#[test]
+fn a_slow_reader_of_the_log_holds_up_nothing() {
+    let Some(mut world) = World::new() else { return };
+    for_each_caller(|caller| {
+        let python = "import os\nread, write = os.pipe()\nos.dup2(write, 9)\nos.set_inheritable(read, True)";
+        let program = r#"
+import socket
+# One line each: those of different ports are listed once, so connections that fail are counted instead.
+for number in range(6000):
+    with socket.create_connection(("api.example.com", 22), 5) as s: s.recv(6)
+print("done")
+"#;
+        let run = world.run(caller, &["api.example.com:22"]).opts(["--net-log", "fd:9"]).after_python(python);
+        let outcome = run.python(program).go().expect(0);
+        assert_eq!(outcome.text(), "done\n");
+        let egress = &outcome.report()["network"]["egress"];
+        assert_eq!(egress["connections"], 6000);
+        assert!(egress["log_lines_lost"].as_u64().unwrap() > 1000, "{egress}");
     });
     world.came();
 }

@@ -82,7 +82,7 @@ impl World {
     }
 
     /// The words that enter it.
-    fn entering(&self) -> [String; 3] {
+    pub fn entering(&self) -> [String; 3] {
         ["nsenter".into(), format!("--net=/proc/{}/ns/net", self.process.id()), "--".into()]
     }
 
@@ -95,6 +95,15 @@ impl World {
     /// A run from there.
     pub fn run_plain(&self, caller: Caller) -> Run {
         Run::new(caller).outside(self.entering())
+    }
+
+    /// What a program there prints.
+    pub fn python(&self, program: &str) -> String {
+        let [enter, words @ ..] = self.entering();
+        let done =
+            Command::new(enter).args(words).args([PYTHON, "-I", "-c", program]).env("PATH", PATH).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
     /// What came since the last question.
