@@ -6,6 +6,7 @@ mod common;
 mod architecture;
 mod audit;
 mod cli;
+mod cookbook;
 mod doctor;
 mod evidence;
 mod package;
