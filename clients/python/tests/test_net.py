@@ -50,3 +50,16 @@ def test_a_run_reaches_what_is_allowed_and_logs_it(server: int) -> None:
     assert refused and refused[0].reason
     assert result.report["network"]["egress"]["connections"] == 1
     assert stockade.run(["true"]).net_log is None
+
+
+def test_the_hosts_of_a_sandbox_change(server: int) -> None:
+    url = f"http://api.example.com:{server}/"
+    options = {"add_hosts": {"api.example.com": "127.0.0.1"}, "allow_net": [f"127.0.0.1:{server}"]}
+    with stockade.Sandbox(**options) as sandbox:  # type: ignore[arg-type]
+        assert "refused" in sandbox.commands.run(["python3", "-c", GET, url]).stdout
+        sandbox.allow_net(f"api.example.com:{server}")
+        assert "hello" in sandbox.commands.run(["python3", "-c", GET, url]).stdout
+        sandbox.deny_net(f"api.example.com:{server}")
+        assert "refused" in sandbox.commands.run(["python3", "-c", GET, url]).stdout
+        log = sandbox.net_log()
+        assert any(event.name == "api.example.com" and event.rule and event.bytes_received for event in log)

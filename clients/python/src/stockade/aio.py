@@ -33,6 +33,7 @@ from stockade.commands import CommandHandle, Commands, ProcessInfo, RunOptions
 from stockade.errors import Error
 from stockade.execution import Execution
 from stockade.files import MAX_SIZE, Data, EntryInfo, Files, Path, WatchHandle
+from stockade.net import NetEvent
 from stockade.pool import Pool
 from stockade.results import CommandResult, Report
 from stockade.sandbox import Sandbox, Stats
@@ -365,6 +366,18 @@ class AsyncSandbox:
     async def plan(self) -> Dict[str, Any]:
         """What it may do."""
         return await in_thread(self._sandbox.plan)
+
+    async def allow_net(self, rule: str) -> None:
+        """Lets it reach a host from now on."""
+        await in_thread(lambda: self._sandbox.allow_net(rule))
+
+    async def deny_net(self, rule: str) -> None:
+        """Denies a host from now on, and ends its connections."""
+        await in_thread(lambda: self._sandbox.deny_net(rule))
+
+    async def net_log(self) -> List[NetEvent]:
+        """The last thousand connections and refusals."""
+        return await in_thread(self._sandbox.net_log)
 
     async def pause(self) -> None:
         """Stops all of its processes. Needs cgroup v2."""

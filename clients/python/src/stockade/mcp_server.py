@@ -128,6 +128,16 @@ def serve(sandbox: Sandbox, timeout: float) -> None:
             raise ToolError(str(error)) from None
         return str(_cut("\n".join(f"{entry.permissions} {entry.size:>9} {entry.path}" for entry in entries)))
 
+    @server.tool(structured_output=False)
+    def network_log() -> str:
+        """The connections of the sandbox, and what was refused."""
+        try:
+            events = sandbox.net_log()
+        except Error as error:
+            raise ToolError(str(error)) from None
+        lines = (f"{one.time} {one.name or one.address}:{one.port} {one.result} {one.reason or ''}" for one in events)
+        return str(_cut("\n".join(lines)))
+
     server.run("stdio")
 
 

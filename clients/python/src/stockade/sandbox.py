@@ -16,6 +16,7 @@ from stockade.commands import Commands
 from stockade.errors import Error, SandboxEnded
 from stockade.execution import Execution, ExecutionError, Result
 from stockade.files import Files
+from stockade.net import NetEvent, events_of
 from stockade.results import Report, Usage, usage_of
 
 if TYPE_CHECKING:
@@ -173,6 +174,20 @@ class Sandbox:
     def _status(self) -> Dict[str, Any]:
         status = self._session.ask("status").get("status")
         return status if isinstance(status, dict) else {}
+
+    def allow_net(self, rule: str) -> None:
+        """Lets it reach a host from now on, such as `api.example.com:443`. It was made with `allow_net`."""
+        self._session.ask("allow_net", rule=rule)
+
+    def deny_net(self, rule: str) -> None:
+        """Denies a host from now on, and ends its connections."""
+        self._session.ask("deny_net", rule=rule)
+
+    def net_log(self) -> List[NetEvent]:
+        """The last thousand connections and refusals."""
+        _, fd = self._session.ask_for_fd("net_log")
+        with open(fd, encoding="utf-8", errors="replace") as lines:
+            return events_of(lines.read(MAX_OUTPUT).splitlines())
 
     def pause(self) -> None:
         """Stops all of its processes, without a signal that they could notice. Needs cgroup v2."""
