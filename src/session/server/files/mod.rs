@@ -218,7 +218,7 @@ impl Server<'_> {
                 Ok((running, socket)) => {
                     let process = Process { running, socket: Some(socket), sent: VecDeque::new() };
                     self.files.process = Some(process);
-                    self.files.progress = Some(Instant::now());
+                    self.files.progress.get_or_insert_with(Instant::now); // a new one has no new time
                 }
                 Err(error) => {
                     let all = self.files.take_all();
@@ -283,7 +283,8 @@ impl Server<'_> {
         let report = process.running.report(&self.sandbox);
         let why = report.error.as_ref().map(Error::from).filter(|_| !began);
         self.fail_files(process.sent, |request| failed(request, "the file server ended before it answered"));
-        if process.socket.is_some() && !began {
+        // Another one would not begin either.
+        if !began {
             let all = self.files.take_all();
             self.fail_files(all, |request| {
                 why.clone().unwrap_or_else(|| failed(request, "the file server could not be started"))
