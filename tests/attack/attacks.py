@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from outside import OPTIONS
 from rig import LIES
 
 
@@ -31,6 +32,7 @@ LIMITS = {"bwrap": "sets no limits: the caller has to"}
 WATCHES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no option for a limit on file watches")
 SOURCES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "follows links in the sources of mounts: the caller has to name them")
 STREAMS = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "hands its standard streams on unchanged: the caller makes them")
+NAMES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no network access by name")
 INIT = dict.fromkeys(("oci", "runc", "crun"), "give a container no pid 1 but its own program")
 # Programs of the host through the links of /proc: descriptors of the caller, and descriptors of a runtime.
 PROGRAMS = [f"{what}{number}" for what in ("", "script-") for number in (40, 41)] + [str(number) for number in range(3, 13)]
@@ -78,6 +80,12 @@ ATTACKS = {
     "D40": Attack("abstract sockets of the host"),
     "D41": Attack("sockets in the host's files"),
     "D41-bound": Attack("a socket in a directory that was bound", open_below_landlock=9),
+    "D42": Attack("names and addresses without a rule", options=OPTIONS, absent=NAMES, layers=("net", "seccomp", "landlock")),
+    "D43": Attack("an allowed name that leads to a cloud's metadata", options=OPTIONS, absent=NAMES, layers=("net", "landlock")),
+    "D44": Attack("an allowed name that leads to inner addresses", options=OPTIONS, absent=NAMES, layers=("net", "landlock")),
+    "D45": Attack("an allowed name whose address changes", options=OPTIONS, absent=NAMES, layers=("net", "landlock")),
+    "D46": Attack("questions whose names are not what they seem", options=OPTIONS, absent=NAMES, layers=("net", "landlock"), deadline=60),
+    "D47": Attack("TLS for another host behind an allowed name", options=OPTIONS, absent=NAMES, layers=("net", "landlock"), deadline=60),
     "D48": Attack("more processes and threads", absent=LIMITS, ways=["processes", "threads"], options=["--pids-limit", "64"], limits={"pids": {"limit": 64}}, layers=("budget", "rlimits", "seccomp", "landlock")),
     "D49": Attack("more memory", absent=LIMITS, ways=["heap", "shared", "memfd", "pipes", "tables"], options=["--memory", "64M"], limits={"memory": {"limit": 64 << 20}}, layers=BUDGET),
     "D50": Attack("fill temporary directories", options=["--scratch-size", "16M"], layers=BUDGET + ("nnp",)),

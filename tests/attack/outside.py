@@ -66,9 +66,9 @@ class Outside:
 
     def inner(self, connection):
         address = connection.getsockname()[0].removeprefix("::ffff:")
-        if address != PUBLIC:
+        if address != PUBLIC:  # which a name may lead to
             self.songs.append(f"connected: {address}")
-        connection.sendall(b"k")
+            connection.sendall(b"k")
 
     def tls(self, connection):
         if connection.recv(4096):

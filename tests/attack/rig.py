@@ -181,6 +181,7 @@ class Rig:
 
     def snapshot(self):
         self.drain()
+        self.outside.turn.clear()
         self.before = (self.files(), self.settings(), self.mounts())
 
     def drain(self):
