@@ -25,7 +25,7 @@ struct Sink {
 
 impl Sink {
     fn new(fd: OwnedFd) -> Self {
-        let kind = fstat(&fd).map_or(SFlag::empty(), |stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+        let kind = kind(&fd);
         Self { fd: Some(fd), kind }
     }
 
@@ -40,6 +40,10 @@ impl Sink {
         }
         nix::unistd::write(fd, bytes)
     }
+}
+
+fn kind(fd: &OwnedFd) -> SFlag {
+    fstat(fd).map_or(SFlag::empty(), |stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT)
 }
 
 /// Copies bytes from a source to a sink. It never blocks, has a bounded buffer, counts, and may drop bytes.
@@ -119,7 +123,9 @@ impl Pump {
         let mut buffer = [0; BUFFER];
         let room = if self.keeps_tail() { BUFFER } else { BUFFER - self.waiting.len().min(BUFFER) };
         match nix::unistd::read(fd, &mut buffer[..room]) {
-            Ok(0) | Err(Errno::EIO) => self.source = None, // EIO: no process has the terminal open any more
+            Ok(0) => self.source = None,
+            // No process has the terminal open any more. From a pipe it is an error.
+            Err(Errno::EIO) if kind(fd) == SFlag::S_IFCHR => self.source = None,
             Ok(length) => {
                 self.admit(length, &buffer);
                 return true;
