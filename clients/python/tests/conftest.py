@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 
 import stockade
+
+# A shell starts background jobs with SIGINT ignored, and so would the programs of these tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

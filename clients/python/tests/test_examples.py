@@ -67,7 +67,7 @@ _ = server  # a fixture
 
 def run(name: str, *words: str) -> str:
     command: List[str] = [sys.executable, str(EXAMPLES / f"{name}.py"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
