@@ -73,7 +73,8 @@ impl Commands {
         for controller in &self.controllers {
             self.write("cgroup.subtree_control", &format!("+{}", controller.name()))?;
         }
-        Ok(())
+        // Of a session that is out of memory one command dies, and not all with init.
+        die_as_a_whole(&self.base, false)
     }
 
     fn make(&self, name: &str) -> Result<Leaf> {
@@ -99,6 +100,7 @@ impl Commands {
         request.degrade_all(lacks, "the session's cgroup does not have the controller")?;
         let leaf = self.make(&format!("c{number}"))?;
         self.give(leaf.fd(), leaf.dir().path())?;
+        die_as_a_whole(leaf.dir(), true)?;
         for limit in super::budget::limits(budget)? {
             if request.has(limit.controller)
                 && let Err(error) = limit.apply(leaf.dir())
@@ -125,6 +127,15 @@ impl Commands {
             Some(leaf) => leaf.remove(),
             None => leaf::remove(&self.base.path().join("init")),
         }
+    }
+}
+
+/// Whether all processes die together when the kernel kills one for want of memory. Since Linux 4.19.
+fn die_as_a_whole(dir: &super::files::Dir, whole: bool) -> Result<()> {
+    let name = "memory.oom.group";
+    match dir.write(name, if whole { "1" } else { "0" }) {
+        Err(errno) if errno != Errno::ENOENT => Err(failed(&dir.path().join(name), errno)),
+        _ => Ok(()),
     }
 }
 

@@ -263,6 +263,21 @@ fn a_command_ends_at_its_limits_with_its_tree_and_the_session_lives_on() {
 }
 
 #[test]
+fn a_command_that_uses_up_the_memory_of_its_session_dies_alone() {
+    if !crate::common::is_root() {
+        return crate::common::skip("only root is sure of a memory limit");
+    }
+    let session = Session::new(Caller::Root, &["-m", "96M"]);
+    let other =
+        session.background(&[&session.name, "sh", "-c", "while ! test -e /tmp/go; do sleep 0.02; done; exit 5"]);
+    assert!(eventually(|| session.inspect()["running"].as_array().is_some_and(|all| all.len() == 1)));
+    let killed = session.exec(&[&session.name, PYTHON, "-c", "bytearray(500_000_000)"]);
+    assert_eq!(killed.code, Some(137), "{killed:?}");
+    session.sh("touch /tmp/go; echo alive").is(0, "alive\n");
+    assert_eq!(outcome(other.wait_with_output().unwrap()).code, Some(5));
+}
+
+#[test]
 fn a_command_has_a_terminal_of_its_own_on_request() {
     for_each_session(&[], |session| {
         let mut terminal = Terminal::open(33, 77);

@@ -109,8 +109,9 @@ fn a_session_without_rules_gets_none() {
 
 /// Whether there was a connection to this port.
 fn log_has(session: &Session, port: &str) -> bool {
+    let port: u64 = port.parse().unwrap();
     let log = lines(&session.ask(&["net", "log", &session.name]).out);
-    log.iter().any(|line| line["port"].to_string() == port)
+    log.iter().any(|line| line["port"] == port)
 }
 
 /// A program that connects from a few ports in turn, and resets at once.
