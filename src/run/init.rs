@@ -13,6 +13,9 @@ use crate::launch::channels::{Exited, send_exited, was_verified};
 use crate::launch::times::{CpuTime, Reaped, monotonic_ns};
 use crate::sys::process::{self, ChildEvent};
 
+/// Every process in this pid namespace except for pid 1, `kill(2)`.
+const EVERYTHING: Pid = Pid::from_raw(-1);
+
 /// Serves until it is killed. All signals are blocked and read one by one. `counts` says that no cgroup counts the CPU time.
 pub fn run(control: BorrowedFd<'_>, scratch: BorrowedFd<'_>, workload: Pid, tree: Option<Entered>, counts: bool) -> ! {
     // Closes the caller's streams and everything else. A reader must see end of file when the workload ends.
@@ -71,11 +74,15 @@ fn report_and_exit((workload, status): (Pid, i32), tree: Option<Entered>, counts
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let mut exited = exited(status, scratch);
     let was_verified = was_verified(control.as_fd());
-    if was_verified && counts && tree.is_none() {
-        end_others(workload);
-        exited.used = Reaped::children().cpu;
-    } else if let Ok(usage) = process::usage_of_ended(workload) {
-        exited.used = Reaped::children().cpu.plus(Reaped::from(&usage).cpu);
+    if was_verified && tree.is_none() {
+        let _ = process::reap(workload);
+        if counts {
+            end_others();
+        }
+        // The kernel gives init the time of others that die with it, so that its own cannot be told then.
+        if process::send_signal(EVERYTHING, 0) == Err(Errno::ESRCH) {
+            exited.used = Reaped::children().cpu;
+        }
     }
     if send_exited(control.as_fd(), exited).is_err() {
         end(tree, 125);
@@ -92,11 +99,9 @@ fn report_and_exit((workload, status): (Pid, i32), tree: Option<Entered>, counts
 
 /// Kills and reaps what the workload has left: the kernel does not count the CPU time of processes that die with their pid
 /// namespace.
-fn end_others(workload: Pid) {
-    let everything = Pid::from_raw(-1); // in this namespace, except for pid 1
-    let _ = process::reap(workload);
-    if process::send_signal(everything, libc::SIGKILL).is_ok() {
-        while process::wait4(everything).is_ok() {}
+fn end_others() {
+    if process::send_signal(EVERYTHING, libc::SIGKILL).is_ok() {
+        while process::wait4(EVERYTHING).is_ok() {}
     }
 }
 
