@@ -53,9 +53,22 @@ def run(base, options):
             left.rmdir()
 
 
+# The descriptors that an attack may be given. Nothing else ever has these numbers.
+GIVEN = (40, 41, 42)
+
+
+def release():
+    null = os.open("/dev/null", os.O_RDONLY)
+    for number in GIVEN:
+        os.dup2(null, number)
+    if null not in GIVEN:
+        os.close(null)
+
+
 class Battery:
     def __init__(self, base, options):
         self.options, self.base = options, base
+        release()
         self.rig = Rig(base, BUILT / "examples/attack")
         self.rig.start_victim(0)
         wanted = options.only.split(",") if options.only else list(ATTACKS)
@@ -92,9 +105,9 @@ class Battery:
             readable = os.open(RIG / "host", os.O_RDONLY | os.O_DIRECTORY)
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
-            for number, descriptor in [(40, directory), (41, readable), (42, theirs.fileno())]:
+            for number, descriptor in zip(GIVEN, (directory, readable, theirs.fileno())):
                 os.dup2(descriptor, number)
-            passed, gifts = (40, 41, 42), [directory, readable, 40, 41, 42]
+            passed, gifts = GIVEN, [directory, readable]
         master = None
         if attack.gift == "terminal":
             master, slave = pty.openpty()
@@ -151,6 +164,7 @@ class Battery:
         for descriptor in gifts:
             os.close(descriptor)
         if passed:
+            release()
             ours.close()
             theirs.close()
         result.songs += rig.touched(output)

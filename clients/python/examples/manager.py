@@ -53,7 +53,7 @@ class Manager:
 
 
 if __name__ == "__main__":
-    manager = Manager(most=2, cpu_us=400_000)
+    manager = Manager(most=2, cpu_us=100_000)
     print(manager.execute("ann", "echo secret > ~/note; cat ~/note").stdout, end="")
     print("bob sees", manager.execute("bob", "cat ~/note; python3 -c 'sum(range(40_000_000))'").stdout or "nothing")
     print(*manager.monitor(), sep="\n")
