@@ -74,7 +74,12 @@ fn report_and_exit((workload, status): (Pid, i32), tree: Option<Entered>, counts
     let [control, scratch] = [0, 1].map(process::borrow_standard);
     let mut exited = exited(status, scratch);
     let was_verified = was_verified(control.as_fd());
-    if was_verified && tree.is_none() {
+    if !was_verified {
+        // It was so short that nothing that it left has used much.
+        if let Ok(usage) = process::usage_of_ended(workload) {
+            exited.used = Reaped::children().cpu.plus(Reaped::from(&usage).cpu);
+        }
+    } else if tree.is_none() {
         let _ = process::reap(workload);
         if counts {
             end_others();

@@ -328,6 +328,18 @@ pub fn reap(pid: Pid) -> Result<()> {
     check(unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, info, flags) }.into()).map(drop)
 }
 
+/// The resource usage of an ended child that is not reaped yet, and of its reaped children, `waitid(2)`. The C library leaves this
+/// argument out.
+pub fn usage_of_ended(pid: Pid) -> Result<libc::rusage> {
+    let info: *mut libc::siginfo_t = std::ptr::null_mut();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: all-zero is a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: no information is requested, and `usage` is a live local.
+    check(unsafe { libc::syscall(libc::SYS_waitid, libc::P_PID, pid.as_raw(), info, flags, &raw mut usage) })?;
+    Ok(usage)
+}
+
 /// Detaches a tracee, which continues untraced, `PTRACE_DETACH`.
 pub fn detach_tracee(pid: Pid) -> Result<()> {
     let none: *mut libc::c_void = std::ptr::null_mut();
