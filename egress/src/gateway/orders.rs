@@ -25,7 +25,7 @@ pub enum Order {
     Change(Change),
     /// Sockets, with this packet.
     Sockets,
-    /// Sockets for published ports, with this packet.
+    /// Sockets for published ports, with this packet; none if none could be made.
     Connectors,
     /// A command begins, whose processes are in this cgroup.
     Command {

@@ -216,9 +216,11 @@ impl State {
 
     /// Adds sockets for published ports.
     pub fn add_connectors(&self, sockets: Vec<OwnedFd>) {
-        self.connectors.borrow_mut().extend(sockets);
         self.asked_for_more.set(false);
-        self.more_connectors.notify_waiters();
+        if !sockets.is_empty() {
+            self.connectors.borrow_mut().extend(sockets);
+            self.more_connectors.notify_waiters();
+        }
     }
 
     /// A socket for a published port. When only a few are left, the supervisor makes more.

@@ -59,11 +59,16 @@ impl Changing {
         Ok(self.network.insert(network))
     }
 
-    /// Gives the gateway more sockets for published ports.
-    pub fn refill(&mut self) -> Result<()> {
+    /// Gives the gateway more sockets for published ports. If none can be made, it asks again for the next connection.
+    pub fn refill(&mut self) {
         let wanted = opener::Wanted { routes: Vec::new(), sockets: Vec::new(), connectors: CONNECTORS };
-        let sockets = opener::open(self.network()?, &wanted)?;
-        sockets.chunks(packet::MOST).try_for_each(|part| self.order(&Order::Connectors, part))
+        let sockets = self.network().and_then(|network| opener::open(network, &wanted)).unwrap_or_default();
+        let mut parts: Vec<&[OwnedFd]> = sockets.chunks(packet::MOST).collect();
+        if parts.is_empty() {
+            parts.push(&[]);
+        }
+        // A gateway that takes no order is about to be ended.
+        let _ = parts.into_iter().try_for_each(|part| self.order(&Order::Connectors, part));
     }
 
     /// The rules that are in force.

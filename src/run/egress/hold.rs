@@ -89,8 +89,7 @@ impl Gateway {
         let mut said = [0; 1];
         match self.control.read(&mut said) {
             Ok(1) if said[0] == told::SOCKETS => {
-                // Without them, connections to published ports time out, and the log says so.
-                let _ = self.changing.as_mut().map_or(Ok(()), Changing::refill);
+                self.changing.iter_mut().for_each(Changing::refill);
                 return self.event();
             }
             Ok(1) if said[0] == told::BUDGET => return Some(Event::Budget),

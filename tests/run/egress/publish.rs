@@ -1,8 +1,12 @@
 //! Ports of the host that lead into the sandbox.
 
+use std::process::Command;
+
 use super::world::World;
 use super::{Value, lines};
-use crate::common::{TempDir, for_each_caller, text};
+use crate::common::clock::eventually;
+use crate::common::host::may_trace;
+use crate::common::{Caller, TempDir, for_each_caller, is_root, text};
 
 /// Sends back what it gets, in upper case, on port 8080.
 const SERVE: &str = r#"
@@ -64,6 +68,29 @@ fn a_published_port_leads_in_and_nothing_else_does() {
         let first = lines.iter().find(|line| line["event"] == "published").unwrap();
         assert_eq!((&first["bytes_received"], &first["address"]), (&1000.into(), &"127.0.0.1".into()));
     });
+    world.came();
+}
+
+/// The supervisor makes sixty-four sockets at a time, and the gateway asks for more in time.
+#[test]
+fn sockets_that_could_not_be_made_are_asked_for_again() {
+    if !may_trace() || !is_root() {
+        return;
+    }
+    let Some(mut world) = World::new() else { return };
+    let run = world.run_plain(Caller::Root).opts(["--publish", "18080:8080"]).python(SERVE).spawn();
+    run.wait_for("listens");
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-o", "/dev/null", "-e", "inject=clone3:error=EAGAIN:when=1", "-p", &run.pid().to_string()]);
+    let mut strace = strace.spawn().unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", run.pid())).unwrap();
+    assert!(eventually(|| !status().contains("TracerPid:\t0\n")));
+    assert_eq!(clients(&world, 18080, 60), "60\n");
+    assert_eq!(clients(&world, 18080, 60), "60\n");
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    run.signal(nix::sys::signal::Signal::SIGTERM);
+    run.finish();
     world.came();
 }
 
