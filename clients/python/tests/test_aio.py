@@ -7,7 +7,7 @@ from typing import Any, Awaitable, Callable, List
 import pytest
 
 import stockade
-from stockade.aio import AsyncFiles
+from stockade.aio import AsyncFiles, AsyncPty, AsyncWatchHandle
 
 
 def in_loop(test: Callable[[stockade.AsyncSandbox], Awaitable[None]]) -> Callable[[], None]:
@@ -90,8 +90,23 @@ async def test_the_rest_is_the_same(sb: stockade.AsyncSandbox) -> None:
     await sb.remove_code_context(context)
     assert (await sb.files.write("a/b", "text")).size == 4 and await sb.files.read("a/b") == "text"
     assert [entry.name for entry in await sb.files.list("a")] == ["b"] and await sb.files.exists("a/b")
+    watch = await sb.files.watch_dir("a")
+    await sb.files.remove("a/b")
+    assert [event.type.value for event in await watch.get_new_events()] == ["remove"]
     await sb.files.remove("a")
     assert await sb.kill() and not await sb.is_running() and sb.report
+
+
+@in_loop
+async def test_a_terminal(sb: stockade.AsyncSandbox) -> None:
+    pieces: List[bytes] = []
+    shell = await sb.pty.create(
+        stockade.PtySize(rows=9, cols=33), pieces.append, cmd=["sh", "-c", "stty size; read a; echo $a"]
+    )
+    await sb.pty.send_stdin(shell.pid, b"typed\n")
+    assert "9 33" in (await shell.wait()).stdout
+    while b"typed" not in b"".join(pieces):
+        await asyncio.sleep(0.02)
 
 
 def test_every_public_name_is_there() -> None:
@@ -101,6 +116,8 @@ def test_every_public_name_is_there() -> None:
     assert names(stockade.Sandbox) <= names(stockade.AsyncSandbox)
     assert names(stockade.Commands) <= names(stockade.AsyncCommands)
     assert names(stockade.Files) <= names(AsyncFiles)
+    assert names(stockade.Pty) <= names(AsyncPty)
+    assert names(stockade.WatchHandle) <= names(AsyncWatchHandle)
     assert names(stockade.CommandHandle) - {"when_over"} <= names(stockade.AsyncCommandHandle)
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any, List
 
 import pytest
 from conftest import descriptors, eventually
@@ -144,6 +145,39 @@ def test_calls_are_limited() -> None:
         sandbox.commands.run(["true"])
         with pytest.raises(stockade.RateLimitException, match="a minute"):
             sandbox.commands.run(["true"])
+
+
+def test_every_kind_of_call_counts_whatever_thread_makes_it() -> None:
+    with stockade.Sandbox(max_calls=4) as sandbox:
+        sandbox.files.write("a", "x")
+        sandbox.run_code("1", language="bash")
+        refused: List[stockade.RateLimit] = []
+
+        def call() -> None:
+            try:
+                sandbox.files.read("a")
+            except stockade.RateLimit as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (sandbox.stats().calls, len(refused)) == (4, 6)
+
+
+def test_a_minute_later_calls_are_allowed_again(monkeypatch: Any) -> None:
+    with stockade.Sandbox(calls_per_minute=2) as sandbox:
+        now = time.monotonic()
+        for later, allowed in ((0, True), (30, True), (59, False), (61, True), (62, False), (91, True), (92, False)):
+            monkeypatch.setattr("stockade._limits.time.monotonic", lambda later=later: now + 1 + later)
+            if allowed:
+                sandbox.files.exists("/")
+            else:
+                with pytest.raises(stockade.RateLimit, match=r"in \d+ s"):
+                    sandbox.files.exists("/")
+            monkeypatch.undo()
 
 
 def test_stats_plan_and_names() -> None:

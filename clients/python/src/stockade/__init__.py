@@ -5,6 +5,7 @@
 
 from stockade._options import Options
 from stockade._run import run
+from stockade._running import PtySize
 from stockade.aio import AsyncCommandHandle, AsyncCommands, AsyncSandbox
 from stockade.code import Context
 from stockade.commands import CommandHandle, Commands, ProcessInfo
@@ -28,6 +29,7 @@ from stockade.execution import Execution, ExecutionError, Logs, Result
 from stockade.files import EntryInfo, Files, FilesystemEvent, FilesystemEventType, FileType, WatchHandle
 from stockade.net import NetEvent
 from stockade.pool import Pool
+from stockade.pty import Pty
 from stockade.results import CommandResult, Denial, Report, Usage
 from stockade.sandbox import Sandbox, Stats
 
@@ -75,6 +77,8 @@ __all__ = [
     "Pool",
     "ProcessInfo",
     "ProtocolError",
+    "Pty",
+    "PtySize",
     "RateLimit",
     "RateLimitException",
     "Report",

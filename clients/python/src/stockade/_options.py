@@ -12,6 +12,7 @@ Command = Union[str, Sequence[Union[str, bytes, "os.PathLike[str]"]]]
 Size = Union[int, str]
 Time = Union[float, int]
 Words = Union[str, Iterable[str]]
+SHELL = ("/bin/sh", "-c")
 
 
 class Options(TypedDict, total=False):
@@ -55,6 +56,18 @@ class Options(TypedDict, total=False):
     explain_denials: bool
     audit: "str | os.PathLike[str]"
     args: Sequence[str]
+
+
+class SandboxOptions(Options, total=False):
+    """The keywords of `Sandbox`, which describes them."""
+
+    timeout: Optional[Time]
+    idle_stop: Optional[Time]
+    name: Optional[str]
+    shell: Sequence[str]
+    interpreters: Optional[Mapping[str, Sequence[str]]]
+    max_calls: Optional[int]
+    calls_per_minute: Optional[int]
 
 
 _FLAGS = {
@@ -129,7 +142,7 @@ def one_env(table: Dict[str, Any]) -> Mapping[str, str]:
     return both
 
 
-def words_of(command: Command, shell: Sequence[str] = ("/bin/sh", "-c")) -> List[Union[str, bytes]]:
+def words_of(command: Command, shell: Sequence[str] = SHELL) -> List[Union[str, bytes]]:
     """The words of a command; those of a string are the shell's."""
     if isinstance(command, str):
         return [*shell, command]
@@ -154,6 +167,12 @@ def size_bytes(size: Optional[Size], what: str) -> Optional[int]:
     if not number.isascii() or not number.isdigit():
         raise InvalidArgument(f"{what}: {size!r} is not a size such as 512M")
     return int(number) * _UNITS[unit]
+
+
+def command_limits(memory: Optional[Size], pids: Optional[int], cpus: Optional[float]) -> Dict[str, Optional[int]]:
+    """The limits of one command, as fields of the protocol."""
+    quota = None if cpus is None else max(1, round(cpus * 100_000))
+    return {"memory_bytes": size_bytes(memory, "memory"), "pids": pids, "cpu_quota_us": quota}
 
 
 def time_us(time: Optional[Time], what: str) -> Optional[int]:

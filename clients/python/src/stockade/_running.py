@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
-from typing import Any, Dict, Optional, Protocol, Union
+import struct
+import termios
+from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Tuple, Union
 
 from stockade._owned import Fd
 from stockade._protocol import Connection, accepted
 from stockade._session import Session
 from stockade._streams import Feeder, Output, OutputHandler
-from stockade.errors import ProtocolError
+from stockade.errors import Error, InvalidArgument, ProtocolError
 from stockade.results import CommandResult, Report, result_of
 
 Stdin = Union[bool, str, bytes, None]
+
+
+class PtySize(NamedTuple):
+    """The size of a terminal, in characters."""
+
+    rows: int = 24
+    cols: int = 80
 
 
 class Channel(Protocol):
@@ -38,19 +48,39 @@ class Running:
         on_stderr: Optional[OutputHandler] = None,
         max_output: Optional[int] = None,
         waits: bool = True,
+        tty: Optional[PtySize] = None,
     ) -> None:
         self.session = session
         self.command: Optional[str] = None
         self.pid: Optional[int] = None
         self.report: Optional[Report] = None
         self.stdin: Optional[Fd] = None
+        self.outputs: Tuple[Output, ...] = ()
+        self._keeps = (max_output, on_stdout)
+        self._tty = tty is not None
+        self._typed = b"" if stdin is None or isinstance(stdin, (bool, Fd)) else _bytes(stdin)
         self._feeder: Optional[Feeder] = None
         self._connection: Connection = session.acquire(waits)
         self._reusable = self._left = False
-        read_end = null = session.null.number
-        out, out_end = os.pipe()
-        error, error_end = os.pipe()
         try:
+            if tty is not None:
+                fields = {**fields, "tty": {"rows": tty[0], "columns": tty[1]}}
+                self._id = self._connection.send("run", (), fields)
+            else:
+                self._id = self._send_with_pipes(fields, stdin, on_stderr)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _send_with_pipes(self, fields: Dict[str, Any], stdin: Union[Stdin, Fd], on_stderr: Optional[OutputHandler]) -> int:
+        read_end = null = self.session.null.number
+        max_output, on_stdout = self._keeps
+        theirs: List[int] = []
+        try:
+            for handler in (on_stdout, on_stderr):
+                ours, end = os.pipe()
+                theirs.append(end)
+                self.outputs += (Output(ours, max_output, handler),)
             if isinstance(stdin, Fd):
                 read_end = os.dup(stdin.number)
             elif stdin is True:
@@ -58,31 +88,27 @@ class Running:
                 self.stdin = Fd(write_end)
             elif stdin is not None and stdin is not False:
                 read_end, write_end = os.pipe()
-                self._feeder = Feeder(write_end, stdin.encode() if isinstance(stdin, str) else bytes(stdin))
-            self.outputs = (Output(out, max_output, on_stdout), Output(error, max_output, on_stderr))
-            self._id = self._connection.send("run", (read_end, out_end, error_end), fields)
-        except BaseException:
-            if not hasattr(self, "outputs"):
-                os.close(out)
-                os.close(error)
-            self.give_up()
-            raise
+                self._feeder = Feeder(write_end, self._typed)
+            return self._connection.send("run", (read_end, *theirs), fields)
         finally:
-            os.close(out_end)
-            os.close(error_end)
+            for end in theirs:
+                os.close(end)
             if read_end != null:
                 os.close(read_end)
+
+    def text(self, number: int) -> str:
+        """What it has printed so far to an output. A terminal is one output."""
+        return self.outputs[number].text if number < len(self.outputs) else ""
 
     def wait(self) -> CommandResult:
         """Collects its output until it has ended. If that is interrupted, it is killed."""
         try:
             while self.report is None:
                 self.turn()
-            out, error = self.outputs
             for output in self.outputs:
                 output.drain()
                 output.finish()
-            return result_of(self.report, out.text, error.text, (out.truncated, error.truncated))
+            return result_of(self.report, self.text(0), self.text(1), tuple(one.truncated for one in self.outputs))
         finally:
             self.give_up()
 
@@ -124,12 +150,15 @@ class Running:
 
     def _hear(self) -> None:
         reply, fds = self._connection.receive()
+        started = reply.get("id") == self._id and reply.get("event") == "started"
+        if started and self._tty and len(fds) == 1:
+            self._take_terminal(fds.pop())
         for fd in fds:
             os.close(fd)
         if reply.get("id") != self._id:
             return
         event = reply.get("event")
-        if event == "started":
+        if started:
             command, pid = reply.get("command"), reply.get("pid")
             self.command = command if isinstance(command, str) else None
             self.pid = pid if isinstance(pid, int) else None
@@ -139,6 +168,43 @@ class Running:
         if event != "done" or not isinstance(report, dict):
             raise ProtocolError("the session sent no report of a command")
         self.report = report
+
+    def _take_terminal(self, master: int) -> None:
+        max_output, handler = self._keeps
+        self.outputs = (Output(master, max_output, handler),)
+        self.stdin = Fd(os.dup(master))
+        if self._typed:
+            self._feeder = Feeder(os.dup(master), self._typed)
+
+    def write(self, data: bytes) -> None:
+        """Writes to its standard input."""
+        if self.stdin is None:
+            raise InvalidArgument("the command was not started with stdin=True or pty")
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self.stdin.number, rest) :]
+            except BlockingIOError:  # a terminal, whose other copies are read without blocking
+                writable = select.poll()
+                writable.register(self.stdin.number, select.POLLOUT)
+                writable.poll()
+            except OSError:
+                raise Error("the command reads no more input") from None
+
+    def end_input(self) -> None:
+        """The command reads the end of its input. A terminal stays open: it gets ctrl-D."""
+        if self.stdin is None:
+            return
+        if self._tty:
+            self.write(b"\x04")
+        else:
+            self.stdin.close()
+
+    def resize(self, size: PtySize) -> None:
+        """Sets the size of its terminal."""
+        if not self._tty or self.stdin is None:
+            raise InvalidArgument("the command was not started with pty")
+        fcntl.ioctl(self.stdin.number, termios.TIOCSWINSZ, struct.pack("4H", size[0], size[1], 0, 0))
 
     def signal(self, number: int) -> None:
         """Sends a signal."""
@@ -153,10 +219,14 @@ class Running:
         if self._left:
             return
         self._left = True
-        for output in getattr(self, "outputs", ()):
+        for output in self.outputs:
             output.close()
         if self._feeder is not None:
             self._feeder.close()
         if self.stdin is not None:
             self.stdin.close()
         self.session.release(self._connection, self._reusable)
+
+
+def _bytes(data: Union[str, bytes, bool]) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 from typing import Callable, List, Optional
 
@@ -35,6 +36,10 @@ class Output:
             piece = os.read(self.fd, _PIECE)
         except BlockingIOError:
             return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            piece = b""  # the end of a terminal
         if not piece:
             self.close()
             return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import threading
 from types import TracebackType
@@ -14,34 +15,37 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
+    Coroutine,
     Dict,
-    Iterable,
+    Generic,
     List,
     Literal,
-    Mapping,
     Optional,
-    Sequence,
     Type,
     TypeVar,
     Union,
     overload,
 )
 
-from stockade._options import Command, Options, Size, Time
-from stockade.code import Context
-from stockade.commands import CommandHandle, Commands, ProcessInfo, RunOptions
+from stockade._options import Command, SandboxOptions, Size, Time
+from stockade._running import PtySize
+from stockade.code import CodeOptions, Context
+from stockade.commands import CommandHandle, Commands, RunOptions
 from stockade.errors import Error
 from stockade.execution import Execution
-from stockade.files import MAX_SIZE, Data, EntryInfo, Files, Path, WatchHandle
-from stockade.net import NetEvent
+from stockade.files import MAX_SIZE, Files, Path, WatchHandle
 from stockade.pool import Pool
+from stockade.pty import Pty, PtyHandler, PtyOptions
 from stockade.results import CommandResult, Report
-from stockade.sandbox import Sandbox, Stats
+from stockade.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Concatenate, ParamSpec, Unpack
+
+    P = ParamSpec("P")
 
 T = TypeVar("T")
+S = TypeVar("S")
 _tasks: "set[asyncio.Future[Any]]" = set()
 """Handlers that are coroutines and still run: a loop itself refers to them only weakly."""
 
@@ -73,14 +77,16 @@ async def in_thread(work: Callable[[], T], cancel: Optional[Callable[[], object]
         return await future
     except asyncio.CancelledError:
         if cancel is not None:
-            stop = cancel
-            threading.Thread(target=lambda: _quietly(stop), daemon=True).start()
+            _behind(cancel)
         raise
 
 
-def _quietly(call: Callable[[], object]) -> None:
-    with contextlib.suppress(Error, OSError):
-        call()
+def _behind(call: Callable[[], object]) -> None:
+    def quietly() -> None:
+        with contextlib.suppress(Error, OSError):
+            call()
+
+    threading.Thread(target=quietly, daemon=True).start()
 
 
 def _in_loop(handlers: Dict[str, Any]) -> Dict[str, Any]:
@@ -100,36 +106,50 @@ def _in_loop(handlers: Dict[str, Any]) -> Dict[str, Any]:
     return {name: wrapped(value) if name.startswith("on_") and value is not None else value for name, value in handlers.items()}
 
 
-class AsyncCommandHandle:
-    """A command in the background."""
+class _Waits(Generic[S]):
+    """What has the methods of `S`, for asyncio."""
 
-    def __init__(self, handle: CommandHandle) -> None:
-        self._handle = handle
+    def __init__(self, of: S) -> None:
+        self._of = of
+
+
+def _waits(method: "Callable[Concatenate[S, P], T]") -> "Callable[Concatenate[_Waits[S], P], Coroutine[Any, Any, T]]":
+    """The same method, which waits in a thread."""
+
+    @functools.wraps(method)
+    async def call(self: _Waits[S], /, *words: "P.args", **more: "P.kwargs") -> T:
+        return await in_thread(lambda: method(self._of, *words, **more))
+
+    return call
+
+
+class AsyncCommandHandle(_Waits[CommandHandle]):
+    """A command in the background."""
 
     @property
     def pid(self) -> int:
         """Its process id on the host."""
-        return self._handle.pid
+        return self._of.pid
 
     @property
     def stdout(self) -> str:
         """What it has printed so far."""
-        return self._handle.stdout
+        return self._of.stdout
 
     @property
     def stderr(self) -> str:
         """What it has printed to standard error so far."""
-        return self._handle.stderr
+        return self._of.stderr
 
     @property
     def exit_code(self) -> Optional[int]:
         """Its exit code; `None` while it runs."""
-        return self._handle.exit_code
+        return self._of.exit_code
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended, or was lost with its sandbox."""
-        return self._handle.is_over
+        return self._of.is_over
 
     async def wait(self) -> CommandResult:
         """Waits for its end. Fails as `run` does. It goes on if this is cancelled."""
@@ -139,36 +159,20 @@ class AsyncCommandHandle:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(over.set)
 
-        self._handle.when_over(tell)
+        self._of.when_over(tell)
         await over.wait()
-        return self._handle.wait()
+        return self._of.wait()
 
-    async def kill(self) -> bool:
-        """Kills it with everything that it started."""
-        return await in_thread(self._handle.kill)
-
-    async def signal(self, number: int) -> bool:
-        """Sends a signal to it."""
-        return await in_thread(lambda: self._handle.signal(number))
-
-    async def interrupt(self) -> bool:
-        """Sends SIGINT, as ctrl-C does."""
-        return await in_thread(self._handle.interrupt)
-
-    async def send_stdin(self, data: Union[str, bytes]) -> None:
-        """Writes to its standard input."""
-        await in_thread(lambda: self._handle.send_stdin(data))
-
-    async def close_stdin(self) -> None:
-        """The command reads the end of its input."""
-        self._handle.close_stdin()
+    kill = _waits(CommandHandle.kill)
+    signal = _waits(CommandHandle.signal)
+    interrupt = _waits(CommandHandle.interrupt)
+    send_stdin = _waits(CommandHandle.send_stdin)
+    close_stdin = _waits(CommandHandle.close_stdin)
+    resize = _waits(CommandHandle.resize)
 
 
-class AsyncCommands:
+class AsyncCommands(_Waits[Commands]):
     """The commands of a sandbox."""
-
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
 
     @overload
     async def run(self, cmd: Command, background: Literal[False] = False, **options: "Unpack[RunOptions]") -> CommandResult: ...
@@ -181,7 +185,7 @@ class AsyncCommands:
         begun: List[CommandHandle] = []
 
         def begin() -> CommandHandle:
-            begun.append(self._commands.run(cmd, background=True, **options))
+            begun.append(self._of.run(cmd, background=True, **options))
             return begun[0]
 
         handle = AsyncCommandHandle(await in_thread(begin, lambda: [one.kill() for one in begun]))
@@ -190,31 +194,43 @@ class AsyncCommands:
         try:
             return await handle.wait()
         except asyncio.CancelledError:
-            threading.Thread(target=lambda: _quietly(handle._handle.kill), daemon=True).start()
+            _behind(begun[0].kill)
             raise
 
-    async def list(self) -> List[ProcessInfo]:
-        """The commands that run."""
-        return await in_thread(self._commands.list)
+    async def connect(self, pid: int) -> AsyncCommandHandle:
+        """The handle of a command in the background that this object started."""
+        return AsyncCommandHandle(self._of.connect(pid))
 
-    async def kill(self, pid: int) -> bool:
-        """Kills the command with this process id."""
-        return await in_thread(lambda: self._commands.kill(pid))
-
-    async def send_stdin(self, pid: int, data: Union[str, bytes]) -> None:
-        """Writes to the standard input of a command in the background."""
-        await in_thread(lambda: self._commands.send_stdin(pid, data))
-
-    async def close_stdin(self, pid: int) -> None:
-        """Closes the standard input of a command in the background."""
-        self._commands.close_stdin(pid)
+    list = _waits(Commands.list)
+    kill = _waits(Commands.kill)
+    send_stdin = _waits(Commands.send_stdin)
+    close_stdin = _waits(Commands.close_stdin)
 
 
-class AsyncFiles:
+class AsyncPty(_Waits[Pty]):
+    """The terminals of a sandbox."""
+
+    async def create(
+        self, size: Optional[PtySize] = None, on_data: Optional[PtyHandler] = None, **options: "Unpack[PtyOptions]"
+    ) -> AsyncCommandHandle:
+        """As `Pty.create`."""
+        handler = _in_loop({"on_data": on_data})["on_data"]
+        return AsyncCommandHandle(await in_thread(lambda: self._of.create(size, handler, **options)))
+
+    send_stdin = _waits(Pty.send_stdin)
+    resize = _waits(Pty.resize)
+    kill = _waits(Pty.kill)
+
+
+class AsyncWatchHandle(_Waits[WatchHandle]):
+    """Sees changes by comparing, as `WatchHandle` does."""
+
+    get_new_events = _waits(WatchHandle.get_new_events)
+    stop = _waits(WatchHandle.stop)
+
+
+class AsyncFiles(_Waits[Files]):
     """The files of a sandbox."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
 
     @overload
     async def read(self, path: Path, format: Literal["text"] = "text", *, max_size: Optional[Size] = MAX_SIZE) -> str: ...
@@ -223,82 +239,36 @@ class AsyncFiles:
 
     async def read(self, path: Path, format: Any = "text", *, max_size: Optional[Size] = MAX_SIZE) -> Any:
         """What a file contains."""
-        return await in_thread(lambda: self._files.read(path, format, max_size=max_size))
+        return await in_thread(lambda: self._of.read(path, format, max_size=max_size))
 
-    async def write(self, path: Path, data: Data, *, mode: Optional[int] = None) -> EntryInfo:
-        """Writes a file, which is made if it does not exist."""
-        return await in_thread(lambda: self._files.write(path, data, mode=mode))
+    write = _waits(Files.write)
+    write_files = _waits(Files.write_files)
+    get_info = _waits(Files.get_info)
+    exists = _waits(Files.exists)
+    list = _waits(Files.list)
+    make_dir = _waits(Files.make_dir)
+    rename = _waits(Files.rename)
+    remove = _waits(Files.remove)
 
-    async def write_files(self, files: Iterable[Mapping[str, Any]]) -> List[EntryInfo]:
-        """Writes files that are given as `{"path": …, "data": …}`."""
-        return await in_thread(lambda: self._files.write_files(files))
-
-    async def get_info(self, path: Path) -> EntryInfo:
-        """What a path stands for."""
-        return await in_thread(lambda: self._files.get_info(path))
-
-    async def exists(self, path: Path) -> bool:
-        """Whether there is something at a path."""
-        return await in_thread(lambda: self._files.exists(path))
-
-    async def list(self, path: Path, depth: Optional[int] = 1) -> List[EntryInfo]:
-        """The entries of a directory."""
-        return await in_thread(lambda: self._files.list(path, depth))
-
-    async def make_dir(self, path: Path, *, mode: Optional[int] = None) -> bool:
-        """Makes a directory. Whether it did not exist before."""
-        return await in_thread(lambda: self._files.make_dir(path, mode=mode))
-
-    async def rename(self, old_path: Path, new_path: Path) -> EntryInfo:
-        """Renames something."""
-        return await in_thread(lambda: self._files.rename(old_path, new_path))
-
-    async def remove(self, path: Path) -> None:
-        """Removes a file, or a directory with everything in it."""
-        await in_thread(lambda: self._files.remove(path))
-
-    async def watch_dir(self, path: Path, recursive: bool = False) -> WatchHandle:
-        """Watches a directory. The handle's `get_new_events` waits for the sandbox, so call it in a thread."""
-        return await in_thread(lambda: self._files.watch_dir(path, recursive))
+    async def watch_dir(self, path: Path, recursive: bool = False) -> AsyncWatchHandle:
+        """Watches a directory: `await watch.get_new_events()` tells what has changed."""
+        return AsyncWatchHandle(await in_thread(lambda: self._of.watch_dir(path, recursive)))
 
 
-class AsyncSandbox:
+class AsyncSandbox(_Waits[Sandbox]):
     """A sandbox: `await AsyncSandbox.create(…)`. The keywords are those of `Sandbox`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
+        super().__init__(sandbox)
         self.commands = AsyncCommands(sandbox.commands)
+        self.pty = AsyncPty(sandbox.pty)
         self.files = AsyncFiles(sandbox.files)
 
     @classmethod
-    async def create(
-        cls,
-        *,
-        timeout: Optional[Time] = None,
-        idle_stop: Optional[Time] = None,
-        name: Optional[str] = None,
-        shell: Sequence[str] = ("/bin/sh", "-c"),
-        interpreters: Optional[Mapping[str, Sequence[str]]] = None,
-        max_calls: Optional[int] = None,
-        calls_per_minute: Optional[int] = None,
-        **options: "Unpack[Options]",
-    ) -> "AsyncSandbox":
+    async def create(cls, **options: "Unpack[SandboxOptions]") -> "AsyncSandbox":
         """A new sandbox."""
-
-        def make() -> Sandbox:
-            return Sandbox(
-                timeout=timeout,
-                idle_stop=idle_stop,
-                name=name,
-                shell=shell,
-                interpreters=interpreters,
-                max_calls=max_calls,
-                calls_per_minute=calls_per_minute,
-                **options,
-            )
-
         # If this is cancelled meanwhile, nobody refers to the sandbox, and the collector ends it.
-        return cls(await in_thread(make))
+        return cls(await in_thread(lambda: Sandbox(**options)))
 
     @classmethod
     async def connect(cls, sandbox_id: str) -> "AsyncSandbox":
@@ -313,83 +283,41 @@ class AsyncSandbox:
     @property
     def sandbox_id(self) -> str:
         """The name of its session."""
-        return self._sandbox.sandbox_id
+        return self._of.sandbox_id
 
     @property
     def report(self) -> Optional[Report]:
         """After `kill`: the report of the whole sandbox."""
-        return self._sandbox.report
+        return self._of.report
 
     async def run_code(
-        self, code: str, language: Optional[str] = None, context: Optional[Context] = None, **options: Any
+        self,
+        code: str,
+        language: Optional[str] = None,
+        context: Optional[Context] = None,
+        **options: "Unpack[CodeOptions]",
     ) -> Execution:
         """As `Sandbox.run_code`. A cancelled call interrupts the code."""
-        sandbox, options = self._sandbox, _in_loop(options)
+        sandbox, handled = self._of, _in_loop(dict(options))
 
         def cancel() -> None:
             (context or sandbox._code.default(language or "python"))._interpreter.cancel()
 
-        return await in_thread(lambda: sandbox.run_code(code, language, context, **options), cancel)
+        return await in_thread(lambda: sandbox.run_code(code, language, context, **handled), cancel)
 
-    async def create_code_context(
-        self,
-        cwd: Optional[str] = None,
-        language: str = "python",
-        envs: Optional[Mapping[str, str]] = None,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        pids: Optional[int] = None,
-    ) -> Context:
-        """An interpreter with variables and limits of its own."""
-        return self._sandbox.create_code_context(cwd, language, envs, memory, cpus, pids)
-
-    async def list_code_contexts(self) -> List[Context]:
-        """The interpreters of this sandbox."""
-        return self._sandbox.list_code_contexts()
-
-    async def remove_code_context(self, context: Context) -> None:
-        """Ends an interpreter."""
-        await in_thread(lambda: self._sandbox.remove_code_context(context))
-
-    async def interrupt(self, language: str = "python") -> None:
-        """Interrupts the code that another task runs."""
-        await in_thread(lambda: self._sandbox.interrupt(language))
-
-    async def is_running(self) -> bool:
-        """Whether it answers."""
-        return await in_thread(self._sandbox.is_running)
-
-    async def stats(self) -> Stats:
-        """Usage of the whole sandbox, and its commands."""
-        return await in_thread(self._sandbox.stats)
-
-    async def plan(self) -> Dict[str, Any]:
-        """What it may do."""
-        return await in_thread(self._sandbox.plan)
-
-    async def allow_net(self, rule: str) -> None:
-        """Lets it reach a host from now on."""
-        await in_thread(lambda: self._sandbox.allow_net(rule))
-
-    async def deny_net(self, rule: str) -> None:
-        """Denies a host from now on, and ends its connections."""
-        await in_thread(lambda: self._sandbox.deny_net(rule))
-
-    async def net_log(self) -> List[NetEvent]:
-        """The last thousand connections and refusals."""
-        return await in_thread(self._sandbox.net_log)
-
-    async def pause(self) -> None:
-        """Stops all of its processes. Needs cgroup v2."""
-        await in_thread(self._sandbox.pause)
-
-    async def resume(self) -> None:
-        """Lets them continue."""
-        await in_thread(self._sandbox.resume)
-
-    async def kill(self, grace: float = 0.0) -> bool:
-        """Ends it."""
-        return await in_thread(lambda: self._sandbox.kill(grace))
+    create_code_context = _waits(Sandbox.create_code_context)
+    list_code_contexts = _waits(Sandbox.list_code_contexts)
+    remove_code_context = _waits(Sandbox.remove_code_context)
+    interrupt = _waits(Sandbox.interrupt)
+    is_running = _waits(Sandbox.is_running)
+    stats = _waits(Sandbox.stats)
+    plan = _waits(Sandbox.plan)
+    allow_net = _waits(Sandbox.allow_net)
+    deny_net = _waits(Sandbox.deny_net)
+    net_log = _waits(Sandbox.net_log)
+    pause = _waits(Sandbox.pause)
+    resume = _waits(Sandbox.resume)
+    kill = _waits(Sandbox.kill)
 
     async def __aenter__(self) -> "AsyncSandbox":
         return self
@@ -400,4 +328,4 @@ class AsyncSandbox:
         await self.kill()
 
     def __repr__(self) -> str:
-        return repr(self._sandbox).replace("Sandbox", "AsyncSandbox", 1)
+        return repr(self._of).replace("Sandbox", "AsyncSandbox", 1)

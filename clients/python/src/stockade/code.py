@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TypedDict
 
 from stockade._driver import LANGUAGES, Language
 from stockade._interpreter import Handlers, Interpreter
 from stockade._limits import Calls
-from stockade._options import Size, Time, one_env, size_bytes
+from stockade._options import Size, Time, command_limits, one_env
 from stockade._protocol import text
 from stockade._session import Session
 from stockade._streams import MAX_OUTPUT, OutputHandler
 from stockade.errors import InvalidArgument
 from stockade.execution import Execution, ExecutionError, Result
+
+
+class CodeOptions(TypedDict, total=False):
+    """The keywords of `run_code`."""
+
+    on_stdout: Optional[OutputHandler]
+    on_stderr: Optional[OutputHandler]
+    on_result: Optional[Callable[[Result], object]]
+    on_error: Optional[Callable[[ExecutionError], object]]
+    envs: Optional[Mapping[str, str]]
+    env: Optional[Mapping[str, str]]
+    timeout: Optional[Time]
+    max_output: Optional[int]
+
+
+class ContextOptions(TypedDict, total=False):
+    """The keywords of `create_code_context`."""
+
+    envs: Optional[Mapping[str, str]]
+    memory: Optional[Size]
+    cpus: Optional[float]
+    pids: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -44,7 +66,7 @@ class Code:
         self._programs = programs
         self._contexts: Dict[str, Context] = {}
         self._defaults: Dict[str, Context] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._last = 0
 
     def context(
@@ -66,12 +88,7 @@ class Code:
             fields["cwd"] = text(cwd)
         if envs:
             fields["add_env"] = [text(f"{key}={value}") for key, value in envs.items()]
-        limits: Tuple[Tuple[str, Optional[int]], ...] = (
-            ("memory_bytes", size_bytes(memory, "memory")),
-            ("pids", pids),
-            ("cpu_quota_us", None if cpus is None else max(1, round(cpus * 100_000))),
-        )
-        fields.update((key, value) for key, value in limits if value is not None)
+        fields.update((key, value) for key, value in command_limits(memory, pids, cpus).items() if value is not None)
         language_ = Language(name, self._programs.get(name))
         with self._lock:
             self._last += 1
@@ -81,9 +98,10 @@ class Code:
 
     def default(self, language: str) -> Context:
         """The interpreter of a language that is used if none is named."""
-        context = self._defaults.get(language)
-        if context is None:
-            context = self._defaults[language] = self.context(language)
+        with self._lock:
+            context = self._defaults.get(language)
+            if context is None:
+                context = self._defaults[language] = self.context(language)
         return context
 
     def list(self) -> List[Context]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal as signals
 import threading
 import weakref
@@ -23,12 +22,12 @@ from typing import (
 )
 
 from stockade._limits import Calls
-from stockade._options import Command, Size, Time, one_env, size_bytes, time_us, words_of
+from stockade._options import Command, Size, Time, command_limits, one_env, time_us, words_of
 from stockade._protocol import text
-from stockade._running import Running, Stdin
+from stockade._running import PtySize, Running, Stdin
 from stockade._session import Session
 from stockade._streams import MAX_OUTPUT, OutputHandler
-from stockade.errors import Error, InvalidArgument, NotFound, SandboxEnded, raise_for
+from stockade.errors import InvalidArgument, NotFound, SandboxEnded, raise_for
 from stockade.results import CommandResult
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ class RunOptions(TypedDict, total=False):
     umask: Optional[int]
     max_output: Optional[int]
     explain_denials: Optional[bool]
+    pty: Optional[PtySize]
     check: bool
 
 
@@ -119,12 +119,12 @@ class CommandHandle:
     @property
     def stdout(self) -> str:
         """What it has printed so far."""
-        return self._running.outputs[0].text
+        return self._running.text(0)
 
     @property
     def stderr(self) -> str:
         """What it has printed to standard error so far."""
-        return self._running.outputs[1].text
+        return self._running.text(1)
 
     @property
     def exit_code(self) -> Optional[int]:
@@ -169,21 +169,16 @@ class CommandHandle:
         return True
 
     def send_stdin(self, data: Union[str, bytes]) -> None:
-        """Writes to its standard input. It was started with `stdin=True`."""
-        stdin = self._running.stdin
-        if stdin is None:
-            raise InvalidArgument("the command was not started with stdin=True")
-        rest = memoryview(data.encode() if isinstance(data, str) else data)
-        try:
-            while rest:
-                rest = rest[os.write(stdin.number, rest) :]
-        except OSError:
-            raise Error("the command reads no more input") from None
+        """Writes to its standard input. It was started with `stdin=True`, or has a terminal."""
+        self._running.write(data.encode() if isinstance(data, str) else data)
 
     def close_stdin(self) -> None:
-        """The command reads the end of its input."""
-        if self._running.stdin is not None:
-            self._running.stdin.close()
+        """The command reads the end of its input. A terminal gets ctrl-D."""
+        self._running.end_input()
+
+    def resize(self, size: PtySize) -> None:
+        """Sets the size of its terminal."""
+        self._running.resize(size)
 
 
 class Commands:
@@ -221,12 +216,14 @@ class Commands:
         umask: Optional[int] = None,
         max_output: Optional[int] = MAX_OUTPUT,
         explain_denials: Optional[bool] = None,
+        pty: Optional[PtySize] = None,
         check: bool = True,
     ) -> Union[CommandResult, CommandHandle]:
         """Runs a command: a string is a line for the shell, a list is its words.
 
         Without `background` it waits for the end, and raises what `stockade.errors` has unless the command succeeded or `check`
-        is false. The first `max_output` bytes of each stream are kept. With `background` there is a handle at once.
+        is false. The first `max_output` bytes of each stream are kept. With `background` there is a handle at once. With `pty`
+        it has a terminal of its own, whose output is `stdout`.
         """
         self._calls.take()
         fields: Dict[str, Any] = {"argv": [text(word) for word in words_of(cmd, self._shell)]}
@@ -238,16 +235,14 @@ class Commands:
             "timeout_us": time_us(timeout, "timeout"),
             "cpu_us": time_us(cpu_time, "cpu_time"),
             "idle_us": time_us(idle_timeout, "idle_timeout"),
-            "memory_bytes": size_bytes(memory, "memory"),
-            "pids": pids,
-            "cpu_quota_us": None if cpus is None else max(1, round(cpus * 100_000)),
+            **command_limits(memory, pids, cpus),
             "umask": umask,
             "explain_denials": explain_denials if explain_denials is not None else (self._explains or None),
         }
         fields.update((name, value) for name, value in given.items() if value is not None)
         if stdin is True and not background:
             raise InvalidArgument("stdin=True is for background=True: nobody else could write to it")
-        running = Running(self._session, fields, stdin, on_stdout, on_stderr, max_output, waits=not background)
+        running = Running(self._session, fields, stdin, on_stdout, on_stderr, max_output, waits=not background, tty=pty)
         if background:
             handle = CommandHandle(running, check)
             self._handles[handle.pid] = handle
@@ -280,13 +275,14 @@ class Commands:
 
     def send_stdin(self, pid: int, data: Union[str, bytes]) -> None:
         """Writes to the standard input of a command in the background."""
-        self._handle(pid).send_stdin(data)
+        self.connect(pid).send_stdin(data)
 
     def close_stdin(self, pid: int) -> None:
         """Closes the standard input of a command in the background."""
-        self._handle(pid).close_stdin()
+        self.connect(pid).close_stdin()
 
-    def _handle(self, pid: int) -> CommandHandle:
+    def connect(self, pid: int) -> CommandHandle:
+        """The handle of a command in the background that this object started."""
         handle = self._handles.get(pid)
         if handle is None:
             raise NotFound(f"no command in the background has the process id {pid}")

@@ -8,11 +8,14 @@ import time
 import weakref
 from collections import deque
 from types import TracebackType
-from typing import Any, Deque, Dict, Optional, Type
+from typing import TYPE_CHECKING, Deque, Optional, Type
 
-from stockade._options import Time
+from stockade._options import SandboxOptions, Time
 from stockade.errors import Error, SetupError
 from stockade.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Pool:
@@ -21,7 +24,9 @@ class Pool:
     A sandbox is given out once. It belongs to whoever took it, and another one is made in its place.
     """
 
-    def __init__(self, size: int = 4, setup: Optional[str] = None, *, language: str = "python", **options: Any) -> None:
+    def __init__(
+        self, size: int = 4, setup: Optional[str] = None, *, language: str = "python", **options: "Unpack[SandboxOptions]"
+    ) -> None:
         self._shelf = _Shelf(size, setup, language, options)
         threading.Thread(target=self._shelf.fill, name="stockade-pool", daemon=True).start()
         self._finalizer = weakref.finalize(self, self._shelf.close)
@@ -50,7 +55,7 @@ class Pool:
 class _Shelf:
     """The sandboxes of a pool. The thread that fills it does not keep the pool alive."""
 
-    def __init__(self, size: int, setup: Optional[str], language: str, options: Dict[str, Any]) -> None:
+    def __init__(self, size: int, setup: Optional[str], language: str, options: SandboxOptions) -> None:
         self.size = size
         self.setup = setup
         self.language = language

@@ -124,7 +124,7 @@ def denials_of(report: Report) -> Optional[List[Denial]]:
     ]
 
 
-def result_of(report: Report, stdout: str, stderr: str, cut: "tuple[bool, bool]" = (False, False)) -> CommandResult:
+def result_of(report: Report, stdout: str, stderr: str, cut: "tuple[bool, ...]" = ()) -> CommandResult:
     """A result from a report and the collected output."""
     status, code = _text(report, "status") or "unknown", _number(report, "exit_code")
     record, reason = report.get("error"), None
@@ -138,8 +138,8 @@ def result_of(report: Report, stdout: str, stderr: str, cut: "tuple[bool, bool]"
         exit_code=125 if code is None else code,
         status=status,
         error=reason,
-        stdout_truncated=cut[0],
-        stderr_truncated=cut[1],
+        stdout_truncated=any(cut[:1]),
+        stderr_truncated=any(cut[1:]),
         usage=usage_of(report.get("usage")),
         denials=denials_of(report),
         report=report,

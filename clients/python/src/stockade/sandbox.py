@@ -5,18 +5,19 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Type
 
 from stockade._limits import Calls
-from stockade._options import Options, Size, Time
+from stockade._options import SHELL, SandboxOptions
 from stockade._session import Session, start
-from stockade._streams import MAX_OUTPUT, OutputHandler
-from stockade.code import Code, Context
+from stockade._streams import MAX_OUTPUT
+from stockade.code import Code, CodeOptions, Context, ContextOptions
 from stockade.commands import Commands
 from stockade.errors import Error, SandboxEnded
-from stockade.execution import Execution, ExecutionError, Result
+from stockade.execution import Execution
 from stockade.files import Files
 from stockade.net import NetEvent, events_of
+from stockade.pty import Pty
 from stockade.results import Report, Usage, usage_of
 
 if TYPE_CHECKING:
@@ -46,20 +47,11 @@ class Sandbox:
     `max_calls`, `calls_per_minute`: limits for an agent.
     """
 
-    def __init__(
-        self,
-        *,
-        timeout: Optional[Time] = None,
-        idle_stop: Optional[Time] = None,
-        name: Optional[str] = None,
-        shell: Sequence[str] = ("/bin/sh", "-c"),
-        interpreters: Optional[Mapping[str, Sequence[str]]] = None,
-        max_calls: Optional[int] = None,
-        calls_per_minute: Optional[int] = None,
-        **options: "Unpack[Options]",
-    ) -> None:
-        session = start(options, name, timeout, idle_stop)
-        calls = Calls(max_calls, calls_per_minute)
+    def __init__(self, **options: "Unpack[SandboxOptions]") -> None:
+        name, lifetime, idle_stop = options.pop("name", None), options.pop("timeout", None), options.pop("idle_stop", None)
+        calls = Calls(options.pop("max_calls", None), options.pop("calls_per_minute", None))
+        shell, interpreters = options.pop("shell", SHELL), options.pop("interpreters", None)
+        session = start(options, name, lifetime, idle_stop)
         self._begin(session, calls, Commands(session, calls, shell, bool(options.get("explain_denials"))), interpreters)
         # However this object ends: by the collector, or at the exit of the interpreter.
         self._finalizer = weakref.finalize(self, session.abandon)
@@ -71,15 +63,16 @@ class Sandbox:
         self._calls = calls
         self._code = Code(session, calls, interpreters or {})
         self.commands = commands
+        self.pty = Pty(commands)
         self.files = Files(session, calls)
 
     @classmethod
-    def create(cls, **options: Any) -> "Sandbox":
+    def create(cls, **options: "Unpack[SandboxOptions]") -> "Sandbox":
         """As the constructor."""
         return cls(**options)
 
     @classmethod
-    def connect(cls, sandbox_id: str, *, shell: Sequence[str] = ("/bin/sh", "-c")) -> "Sandbox":
+    def connect(cls, sandbox_id: str, *, shell: Sequence[str] = SHELL) -> "Sandbox":
         """A session that another program of this user made. It goes on when this object ends, unless `kill` is called."""
         sandbox = cls.__new__(cls)
         session, calls = Session(sandbox_id), Calls(None, None)
@@ -98,38 +91,19 @@ class Sandbox:
         return self._session.report
 
     def run_code(
-        self,
-        code: str,
-        language: Optional[str] = None,
-        context: Optional[Context] = None,
-        on_stdout: Optional[OutputHandler] = None,
-        on_stderr: Optional[OutputHandler] = None,
-        on_result: Optional[Callable[[Result], object]] = None,
-        on_error: Optional[Callable[[ExecutionError], object]] = None,
-        envs: Optional[Mapping[str, str]] = None,
-        env: Optional[Mapping[str, str]] = None,
-        timeout: Optional[Time] = None,
-        max_output: Optional[int] = MAX_OUTPUT,
+        self, code: str, language: Optional[str] = None, context: Optional[Context] = None, **options: "Unpack[CodeOptions]"
     ) -> Execution:
         """Runs code in an interpreter that stays: `python`, `node` or `bash`.
 
         An exception of the code is `error` of what is returned. A call over its `timeout` is interrupted and raises `Timeout`.
         """
-        return self._code.run(
-            code, language, context, on_stdout, on_stderr, on_result, on_error, envs, env, timeout, max_output
-        )
+        return self._code.run(code, language, context, **options)
 
     def create_code_context(
-        self,
-        cwd: Optional[str] = None,
-        language: str = "python",
-        envs: Optional[Mapping[str, str]] = None,
-        memory: Optional[Size] = None,
-        cpus: Optional[float] = None,
-        pids: Optional[int] = None,
+        self, cwd: Optional[str] = None, language: str = "python", **options: "Unpack[ContextOptions]"
     ) -> Context:
         """An interpreter with variables and limits of its own, for `run_code(context=…)`."""
-        return self._code.context(language, cwd, envs, memory, cpus, pids)
+        return self._code.context(language, cwd, **options)
 
     def list_code_contexts(self) -> List[Context]:
         """The interpreters of this sandbox."""
