@@ -57,7 +57,9 @@ fn installed_files_work_in_place() {
 
     for page in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/man")).unwrap() {
         let name = page.unwrap().file_name().into_string().unwrap();
-        let text = said(Command::new("gzip").arg("-dc").arg(root.join(format!("usr/share/man/man1/{name}.gz"))));
+        let section = name.rsplit('.').next().unwrap();
+        let text =
+            said(Command::new("gzip").arg("-dc").arg(root.join(format!("usr/share/man/man{section}/{name}.gz"))));
         assert!(text.contains(".TH"), "{name} is a man page");
     }
     let bash = root.join("usr/share/bash-completion/completions/stockade");
@@ -66,9 +68,14 @@ fn installed_files_work_in_place() {
         bash.display()
     )));
     assert_eq!(offered.trim(), "doctor");
-    for file in
-        ["zsh/vendor-completions/_stockade", "fish/vendor_completions.d/stockade.fish", "doc/stockade/copyright"]
-    {
+    for file in [
+        "zsh/vendor-completions/_stockade",
+        "fish/vendor_completions.d/stockade.fish",
+        "doc/stockade/copyright",
+        "doc/stockade/docs/startup.svg",
+        "doc/stockade/examples/user-scope.sh",
+        "stockade/apparmor/stockade",
+    ] {
         assert!(root.join("usr/share").join(file).is_file(), "{file}");
     }
 }
@@ -83,7 +90,14 @@ fn dpkg_installs_the_package_and_takes_it_away_again() {
         return;
     }
     let Some(file) = package(&dir) else { return };
+    // Made again at another time, it is the same to the byte.
+    let first = std::fs::read(&file).unwrap();
+    let again = package(&dir).unwrap();
+    assert!(std::fs::read(again).unwrap() == first, "two packages of one commit differ");
     let root = dir.dir("root");
+    // As on Ubuntu, where AppArmor 4 restricts user namespaces.
+    std::fs::create_dir_all(root.join("etc/apparmor.d/abi")).unwrap();
+    dir.file("root/etc/apparmor.d/abi/4.0", "");
     for part in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"] {
         std::fs::create_dir_all(root.join(part)).unwrap();
     }
@@ -96,6 +110,17 @@ fn dpkg_installs_the_package_and_takes_it_away_again() {
     said(dpkg().arg("--install").arg(&file));
     assert!(said(dpkg().args(["--status", "stockade"])).contains("Status: install ok installed"));
     assert!(said(Command::new(root.join("usr/bin/stockade")).arg("--version")).starts_with("stockade "));
+    let profile = root.join("etc/apparmor.d/stockade");
+    assert!(std::fs::read_to_string(&profile).unwrap().contains("userns,"));
+    for unit in ["stockade-gc.service", "stockade-gc.timer"] {
+        let text = std::fs::read_to_string(root.join("usr/lib/systemd/system").join(unit)).unwrap();
+        assert!(
+            text.lines()
+                .filter_map(|line| line.strip_prefix("ExecStart="))
+                .all(|line| { root.join(line.split(' ').next().unwrap().trim_start_matches('/')).exists() })
+        );
+    }
     said(dpkg().args(["--remove", "stockade"]));
     assert!(!root.join("usr/bin/stockade").exists());
+    assert!(!profile.exists(), "nothing of the package stays");
 }
