@@ -24,7 +24,7 @@ fn package(dir: &TempDir) -> Option<std::path::PathBuf> {
     let programs = Path::new(env!("CARGO_BIN_EXE_stockade")).parent().unwrap();
     let file = dir.join("stockade.deb");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/deb");
-    said(Command::new(script).arg("--programs").arg(programs).arg(&file));
+    said(Command::new(script).args(["--compression", "none", "--programs"]).arg(programs).arg(&file));
     Some(file)
 }
 
