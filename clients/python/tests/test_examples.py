@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
+from typing import Any, List
 
 import pytest
 from test_net import server
@@ -60,7 +60,7 @@ SAID = {
         "refused: elsewhere.example.org",
     ],
     "file_sandbox": ["'good.txt'", "refused: /proc/1/root/etc/shadow", "quota:", "No space left", "files: refused"],
-    "cluster": ["40 jobs, 40 reports"],
+    "cluster": ["60 jobs, 60 reports"],
 }
 _ = server  # a fixture
 
@@ -91,9 +91,16 @@ def test_the_example_of_the_network(server: int) -> None:
 
 
 @pytest.mark.parametrize("by", ["distributed", "ray"])
-def test_the_example_of_the_cluster(by: str) -> None:
+def test_the_example_of_the_cluster(by: str, monkeypatch: Any) -> None:
     pytest.importorskip(by)
-    assert "40 jobs, 40 reports" in run("cluster", by.replace("distributed", "dask"), "40")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        printed = run("cluster", by.replace("distributed", "dask"), "60")
+    except AssertionError as error:
+        if "The current node timed out during startup" in str(error):
+            pytest.skip("Ray gives itself 30 s to start, and the machine was too busy")
+        raise
+    assert SAID["cluster"][0] in printed
 
 
 def test_every_example_is_a_page_and_is_tested() -> None:

@@ -68,6 +68,31 @@ def test_a_notebook_is_executed_in_a_sandbox(tmp_path: Path, monkeypatch: Any) -
     assert eventually(lambda: sandboxes() == before), "nothing is left"
 
 
+def test_papermill_runs_a_notebook_with_parameters_in_a_sandbox(tmp_path: Path) -> None:
+    papermill = pytest.importorskip("papermill")
+    work, given, done = tmp_path / "work", tmp_path / "given.ipynb", tmp_path / "done.ipynb"
+    work.mkdir()
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell("factor = 1", metadata={"tags": ["parameters"]}),
+            nbformat.v4.new_code_cell(
+                "import socket; open('/workspace/out', 'w').write(socket.gethostname()); print(6 * factor)"
+            ),
+        ],
+        metadata={"kernelspec": {"name": "sandboxed", "display_name": "Sandboxed", "language": "python"}},
+    )
+    nbformat.write(notebook, given)
+    before = sandboxes()
+    papermill.execute_notebook(given, done, parameters={"factor": 7}, cwd=work, start_timeout=120, progress_bar=False)
+    assert nbformat.read(done, as_version=4).cells[-1].outputs[0].text == "42\n"
+    assert (work / "out").read_text() == "notebook"
+    notebook.cells[-1].source = "1 / 0"
+    nbformat.write(notebook, given)
+    with pytest.raises(papermill.PapermillExecutionError, match="ZeroDivisionError"):
+        papermill.execute_notebook(given, done, cwd=work, start_timeout=120, progress_bar=False)
+    assert eventually(lambda: sandboxes() == before), "nothing is left"
+
+
 def test_a_kernel_is_interrupted_and_restarted() -> None:
     from jupyter_client.manager import KernelManager
 
@@ -77,11 +102,11 @@ def test_a_kernel_is_interrupted_and_restarted() -> None:
         client = manager.client()
         client.start_channels()
         client.wait_for_ready(timeout=120)
-        client.execute("x = 5\nwhile True: pass")
-        assert eventually(lambda: client.get_iopub_msg(timeout=60)["content"].get("execution_state") == "busy", 60)
+        request = client.execute("x = 5\nprint('begun')\nwhile True: pass")
+        assert eventually(lambda: client.get_iopub_msg(timeout=60)["content"].get("text") == "begun\n", 60)
         manager.interrupt_kernel()
-        replies = (client.get_shell_msg(timeout=60) for _ in range(10))
-        ended = next(reply for reply in replies if reply["msg_type"] == "execute_reply")
+        replies = (client.get_shell_msg(timeout=60) for _ in range(1000))
+        ended = next(reply for reply in replies if reply["parent_header"].get("msg_id") == request)
         assert ended["content"]["ename"] == "KeyboardInterrupt"
         manager.restart_kernel(now=True)
         client.wait_for_ready(timeout=120)

@@ -44,12 +44,16 @@ class Channel:
 
     def send(self, request: bytes) -> None:
         self._out = memoryview(request)
-        self.turn()
+        self._write()
 
     def turn(self) -> None:
         """Writes and reads what is possible now."""
         if not self.open:
             return
+        self._write()
+        self._read()
+
+    def _write(self) -> None:
         try:
             while self._out:
                 self._out = self._out[os.write(self.fd, self._out) :]
@@ -57,8 +61,10 @@ class Channel:
             pass
         except OSError:
             self._out = memoryview(b"")
+
+    def _read(self) -> None:
         try:
-            piece = os.read(self.fd, 1 << 18)
+            piece = os.read(self.fd, 1 << 16)
         except BlockingIOError:
             return
         except OSError:
@@ -78,7 +84,7 @@ class Channel:
         line, self._seen = bytes(self._buffer[:end]), 0
         del self._buffer[: end + 1]
         try:
-            answer = json.loads(line)
+            answer = json.loads(line.decode())
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"the interpreter's answer is not JSON: {error}") from None
         if not isinstance(answer, dict):

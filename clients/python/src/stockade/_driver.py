@@ -14,6 +14,7 @@ LANGUAGES = {
     "node": (["node"], ["-e"], "node.js"),
     "bash": (["bash"], ["-c"], "bash.sh"),
 }
+_encode = json.JSONEncoder(check_circular=False).encode
 
 
 @cache
@@ -36,7 +37,7 @@ class Language:
     def request(self, number: int, code: str, env: Mapping[str, str]) -> bytes:
         """The request to run code, for a driver."""
         if self.name != "bash":
-            return json.dumps({"id": number, "code": code, "env": dict(env)}).encode() + b"\n"
+            return _encode({"id": number, "code": code, "env": dict(env)}).encode() + b"\n"
         if "\0" in code:
             raise InvalidArgument("code for bash contains no NUL")
         if env:

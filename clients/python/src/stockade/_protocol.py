@@ -150,7 +150,7 @@ def accepted(reply: Reply) -> Reply:
 
 def _parse(packet: bytes) -> Reply:
     try:
-        reply = json.loads(packet)
+        reply = json.loads(packet.decode())  # of bytes it would first find out which encoding they have
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a packet of the session is not JSON: {error}") from None
     if not isinstance(reply, dict):

@@ -104,7 +104,7 @@ class Running:
         """Collects its output until it has ended. If that is interrupted, it is killed."""
         try:
             while self.report is None:
-                self.turn()
+                self.turn(to_the_end=True)
             for output in self.outputs:
                 output.drain()
                 output.finish()
@@ -112,8 +112,11 @@ class Running:
         finally:
             self.give_up()
 
-    def turn(self, channel: Optional[Channel] = None, timeout: Optional[float] = None) -> None:
-        """Waits until something happens besides input and output, at most for `timeout` seconds."""
+    def turn(self, channel: Optional[Channel] = None, timeout: Optional[float] = None, to_the_end: bool = False) -> None:
+        """Waits until something happens besides input and output, at most for `timeout` seconds.
+
+        With `to_the_end` the start is nothing to return for, except that a terminal comes with it.
+        """
         polled = select.poll()
         number = self._connection.fileno()
         polled.register(number, select.POLLIN)
@@ -131,7 +134,7 @@ class Running:
             for fd, _ in ready:
                 if fd == number:
                     self._hear()
-                    heard = True
+                    heard = self.report is not None or self._tty or not to_the_end
                 elif fd in by_fd:
                     by_fd[fd].read()
                     if not by_fd[fd].open:

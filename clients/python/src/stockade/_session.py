@@ -79,6 +79,14 @@ class Session(Owned):
     def is_open(self) -> bool:
         return not self._ended and self.pid == os.getpid()
 
+    def is_held(self) -> bool:
+        """Whether its supervisor, the only reader of the lease, lives. This asks nobody."""
+        if not self.is_open or self._lease is None:
+            return False
+        gone = select.poll()
+        gone.register(self._lease.number, 0)
+        return not gone.poll(0)
+
     def acquire(self, wait: bool) -> Connection:
         """A connection for one command."""
         self.check()

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+_HEAD_START = 0.005
+"""How long whoever took a sandbox has the processor before another one is made, in seconds."""
+
+
 class Pool:
     """Keeps `size` sandboxes ready, each with an interpreter that has run `setup`. The keywords are those of `Sandbox`.
 
@@ -64,6 +68,7 @@ class _Shelf:
         self.changed = threading.Condition()
         self.closed = False
         self.failure: Optional[Error] = None
+        self.was_taken = False
         self.pid = os.getpid()
 
     def fill(self) -> None:
@@ -72,6 +77,9 @@ class _Shelf:
                 self.changed.wait_for(lambda: self.closed or (len(self.waiting) < self.size and self.failure is None))
                 if self.closed:
                     return
+                can_wait, self.was_taken = self.was_taken and len(self.waiting) > 0, False
+            if can_wait:
+                time.sleep(_HEAD_START)
             sandbox = failure = None
             try:
                 sandbox = self.make()
@@ -118,9 +126,9 @@ class _Shelf:
                     self.changed.notify_all()
                     assert failure is not None
                     raise failure
-                sandbox = self.waiting.popleft()
+                sandbox, self.was_taken = self.waiting.popleft(), True
                 self.changed.notify_all()
-            if sandbox.is_running():
+            if sandbox._session.is_held():
                 return sandbox
             sandbox.kill()
 

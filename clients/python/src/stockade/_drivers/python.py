@@ -41,8 +41,11 @@ def _main():
         "javascript": ("_repr_javascript_", "application/javascript"),
     }
 
-    def say(answer):
-        data = (json.dumps(answer, default=repr) + "\n").encode()
+    def encoded(answer):
+        return (json.dumps(answer, default=repr) + "\n").encode()
+
+    def say(*lines):
+        data = b"".join(lines)
         while data:
             data = data[os.write(channel, data) :]
 
@@ -76,19 +79,22 @@ def _main():
 
     def display(*values):
         for value in values:
-            say({"result": described(value)})
+            say(encoded({"result": described(value)}))
 
-    def figures():
-        """The open figures of matplotlib, as pictures."""
+    def figures(shown):
+        """The open figures of matplotlib, as pictures. They come after what is shown already."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is None:
             return
         import io
 
+        if pyplot.get_fignums():
+            say(*shown)
+            shown.clear()
         for number in pyplot.get_fignums():
             figure, picture = pyplot.figure(number), io.BytesIO()
             figure.savefig(picture, format="png", bbox_inches="tight")
-            say({"result": {"png": base64.b64encode(picture.getvalue()).decode(), "text": repr(figure)}})
+            say(encoded({"result": {"png": base64.b64encode(picture.getvalue()).decode(), "text": repr(figure)}}))
         pyplot.close("all")
 
     def evaluate(code, scope):
@@ -99,7 +105,7 @@ def _main():
             value = loop.run_until_complete(value)
         return value
 
-    def execute(source, name):
+    def execute(source, name, shown):
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         tree = ast.parse(source, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -110,7 +116,7 @@ def _main():
             value = evaluate(compile(ast.Expression(last.value), name, "eval", flags), main.__dict__)
             if value is not None:
                 builtins._ = value
-                say({"result": described(value), "main": True})
+                shown.append(encoded({"result": described(value), "main": True}))
 
     def failure(error, name):
         """Without the frames of this program."""
@@ -126,10 +132,10 @@ def _main():
         name = f"<cell {count}>"
         before = {key: os.environ.get(key) for key in request.get("env") or {}}
         os.environ.update(request.get("env") or {})
-        error = None
+        error, shown = None, []
         try:
-            execute(request["code"], name)
-            figures()
+            execute(request["code"], name, shown)
+            figures(shown)
         except BaseException as raised:
             try:
                 error = failure(raised, name)
@@ -140,13 +146,14 @@ def _main():
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        say({"done": request["id"], "error": error, "count": count})
+        # In one piece, so that the other side wakes up once.
+        say(*shown, encoded({"done": request["id"], "error": error, "count": count}))
 
     builtins.display = display
     os.environ.setdefault("MPLBACKEND", "Agg")
     warnings.filterwarnings("ignore", message=".*FigureCanvasAgg is non-interactive.*")
     sys.stdout.reconfigure(line_buffering=True)
-    say({"ready": 1})
+    say(encoded({"ready": 1}))
     rest = b""
     while True:
         try:
