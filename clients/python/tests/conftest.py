@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -15,6 +15,12 @@ import stockade
 
 # A shell starts background jobs with SIGINT ignored, and so would the programs of these tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    """The longest ones begin first, so that no process of the tests works on one alone at the end."""
+    longest = ("cluster", "papermill", "notebook", "kernel", "pictures", "smolagents", "langchain", "test_mcp")
+    items.sort(key=lambda item: next((place for place, word in enumerate(longest) if word in item.nodeid), len(longest)))
 
 
 @pytest.fixture

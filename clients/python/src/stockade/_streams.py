@@ -14,19 +14,34 @@ _PIECE = 1 << 16
 OutputHandler = Callable[[str], object]
 
 
-class Output:
+class _End:
+    """Our end of a stream, which is used without blocking."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.open = True
+        os.set_blocking(fd, False)
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            os.close(self.fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Output(_End):
     """The read end of a command's output. The first `limit` bytes are kept; the rest is read and dropped."""
 
     def __init__(self, fd: int, limit: Optional[int], handler: Optional[OutputHandler] = None) -> None:
-        self.fd = fd
+        super().__init__(fd)
         self.limit = limit
         self.handler = handler
         self.kept: List[bytes] = []
         self.size = 0
         self.truncated = False
-        self.open = True
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        os.set_blocking(fd, False)
 
     def read(self) -> bool:
         """Reads a piece if there is one. Returns whether there may be more now."""
@@ -81,28 +96,18 @@ class Output:
         self.close()
         self.flush()
 
-    def close(self) -> None:
-        if self.open:
-            self.open = False
-            os.close(self.fd)
-
-    def __del__(self) -> None:
-        self.close()
-
     @property
     def text(self) -> str:
         """What was kept. Bytes that are not UTF-8 are replaced."""
         return b"".join(self.kept).decode("utf-8", "replace")
 
 
-class Feeder:
+class Feeder(_End):
     """The write end of a command's input."""
 
     def __init__(self, fd: int, data: bytes) -> None:
-        self.fd = fd
-        self.open = True
+        super().__init__(fd)
         self._rest = memoryview(data)
-        os.set_blocking(fd, False)
 
     def write(self) -> None:
         """Writes what there is room for. At the end, or if nobody reads any more, it is closed."""
@@ -115,11 +120,3 @@ class Feeder:
                 self.close()
             if not self._rest:
                 self.close()
-
-    def close(self) -> None:
-        if self.open:
-            self.open = False
-            os.close(self.fd)
-
-    def __del__(self) -> None:
-        self.close()
