@@ -52,6 +52,10 @@ def test_a_terminal_is_killed(sb: stockade.Sandbox) -> None:
     assert sb.pty.kill(shell.pid)
     with pytest.raises(stockade.CommandError):
         shell.wait(timeout=20)
+    with pytest.raises(stockade.Error, match="ended"):
+        shell.resize(stockade.PtySize())
+    with pytest.raises(stockade.Error, match="no more input"):
+        shell.send_stdin("x")
     assert not sb.pty.kill(1)
     with pytest.raises(stockade.InvalidArgument, match="pty"):
         sb.commands.run(["sleep", "600"], background=True).resize(stockade.PtySize())

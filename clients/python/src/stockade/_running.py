@@ -207,7 +207,12 @@ class Running:
         """Sets the size of its terminal."""
         if not self._tty or self.stdin is None:
             raise InvalidArgument("the command was not started with pty")
-        fcntl.ioctl(self.stdin.number, termios.TIOCSWINSZ, struct.pack("4H", size[0], size[1], 0, 0))
+        try:
+            fcntl.ioctl(self.stdin.number, termios.TIOCSWINSZ, struct.pack("4H", size[0], size[1], 0, 0))
+        except (OSError, ValueError):
+            raise Error("the command has ended, and its terminal with it") from None
+        except struct.error:
+            raise InvalidArgument(f"{size!r} is not the size of a terminal") from None
 
     def signal(self, number: int) -> None:
         """Sends a signal."""
