@@ -45,6 +45,6 @@ pub fn resolve(args: &Args, id: String, loaded: Loaded, records: Vec<Guarded>) -
     if no_command {
         resolved.plan.command.argv.clear();
     }
-    trust::check(&resolved.plan, loaded.files.into_iter().chain(records))?;
+    trust::check(&mut resolved.plan, loaded.files.into_iter().chain(records))?;
     Ok(resolved)
 }

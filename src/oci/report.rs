@@ -55,7 +55,7 @@ fn checked(annotation: &str, text: &str, plan: Option<&ContainerPlan>) -> Result
     let reach = plan.map(|plan| Reach::of(reach::of_container(plan), true)).transpose();
     let reach = reach.map_err(|errno| Error::errno(Step::Host, "the mount table", errno))?;
     let trail = Trail::of_place(&place);
-    match reach.as_ref().and_then(|reach| reach.find(&trail, true)) {
+    match reach.as_ref().and_then(|reach| reach.find(&trail, true, |_| false)) {
         None => Ok(place),
         Some(tree) => Err(wrong(&format!("is in {}, which the container can write", tree.source))
             .hint("name a file outside of the bundle's root and of writable mounts")),

@@ -30,6 +30,7 @@ pub mod ulimit;
 pub mod units;
 pub mod value;
 mod view;
+mod workspace;
 
 pub use budget::BudgetSettings;
 pub use load::{Loaded, load, parse};

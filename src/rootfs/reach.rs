@@ -91,15 +91,15 @@ impl Reach {
     }
 
     /// The tree that contains a file or a link on the way to it. A tree also counts if the file may have another name in it.
-    /// Writable trees come first.
-    pub fn find(&self, trail: &Trail, writable_only: bool) -> Option<&Tree> {
+    /// Writable trees come first, except those whose source is one in which something else protects the file.
+    pub fn find(&self, trail: &Trail, writable_only: bool, is_protected: impl Fn(&Bytes) -> bool) -> Option<&Tree> {
         let locations: Vec<Location> = trail.paths.iter().filter_map(|(id, path)| self.location(*id, path)).collect();
         let holds = |tree: &&Tree| {
             tree.inode.is_some_and(|inode| trail.inodes.contains(&inode))
                 || tree.writable && tree.inode.is_some_and(|inode| trail.elsewhere == Some(inode.0))
                 || tree.locations.iter().any(|tree| locations.iter().any(|location| location.is_below(tree)))
         };
-        let writable = self.trees.iter().filter(|tree| tree.writable).find(holds);
+        let writable = self.trees.iter().filter(|tree| tree.writable && !is_protected(&tree.source)).find(holds);
         writable.or_else(|| self.trees.iter().find(holds).filter(|_| !writable_only))
     }
 
@@ -179,7 +179,7 @@ mod tests {
         reach.trees = vec![tree(&reach, 1, "/usr", false), tree(&reach, 1, "/w", true)];
         let found = |id, path: &str, all: bool| {
             let trail = Trail { paths: vec![(id, path.into())], ..Trail::default() };
-            reach.find(&trail, !all).map(|tree| tree.source.to_string())
+            reach.find(&trail, !all, |_| false).map(|tree| tree.source.to_string())
         };
         assert_eq!(found(2, "/b/p", false).as_deref(), Some("/w"), "a bind of a directory below");
         assert_eq!(found(2, "/b", false).as_deref(), Some("/w"));
@@ -190,7 +190,7 @@ mod tests {
         reach.trees = vec![tree(&reach, 2, "/b/deep", true)];
         let found = |path: &str| {
             let trail = Trail { paths: vec![(1, path.into())], ..Trail::default() };
-            reach.find(&trail, true).is_some()
+            reach.find(&trail, true, |_| false).is_some()
         };
         assert!(found("/w/sub/deep/x") && !found("/w/sub/x") && !found("/w/x"), "a bind of a directory above");
     }

@@ -12,3 +12,4 @@ mod evidence;
 mod package;
 mod policy;
 mod top;
+mod workspace;
