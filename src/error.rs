@@ -14,6 +14,8 @@ pub struct Error {
     pub object: String,
     /// The cause.
     pub cause: Cause,
+    /// The option that it comes from, with its value, if the object does not say so.
+    pub option: Option<String>,
     /// How to fix it, if that is known.
     pub hint: Option<String>,
 }
@@ -138,12 +140,12 @@ pub fn errno_of(error: &std::io::Error) -> nix::errno::Errno {
 impl Error {
     /// An error with a reason as text.
     pub fn new(step: Step, object: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { step, object: object.into(), cause: Cause::Reason(reason.into()), hint: None }
+        Self { step, object: object.into(), cause: Cause::Reason(reason.into()), option: None, hint: None }
     }
 
     /// An error of a system call.
     pub fn errno(step: Step, object: impl Into<String>, errno: nix::errno::Errno) -> Self {
-        Self { step, object: object.into(), cause: Cause::Errno(errno), hint: None }
+        Self { step, object: object.into(), cause: Cause::Errno(errno), option: None, hint: None }
     }
 
     /// As [`Self::errno`], from an error of the standard library.
@@ -169,7 +171,7 @@ impl Error {
     }
 }
 
-/// `doing: object: reason`, without the hint. Control characters are escaped. A wrong status is `reason: object`, because
+/// `doing: object: reason (from option)`, without the hint. Control characters are escaped. A wrong status is `reason: object`, because
 /// engines expect such a message to begin with the reason.
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -185,8 +187,12 @@ impl std::fmt::Display for Error {
             write!(f, ": {}", printable(&self.object))?;
         }
         match &self.cause {
-            Cause::Errno(errno) => write!(f, ": {} ({errno:?})", errno.desc()),
-            Cause::Reason(reason) => write!(f, ": {}", printable(reason)),
+            Cause::Errno(errno) => write!(f, ": {} ({errno:?})", errno.desc())?,
+            Cause::Reason(reason) => write!(f, ": {}", printable(reason))?,
+        }
+        match &self.option {
+            Some(option) => write!(f, " (from {})", printable(option)),
+            None => Ok(()),
         }
     }
 }

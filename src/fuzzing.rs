@@ -281,14 +281,24 @@ fn units_of(bytes: &[u8]) {
     let times = |factor: Option<u64>| u128::from(factor?).checked_mul(number.parse().ok()?);
     if let Ok(size) = units::size(text) {
         let unit = unit.to_ascii_lowercase();
-        let letter = unit.strip_suffix("ib").unwrap_or(&unit);
+        let letters = unit.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+        let letter = letters.strip_suffix("ib").or_else(|| letters.strip_suffix('b')).unwrap_or(letters);
         let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == letter);
-        assert_eq!(Some(u128::from(size)), times(power.map(|power| 1 << (10 * power))), "{text}");
+        let factor = power.map(|power| 1 << (10 * power));
+        if unit.starts_with('.') {
+            let exact: f64 = text[..text.len() - letters.len()].parse().expect("a number");
+            let off = exact * factor.expect("a unit") as f64 - size as f64;
+            assert!(off > -1.0 - exact && off < 2.0 + exact, "{text}: {off}");
+        } else {
+            assert_eq!(Some(u128::from(size)), times(factor), "{text}");
+        }
     }
     if let Ok(us) = units::duration(text) {
-        let factor = [("ms", 1000), ("", 1_000_000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000)];
-        let factor = factor.iter().find(|(known, _)| *known == unit).map(|(_, factor)| *factor);
-        assert_eq!(Some(u128::from(us)), times(factor), "{text}");
+        let expected = match unit {
+            "" => times(Some(1_000_000)),
+            _ => humantime::parse_duration(text).ok().map(|duration| duration.as_micros()),
+        };
+        assert_eq!(Some(u128::from(us)), expected, "{text}");
     }
     if let Ok(quota) = units::cpus(text) {
         let cpus: f64 = text.parse().expect("a number");

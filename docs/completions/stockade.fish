@@ -46,10 +46,28 @@ complete -c stockade -n "__fish_stockade_needs_command" -f -a "top" -d 'Show run
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove what killed supervisors left behind'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "audit" -d 'Verify an audit log'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print the completions for a shell'
-complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Print the manual page, or write all pages to a directory'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "man" -d 'Show a page of the manual, or write all pages to a directory'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "seccomp" -d 'Check, compile and explain seccomp profiles'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r -f -a "cpu\t''
+memory\t''
+pids\t''
+keyring\t''
+namespace-limits\t''
+landlock\t''
+io\t''
+cpuset\t''
+hugetlb\t''
+rdma\t''
+misc\t''
+dmem\t''
+udp\t''
+host-id\t''
+idmap\t''
+proc\t''
+outer-proc\t''
+hostname\t''
+namespaces\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l mount -d 'Mount with these keys: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l tmpfs -d 'Mount a new tmpfs at DST: size=, nr_inodes=, mode=, exec, ro' -r
@@ -57,21 +75,110 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l ro -d 'Mount P
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l rw -d 'Mount PATH read-write at the same path' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l workspace -d 'Mount DIR read-write at /workspace, the working directory' -r -f -a "(__fish_complete_directories)"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l rootfs -d 'Use DIR, read-only, as the root, instead of the view of the host' -r -f -a "(__fish_complete_directories)"
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r -f -a "python\t''
+node\t''
+rust\t''
+java\t''
+go\t''
+auto\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l device -d 'Provide this device node of the host' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l scratch-size -d 'Size limit of /tmp, the home and /dev/shm together' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l scratch-inodes -d 'Limit on the number of files there' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s e -l env -d 'Set a variable, or pass the caller\'s value' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l env-file -d 'Read variables from FILE, one a line' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand run" -s w -l workdir -d 'Working directory in the sandbox' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s w -l workdir -d 'Working directory in the sandbox, or a relative path of the host that it shows' -r -f -a "(__fish_complete_directories)"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l umask -d 'File mode creation mask, octal' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s u -l user -d 'User of the command in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l host-user -d 'User of the command on the host (needs root)' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-add -d 'Keep a capability inside the user namespace' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-add -d 'Keep a capability inside the user namespace' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r -f -a "none\t''
+loopback\t''
+egress\t''
+host\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l hostname -d 'Host name in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
@@ -85,14 +192,22 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-idle-timeo
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-log -d 'Append a line of JSON for each connection and refused name to FILE or descriptor N' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-bpf -d 'Filter system calls with this compiled program' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l security-opt -d 'The same, in docker\'s syntax' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-read -d 'Allow reading only below these paths (and /proc and /dev)' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-write -d 'Allow writing only below these paths' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-exec -d 'Allow execution only below these paths, and never on writable mounts' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-connect -d 'Allow TCP connections only to these ports' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-bind -d 'Allow binding only these TCP ports' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock -d 'Landlock enforces these rules: refuse to run without it, use it if possible, or do not use it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock -d 'Landlock enforces these rules: refuse to run without it, use it if possible, or do not use it' -r -f -a "require\t''
+auto\t''
+off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l landlock-abi -d 'Refuse to run with an older Landlock ABI than N' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s m -l memory -d 'Memory limit of the whole process tree, or unlimited' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l memory-high -d 'Memory usage above which the tree is slowed down' -r
@@ -181,7 +296,25 @@ complete -c stockade -n "__fish_stockade_using_subcommand net; and __fish_seen_s
 complete -c stockade -n "__fish_stockade_using_subcommand rm" -s f -l force -d 'End it first, if it runs'
 complete -c stockade -n "__fish_stockade_using_subcommand rm" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r -f -a "cpu\t''
+memory\t''
+pids\t''
+keyring\t''
+namespace-limits\t''
+landlock\t''
+io\t''
+cpuset\t''
+hugetlb\t''
+rdma\t''
+misc\t''
+dmem\t''
+udp\t''
+host-id\t''
+idmap\t''
+proc\t''
+outer-proc\t''
+hostname\t''
+namespaces\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l mount -d 'Mount with these keys: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l tmpfs -d 'Mount a new tmpfs at DST: size=, nr_inodes=, mode=, exec, ro' -r
@@ -189,21 +322,110 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l ro -d 'Mount 
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rw -d 'Mount PATH read-write at the same path' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l workspace -d 'Mount DIR read-write at /workspace, the working directory' -r -f -a "(__fish_complete_directories)"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rootfs -d 'Use DIR, read-only, as the root, instead of the view of the host' -r -f -a "(__fish_complete_directories)"
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r -f -a "python\t''
+node\t''
+rust\t''
+java\t''
+go\t''
+auto\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l device -d 'Provide this device node of the host' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l scratch-size -d 'Size limit of /tmp, the home and /dev/shm together' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l scratch-inodes -d 'Limit on the number of files there' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s e -l env -d 'Set a variable, or pass the caller\'s value' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l env-file -d 'Read variables from FILE, one a line' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -s w -l workdir -d 'Working directory in the sandbox' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s w -l workdir -d 'Working directory in the sandbox, or a relative path of the host that it shows' -r -f -a "(__fish_complete_directories)"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l umask -d 'File mode creation mask, octal' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s u -l user -d 'User of the command in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l host-user -d 'User of the command on the host (needs root)' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-add -d 'Keep a capability inside the user namespace' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-add -d 'Keep a capability inside the user namespace' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r -f -a "none\t''
+loopback\t''
+egress\t''
+host\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l hostname -d 'Host name in the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
@@ -217,14 +439,22 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-idle-time
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-log -d 'Append a line of JSON for each connection and refused name to FILE or descriptor N' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-bpf -d 'Filter system calls with this compiled program' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l security-opt -d 'The same, in docker\'s syntax' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-read -d 'Allow reading only below these paths (and /proc and /dev)' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-write -d 'Allow writing only below these paths' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-exec -d 'Allow execution only below these paths, and never on writable mounts' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-connect -d 'Allow TCP connections only to these ports' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-bind -d 'Allow binding only these TCP ports' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock -d 'Landlock enforces these rules: refuse to run without it, use it if possible, or do not use it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock -d 'Landlock enforces these rules: refuse to run without it, use it if possible, or do not use it' -r -f -a "require\t''
+auto\t''
+off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l landlock-abi -d 'Refuse to run with an older Landlock ABI than N' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s m -l memory -d 'Memory limit of the whole process tree, or unlimited' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l memory-high -d 'Memory usage above which the tree is slowed down' -r
@@ -286,25 +516,209 @@ complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fis
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "compile" -d 'Compile a profile to BPF, for --seccomp-bpf'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "dump" -d 'Print the BPF program of a profile, or a compiled program, as text'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and not __fish_seen_subcommand_from check compile dump explain" -f -a "explain" -d 'Print the rule that decides a system call'
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l strict -d 'Exit with 1 if there is any warning'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s o -l output -d 'Write the program to FILE; required' -r -F
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from compile" -s h -l help -d 'Print help'
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from dump" -s h -l help -d 'Print help'
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r
-complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l allow -d 'Allow this group of calls too, as --seccomp-allow of run does' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l cap -d 'Assume that the workload keeps this capability: rules can depend on it' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'

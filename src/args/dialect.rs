@@ -41,6 +41,11 @@ impl Dialect {
         }
     }
 
+    /// `name` is an option of another program; `said` is what it is here.
+    pub fn foreign_option(self, path: &str, name: &str, said: &str) -> Error {
+        self.error(path, &format!("--{name}"), format!("is not an option of `{path}`")).hint(said)
+    }
+
     /// The option stands last, without its value.
     pub fn value_missing(self, path: &str, name: &str) -> Error {
         match self {

@@ -13,4 +13,4 @@ mod tests;
 pub use dialect::Dialect;
 pub use help::help;
 pub use read::Args;
-pub use table::{Flag, HELP, Operand, Verb, list, switch, value, verb};
+pub use table::{Flag, Foreign, HELP, Meaning, Operand, Verb, list, switch, value, verb};

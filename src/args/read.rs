@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use super::{Dialect, Flag, HELP, Operand, Verb};
+use super::{Dialect, Flag, HELP, Meaning, Operand, Verb};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
@@ -87,8 +87,20 @@ impl Args {
     /// `name`, `name=value`, or `name` and the next word.
     fn named(&mut self, text: &[u8], rest: &mut &[OsString]) -> Result<()> {
         let mut parts = text.splitn(2, |byte| *byte == b'=');
-        let name = Bytes::from(parts.next().unwrap_or_default().to_vec()).to_string();
+        let mut name = Bytes::from(parts.next().unwrap_or_default().to_vec()).to_string();
         let attached = parts.next();
+        if let Some(foreign) = self.verb().foreign.iter().find(|foreign| name == foreign.name) {
+            match foreign.meaning {
+                Meaning::Option(ours) => ours.clone_into(&mut name),
+                Meaning::Always => return Ok(()),
+                Meaning::Other(said) => {
+                    // Its values are not the start of the command, so the options after them are still read.
+                    let values = if attached.is_some() { 0 } else { foreign.values };
+                    *rest = rest.get(values..).unwrap_or_default();
+                    return Err(self.dialect.foreign_option(&self.full_name(), &name, said));
+                }
+            }
+        }
         let (dialect, flags) = (self.dialect, self.flags());
         let is_letter =
             |flag: &Flag| dialect == Dialect::Oci && flag.short.is_some_and(|short| name == short.to_string());

@@ -15,6 +15,30 @@ pub struct Verb {
     pub operands: &'static [Operand],
     /// The verbs below it, one of which the next word names.
     pub verbs: &'static [Verb],
+    /// Options of other programs that it knows.
+    pub foreign: &'static [Foreign],
+}
+
+/// An option that another program has, and what becomes of it here. The help does not list it.
+#[derive(Debug)]
+pub struct Foreign {
+    /// Its name there, after `--`.
+    pub name: &'static str,
+    /// How many words follow it there, unless a value is attached with `=`.
+    pub values: usize,
+    /// What becomes of it.
+    pub meaning: Meaning,
+}
+
+/// What an option of another program is here.
+#[derive(Debug)]
+pub enum Meaning {
+    /// The option of this name, whose value has the same form.
+    Option(&'static str),
+    /// Always so: it changes nothing.
+    Always,
+    /// Something else: this is said.
+    Other(&'static str),
 }
 
 /// An option.
@@ -52,7 +76,7 @@ pub const HELP: Flag = switch("help", "Print help").short('h');
 
 /// A verb without options, operands and verbs.
 pub const fn verb(name: &'static str, about: &'static str) -> Verb {
-    Verb { name, about, more: "", options: &[], operands: &[], verbs: &[] }
+    Verb { name, about, more: "", options: &[], operands: &[], verbs: &[], foreign: &[] }
 }
 
 /// An option with a value.
@@ -96,6 +120,11 @@ impl Verb {
     /// With these verbs below it.
     pub const fn verbs(self, verbs: &'static [Verb]) -> Self {
         Self { verbs, ..self }
+    }
+
+    /// With these options of other programs.
+    pub const fn foreign(self, foreign: &'static [Foreign]) -> Self {
+        Self { foreign, ..self }
     }
 
     /// Every option of its own.

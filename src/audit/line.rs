@@ -1,5 +1,6 @@
 //! The content of a line: facts about one run in about a kilobyte, without text that the workload or another user chose.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct Line {
     pub finished_at: String,
     /// Name of the sandbox.
     pub id: String,
+    /// What the caller calls the run, by `--label`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// The caller: the real user id of the supervisor.
     pub uid: u32,
     /// SHA-256 over the words of the command, each followed by a NUL byte, hexadecimal; `null` if there were none.
@@ -113,6 +117,7 @@ impl Line {
             started_at: report.started_at.clone(),
             finished_at: report.finished_at.clone(),
             id: report.id.chars().take(MAX_ID).collect(),
+            labels: report.labels.clone(),
             uid: nix::unistd::getuid().as_raw(),
             argv_sha256: command.map(|command| command.argv_sha256.clone()),
             exe_sha256: command.and_then(|command| command.exe_sha256.clone()),

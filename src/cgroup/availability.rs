@@ -1,11 +1,12 @@
-//! Determines, for `stockade doctor`, where a budget would be enforced. Creates and moves nothing.
+//! Determines, for `stockade doctor` and `stockade plan`, where a budget would be enforced. Creates and moves nothing.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use super::files::Dir;
 use super::{hierarchies, leaves, parent, systemd};
-use crate::plan::Facility;
+use crate::error::{Error, Step};
+use crate::plan::{Budget, Facility};
 
 /// Returns where the limits of this controller would be enforced, or why they cannot be.
 pub fn of(controller: Facility) -> Result<String, String> {
@@ -31,6 +32,17 @@ pub fn of(controller: Facility) -> Result<String, String> {
         Some(top) => in_place(top, "the top of the hierarchy"),
         None => Err(format!("{} is not delegated to this user, and no systemd answers", v2.own.display())),
     }
+}
+
+/// Fails if a limit that is not optional could not be enforced.
+pub fn examine(budget: &Budget, may_lack: &[Facility]) -> Result<(), Error> {
+    let required = |one: &Facility| !may_lack.contains(one) && !budget.if_possible.contains(one);
+    for controller in budget.controllers().into_iter().filter(required) {
+        of(controller).map_err(|why| {
+            Error::new(Step::Cgroup, format!("{} budget", controller.name()), format!("cannot be enforced: {why}"))
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether a default limit would be enforced: only where that costs next to nothing.

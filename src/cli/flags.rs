@@ -1,5 +1,6 @@
 //! Turns the flags of `run` and `plan` into settings, the topmost layer of the policy.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,6 +9,7 @@ use super::values::{many, one, shown, wrong};
 use crate::args::Args;
 use crate::error::{Result, nearest};
 use crate::plan::{Bytes, Facility, IdMapping, Keep, RlimitResource};
+use crate::policy::label::{self, LabelName, LabelValue};
 use crate::policy::mount::MountRequest;
 use crate::policy::path::{HostPath, SandboxPath};
 use crate::policy::rules::{LandlockMode, SeccompChoice, Toolchain};
@@ -28,15 +30,16 @@ pub struct Flags {
 /// Parses the flags. Relative paths start in `cwd`, which is `None` if the directory was deleted.
 pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
     let mut settings = Settings {
-        rootfs: one(args, "rootfs")?,
-        workspace: one(args, "workspace")?,
+        rootfs: only(args, "rootfs")?,
+        workspace: only(args, "workspace")?,
         mounts: mounts(args, cwd)?,
         follow: on(args, "follow"),
         sysfs: on(args, "sysfs"),
         toolchains: toolchains(args)?,
         devices: many(args, "device")?,
-        cwd: one(args, "workdir")?,
+        cwd: if is_of_host(args) { None } else { one(args, "workdir")? },
         umask: one(args, "umask")?,
+        labels: labels(args)?,
         hostname: one(args, "hostname")?,
         network: super::network::settings(args)?,
         time_namespace: on(args, "time-namespace"),
@@ -84,6 +87,22 @@ pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
     Ok(Flags { settings, files })
 }
 
+/// Whether `--workdir` names a directory of the host, which the plan translates.
+pub fn is_of_host(args: &Args) -> bool {
+    let path = args.value("workdir").map(OsStr::as_bytes).unwrap_or_default();
+    args.name() != "exec" && !path.is_empty() && !path.starts_with(b"/")
+}
+
+/// The value of an option that cannot mean two things at once.
+fn only<T: Value + PartialEq>(args: &Args, flag: &str) -> Result<Option<T>> {
+    let values: Vec<T> = many(args, flag)?;
+    match values.windows(2).any(|pair| pair[0] != pair[1]) {
+        true => Err(wrong(flag, "is given twice, with different directories".into())
+            .hint("-v SRC:DST and --rw PATH mount further ones")),
+        false => Ok(values.into_iter().next()),
+    }
+}
+
 fn pairs<K: Value + Ord, V: Value>(args: &Args, flag: &str) -> Result<std::collections::BTreeMap<K, V>> {
     let parse = |word: &OsStr| budget_values::pair(word.as_bytes()).map_err(|reason| wrong(flag, reason));
     args.all(flag).map(parse).collect()
@@ -112,6 +131,10 @@ fn mounts(args: &Args, cwd: Option<&Path>) -> Result<Vec<MountRequest>> {
         }
     }
     Ok(mounts)
+}
+
+fn labels(args: &Args) -> Result<BTreeMap<LabelName, LabelValue>> {
+    args.all("label").map(|word| label::parse(word.as_bytes()).map_err(|reason| wrong("label", reason))).collect()
 }
 
 fn allow_degraded(args: &Args) -> Result<Vec<Facility>> {
@@ -259,11 +282,16 @@ fn user(args: &Args, settings: &mut Settings) -> Result<()> {
             (user.name, user.home) = named("sandbox", "/home/sandbox");
             (user.uid, user.gid) = (Some(Id(1000)), Some(Id(1000)));
         }
+        // The user without rights of its own, which has this number on every Linux.
+        Some(b"nobody" | b"nobody:nogroup" | b"nobody:nobody") => {
+            user.name = Some(UserName("nobody".into()));
+            (user.uid, user.gid) = (Some(Id(65_534)), Some(Id(65_534)));
+        }
         Some(other) => {
             let text = std::str::from_utf8(other).map_err(|_| wrong("user", "is not UTF-8".into()))?;
-            // Names are not looked up: the sandbox has only two, and a name of the host has no meaning inside.
+            // Names are not looked up: the sandbox has only one user and root, and a name of the host has no meaning inside.
             let (uid, gid) = units::id_pair(text)
-                .map_err(|reason| wrong("user", reason).hint("use UID[:GID] as numbers, root or sandbox"))?;
+                .map_err(|reason| wrong("user", reason).hint("use UID[:GID] as numbers, root, sandbox or nobody"))?;
             (user.uid, user.gid) = (Some(Id(uid)), Some(Id(gid)));
         }
     }

@@ -15,9 +15,13 @@ use super::grammar::STOCKADE;
 use super::pages::PAGES;
 use super::ps::Row;
 use super::top::Frame;
+use stockade_seccomp::builtin::Group;
+
 use crate::args::{Args, Dialect, Flag, HELP, Operand, Verb};
 use crate::audit::Line;
+use crate::plan::{Capability, Facility, RlimitResource};
 use crate::policy::Settings;
+use crate::policy::builtin;
 use crate::report::Report;
 use crate::session::protocol::Object;
 
@@ -88,10 +92,11 @@ fn with_sessions(shell: Shell, text: String) -> String {
         }
         _ => {
             let verbs = verbs.join("|");
+            let beside = words_beside();
             let function = format!(
                 "\n_stockade_or_session() {{\n    _stockade \"$@\"\n    case \"${{COMP_WORDS[1]}}\" in\n        {verbs})\n            case \
                  \"$2\" in\n                -*) ;;\n                *) COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null)\" -- \
-                 \"$2\")) ;;\n            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
+                 \"$2\")) ;;\n            esac ;;\n        run|plan)\n            case \"$3\" in\n{beside}            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
                  compopt -o nospace\n                    COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\" -- \"$2\") \
                  $(compgen -f -- \"$2\")) ;;\n            esac ;;\n    esac\n}}\n"
             );
@@ -168,6 +173,51 @@ fn operand(operand: &'static Operand) -> Arg {
     }
 }
 
+/// Every value that an option can have; empty if there are too many to list.
+fn known(flag: &Flag) -> Vec<String> {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let Some(value) = flag.value else { return Vec::new() };
+    match (flag.long, value) {
+        ("allow-degraded", _) => Facility::ALL.iter().map(|facility| facility.name().to_owned()).collect(),
+        ("toolchain", _) => names(&["python", "node", "rust", "java", "go", "auto"]),
+        (_, "GROUP") => Group::ALL.iter().map(|group| group.name().to_owned()).collect(),
+        (_, "CAP") => {
+            Capability::all().iter().map(|one| one.to_string().trim_start_matches("CAP_").to_owned()).collect()
+        }
+        _ if words_of(value).len() == value.split('|').count() => words_of(value),
+        _ => Vec::new(),
+    }
+}
+
+/// The words among the forms of a value, such as `root` in `UID[:GID]|root`.
+fn words_of(value: &str) -> Vec<String> {
+    let is_word = |form: &&str| !form.is_empty() && form.bytes().all(|byte| byte.is_ascii_lowercase());
+    let words: Vec<_> = value.split('|').filter(is_word).map(str::to_owned).collect();
+    if value.contains('|') { words } else { Vec::new() }
+}
+
+/// Cases of a shell script for options that take one of some words, or something else: the words are added to the rest.
+fn words_beside() -> String {
+    let run = STOCKADE.verbs.iter().find(|verb| verb.name == "run").expect("there is run");
+    let case = |flag: &Flag| {
+        let value = flag.value.filter(|_| known(flag).is_empty())?;
+        let words = match flag.long {
+            "profile" => builtin::ALL.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            "ulimit" => RlimitResource::ALL.iter().map(|one| format!("{}=", one.name())).collect(),
+            _ => words_of(value),
+        };
+        let letter = flag.short.map(|letter| format!("-{letter}|")).unwrap_or_default();
+        let long = flag.long;
+        (!words.is_empty()).then(|| {
+            format!(
+                "                {letter}--{long}) COMPREPLY+=($(compgen -W \"{}\" -- \"$2\")) ;;\n",
+                words.join(" ")
+            )
+        })
+    };
+    run.flags().filter_map(case).collect()
+}
+
 fn option(flag: &'static Flag) -> Arg {
     let arg = Arg::new(flag.long).long(flag.long).help(flag.help);
     let arg = flag.short.into_iter().fold(arg, Arg::short);
@@ -180,6 +230,8 @@ fn option(flag: &'static Flag) -> Arg {
         _ => ValueHint::Unknown,
     };
     let arg = if hint == ValueHint::Unknown { arg } else { arg.value_hint(hint) };
+    let known: Vec<&'static str> = known(flag).into_iter().map(|word| &*word.leak()).collect();
+    let arg = if known.is_empty() { arg } else { arg.value_parser(known).hide_possible_values(true) };
     match (flag.value, flag.many) {
         (Some(value), true) => arg.value_name(value).action(ArgAction::Append),
         (Some(value), false) => arg.value_name(value),
@@ -229,7 +281,7 @@ fn clap_reads_the_same() {
         "run --memory=1G -e A=b -eC=d -v /a:/b -- -x y",
         "run --cpus 2 --cpus 3 a b -c",
         "run -itm=5 x",
-        "seccomp explain default --cap a ioctl --cap=b 1 -1 --no-network",
+        "seccomp explain default --cap CHOWN ioctl --cap=KILL 1 -1 --no-network",
         "seccomp compile -oout default",
         "audit verify log --head 1",
         "man",

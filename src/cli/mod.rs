@@ -21,6 +21,7 @@ mod logs;
 mod mode;
 mod net_log;
 mod network;
+mod origin;
 mod pages;
 mod plan;
 mod plan_text;
@@ -34,6 +35,7 @@ mod session;
 mod session_net;
 mod toolchain;
 mod top;
+mod usage;
 mod values;
 
 use std::ffi::OsString;
@@ -65,6 +67,10 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
     let name = args.name();
     if args.help {
         return say(&help(&args.full_name(), args.verb()));
+    }
+    if let Some(short) = usage::short(&name).filter(|_| words.len() == usize::from(!name.is_empty())) {
+        print_text(short);
+        return Ok(Error::new(Step::Usage, "", "").exit_code());
     }
     if name == "run" {
         return match args.is_on("detach") {

@@ -1,8 +1,12 @@
 //! `stockade completions` and `stockade man`. The texts are generated from the table of verbs and checked in.
 
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use super::say;
+use super::values::shown;
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 
@@ -27,12 +31,37 @@ pub fn completions(args: &Args) -> Result<u8> {
     })
 }
 
-/// `stockade man [DIR]`.
+/// `stockade man [DIR|VERB...]`: the page of a verb, or all pages into a directory.
 pub fn man(args: &Args) -> Result<u8> {
-    let Some(directory) = args.words.first() else { return say(PAGES[0].1) };
+    let Some(word) = args.words.first() else { return say(PAGES[0].1) };
+    let verbs: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
+    let page = format!("stockade-{}.1", verbs.join("-"));
+    if let Some((_, text)) = PAGES.iter().find(|(name, _)| **name == page) {
+        return show(text);
+    }
+    args.at_most(1)?;
+    if !word.as_bytes().contains(&b'/') && !Path::new(word).is_dir() {
+        let error = Error::new(Step::Usage, shown(word), "is neither a verb nor a directory");
+        return Err(error.hint("`stockade man run` shows a page, `stockade man DIR` writes all pages"));
+    }
     for (name, text) in PAGES {
-        let path = Path::new(directory).join(name);
+        let path = Path::new(word).join(name);
         std::fs::write(&path, text).map_err(|error| Error::io(Step::Output, path.display().to_string(), &error))?;
     }
     Ok(0)
+}
+
+/// Shows a page with man(1) on a terminal, if there is one. Otherwise prints its source, as for a file.
+fn show(page: &str) -> Result<u8> {
+    if !std::io::stdout().is_terminal() {
+        return say(page);
+    }
+    let man = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut man) = man else { return say(page) };
+    if let Some(mut input) = man.stdin.take() {
+        let _ = input.write_all(page.as_bytes());
+    }
+    man.wait()
+        .map(|status| status.code().map_or(1, |code| code as u8))
+        .map_err(|error| Error::io(Step::Output, "man", &error))
 }

@@ -2,11 +2,17 @@
 
 use std::ffi::OsStr;
 use std::mem::ManuallyDrop;
+use std::os::unix::ffi::OsStrExt as _;
 
+use super::values::{shown, wrong};
 use super::{flags, toolchain};
 use crate::args::Args;
 use crate::error::Result;
+use crate::plan::{Bytes, MountKind, RunPlan};
+use crate::policy::mount::WORKSPACE;
+use crate::policy::path::HostPath;
 use crate::policy::trust::{self, Guarded};
+use crate::policy::value::Value as _;
 use crate::policy::{self, Caller, Loaded, Resolved};
 
 /// Builds the plan from the words, this process's working directory and its environment.
@@ -45,6 +51,43 @@ pub fn resolve(args: &Args, id: String, loaded: Loaded, records: Vec<Guarded>) -
     if no_command {
         resolved.plan.command.argv.clear();
     }
+    if flags::is_of_host(args) {
+        resolved.plan.command.cwd = cwd_inside(args, &resolved.plan)?;
+    }
+    resolved.warnings.extend(too_many_cpus(&resolved.plan));
     trust::check(&mut resolved.plan, loaded.files.into_iter().chain(records))?;
     Ok(resolved)
+}
+
+/// The directory inside at which the sandbox shows `--workdir`, a relative path of the host.
+fn cwd_inside(args: &Args, plan: &RunPlan) -> Result<Bytes> {
+    let word = args.value("workdir").unwrap_or_default();
+    let mut path = HostPath::parse(word.as_bytes()).map_err(|reason| wrong("workdir", reason))?;
+    path.anchor(std::env::current_dir().ok().as_deref()).map_err(|reason| wrong("workdir", reason))?;
+    let of_host = path.0.as_path();
+    let binds = plan.mounts.iter().rev().filter_map(|mount| match &mount.kind {
+        MountKind::Bind { source } => {
+            Some(mount.destination.as_path().join(of_host.strip_prefix(source.as_path()).ok()?))
+        }
+        _ => None,
+    });
+    // The deepest bind hides those above it. A path of the workspace is preferred to the same path elsewhere.
+    let inside = binds.max_by_key(|inside| (inside.starts_with(WORKSPACE), inside.as_os_str().len()));
+    inside.map(|inside| Bytes::from(inside.components().as_path())).ok_or_else(|| {
+        let reason = format!(
+            "{} is a relative path of the host, where it is \"{}\", which the sandbox does not show",
+            shown(word),
+            path.0
+        );
+        wrong("workdir", reason)
+            .hint("--workspace . shows the current directory at /workspace, --ro . at the same path")
+    })
+}
+
+/// A limit above what the machine has limits nothing.
+fn too_many_cpus(plan: &RunPlan) -> Option<String> {
+    let limit = plan.budget.cpu_quota_us?;
+    let cpus = std::thread::available_parallelism().ok()?.get() as u64;
+    (limit > cpus * 100_000)
+        .then(|| format!("--cpus {} has no effect: this process may use {cpus}", limit as f64 / 100_000.0))
 }

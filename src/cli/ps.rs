@@ -1,5 +1,6 @@
 //! `stockade ps`: lists the sessions of this user.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,8 @@ pub struct Row {
     schema: String,
     /// Its name.
     name: String,
+    /// Its labels.
+    labels: BTreeMap<String, String>,
     /// `starting`, `running`, `paused`, `ending`, `ended`, `silent` if it does not answer, or `damaged` if its record cannot be
     /// read.
     state: String,
@@ -69,6 +72,7 @@ fn row(place: &Place) -> Result<Row> {
     let mut row = Row {
         schema: SCHEMA.to_owned(),
         name: place.name.clone(),
+        labels: record.as_ref().map(|record| record.plan.labels.clone()).unwrap_or_default(),
         state: if alive && end.is_none() { "starting" } else { "ended" }.to_owned(),
         pid: record.as_ref().map(|record| record.pid).filter(|_| alive),
         created_at: record.as_ref().map(|record| record.created_at.clone()),

@@ -1,11 +1,12 @@
 //! The records of a run: its report, and its line in the audit log. A refused run has both too.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use stockade_egress::change::Change;
 
 use super::net_log::NetLog;
+use super::origin;
 use super::report_file::{self, ReportFile};
 use crate::args::Args;
 use crate::audit::{Line, Log, locate};
@@ -26,14 +27,14 @@ pub struct Records<'a> {
     /// The destination of the network log.
     pub net_log: Option<NetLog>,
     audit: Option<Log>,
-    /// The command, for the audit line of a run that was refused before it had a plan.
-    argv: &'a [OsString],
+    /// The words, for the audit line of a run that was refused before it had a plan, and for the option of an error.
+    args: &'a Args,
 }
 
 impl<'a> Records<'a> {
     /// Opens the records that the words name. If one fails, the other is still opened, to record that error.
     pub fn open(args: &'a Args) -> (Self, Result<()>) {
-        let mut records = Self { report: None, net_log: None, audit: None, argv: &args.words };
+        let mut records = Self { report: None, net_log: None, audit: None, args };
         let report = args.value("report").map(ReportFile::open).transpose().map(|file| records.report = file);
         let sync = args.is_on("audit-sync");
         let audit = args.value("audit").map(|path| Log::open(path, sync)).transpose().map(|log| records.audit = log);
@@ -71,9 +72,12 @@ impl<'a> Records<'a> {
     /// Appends to the log, then writes the report, so that an error of the log is in the report: a run that is not
     /// recorded has failed. Blocked signals are delivered if writing stalls.
     pub fn write(self, report: &mut Report, held: Option<&Blocked>) -> Result<()> {
+        if let Some(error) = &mut report.error {
+            error.option = origin::of(self.args, error.step, &error.object);
+        }
         let mut line = Line::of(report);
-        if line.argv_sha256.is_none() && !self.argv.is_empty() {
-            line.argv_sha256 = Some(argv_sha256(self.argv.iter().map(|word| word.as_bytes())));
+        if line.argv_sha256.is_none() && !self.args.words.is_empty() {
+            line.argv_sha256 = Some(argv_sha256(self.args.words.iter().map(|word| word.as_bytes())));
         }
         if let Some(Err(error)) = self.audit.map(|log| log.append(line)) {
             add_error(report, &error);

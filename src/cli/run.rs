@@ -112,7 +112,9 @@ pub fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error
     let mut report = Report::not_started(id, None, started, error);
     let written = records.write(&mut report, None);
     let mut error = error.clone();
-    error.hint = report.error.and_then(|record| record.hint); // now also has the error of the audit log
+    if let Some(record) = report.error {
+        (error.option, error.hint) = (record.option, record.hint); // now also has the error of the audit log
+    }
     if let Err(second) = written {
         error.hint = Some(and_also(error.hint, &second));
     }

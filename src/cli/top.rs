@@ -1,6 +1,6 @@
 //! `stockade top`: prints the running sandboxes and their resource usage, as a table or as lines of JSON, once a period.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -14,6 +14,7 @@ use crate::args::{Args, Dialect};
 use crate::cgroup::running::{Running, look};
 use crate::error::{Error, Result, Step, printable};
 use crate::plan::Bytes;
+use crate::policy::label;
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::timestamp;
 use crate::sys::terminal;
@@ -42,6 +43,8 @@ pub struct Frame {
 struct Row {
     /// Its name.
     id: String,
+    /// The labels of its command line; those of a policy are in its report.
+    labels: BTreeMap<String, String>,
     /// Process id of its supervisor.
     pid: Option<u32>,
     /// Time since the supervisor was started.
@@ -130,9 +133,11 @@ impl Before {
         if let Some(cpu_us) = cpu_us {
             now.insert(one.path.clone(), (cpu_us, taken));
         }
+        let words: Option<Vec<OsString>> = one.words().map(|words| words.into_iter().map(OsString::from_vec).collect());
         let percent = |within: Duration| (used_us as f64 / within.as_micros().max(1) as f64 * 1000.0).round() / 10.0;
         Row {
             id: one.id.clone(),
+            labels: words.as_deref().map(labels).unwrap_or_default(),
             pid: one.pid,
             age_us: one.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
             cpu_percent: cpu_us.and(within).map(percent),
@@ -142,18 +147,24 @@ impl Before {
             pids: usage.pids.current,
             pids_limit: usage.pids.limit,
             cgroup: one.path.display().to_string(),
-            command: one.words().map(command),
+            command: words.as_deref().map(command),
         }
     }
 }
 
 /// The command among the words of `stockade run`; all words if they are not those of `stockade run`.
-fn command(words: Vec<Vec<u8>>) -> Vec<Bytes> {
-    let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
+fn command(words: &[OsString]) -> Vec<Bytes> {
     let (args, _) = Args::read(&STOCKADE, Dialect::Stockade, words.get(1..).unwrap_or_default());
     let is_run = args.name() == "run" && !args.words.is_empty();
-    let words = if is_run { &args.words } else { &words };
+    let words = if is_run { &args.words } else { words };
     words.iter().map(Bytes::from).collect()
+}
+
+/// The labels among the words of `stockade run`.
+fn labels(words: &[OsString]) -> BTreeMap<String, String> {
+    let (args, _) = Args::read(&STOCKADE, Dialect::Stockade, words.get(1..).unwrap_or_default());
+    let labels = args.all("label").filter_map(|word| label::parse(word.as_encoded_bytes()).ok());
+    labels.map(|(name, value)| (name.0, value.0)).collect()
 }
 
 impl Frame {
@@ -241,8 +252,8 @@ mod tests {
     #[test]
     fn the_command_is_what_follows_the_options() {
         let of = |line: &str| {
-            let words = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-            command(words).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            command(&words).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(of("stockade run -m 1G --name x -- sleep 5"), "sleep 5");
         assert_eq!(of("/usr/bin/stockade run -it sh -c --"), "sh -c --");

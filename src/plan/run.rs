@@ -1,5 +1,6 @@
 //! The plan of `stockade run`.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
@@ -48,18 +49,22 @@ pub struct RunPlan {
     pub explain_denials: bool,
     /// Whether the report has the hash of the executed file.
     pub hash_program: bool,
+    /// What the caller calls the run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// SHA-256 of the resolved policy, [`Self::policy_hash`]; empty as long as it has not been computed.
     pub policy_sha256: String,
 }
 
 impl RunPlan {
-    /// SHA-256 of the plan's JSON, hexadecimal. Excludes id, argv, hash and how the run is recorded, so that it is equal for
+    /// SHA-256 of the plan's JSON, hexadecimal. Excludes id, labels, argv, hash and how the run is recorded, so that it is equal for
     /// equal policies. It is computed while the sandbox is built, so that it does not delay the start.
     pub fn policy_hash(&self) -> String {
         let mut policy = self.clone();
         policy.confinement.id.clear();
         policy.command.argv.clear();
         policy.policy_sha256.clear();
+        policy.labels.clear();
         policy.hash_program = false;
         policy.stdio.relay = false;
         hex(&Sha256::digest(serde_json::to_vec(&policy).unwrap_or_default()))

@@ -24,7 +24,7 @@ pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {
             };
             (format!("unknown {what} `{wrong}`"), hint)
         }
-        None => (message.replace("missing field", "missing key"), None),
+        None => (message.replace("missing field", "missing key"), other_language(text)),
     };
     let path = path.map(|path| format!(": {path}")).unwrap_or_default();
     let error = Error::new(Step::Policy, format!("{file}:{line}:{column}{path}"), reason);
@@ -32,6 +32,27 @@ pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {
         Some(hint) => error.hint(hint),
         None => error,
     }
+}
+
+/// A hint for text that is not TOML at all.
+fn other_language(text: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = lines.next()?;
+    let key = first.split(':').next().unwrap_or_default();
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let language = match first {
+        _ if first.starts_with('{') => "JSON",
+        "---" => "YAML",
+        _ if is_key && first.contains(':') && !first.contains('=') => "YAML",
+        _ => return None,
+    };
+    Some(format!("this looks like {language}; a policy is TOML: `key = value`, and tables such as [budget]"))
+}
+
+/// The line, from 1, on which a key of the top table stands.
+pub fn line_of(key: &str, text: &str) -> usize {
+    let is_here = |line: &str| line.trim_start().trim_start_matches(['"', '\'']).starts_with(key);
+    text.lines().position(is_here).map_or(1, |index| index + 1)
 }
 
 fn one_line(c: char) -> Vec<char> {

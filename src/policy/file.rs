@@ -101,7 +101,7 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, Pat
         _ => return Err(refused("is not a regular file")),
     }
     others_cannot_write(&stat, &fstat(directory).map_err(errno)?)
-        .map_err(|reason| refused(&reason).hint("move it to a directory of your own, `chmod go-w` it, or copy it"))?;
+        .map_err(|(reason, hint)| refused(&reason).hint(hint))?;
     if stat.st_size as u64 > purpose.max_kib * 1024 {
         return Err(refused(&purpose.too_large()));
     }
@@ -109,29 +109,33 @@ fn open(purpose: Purpose, path: &Path, base: Option<&Path>) -> Result<(File, Pat
     Ok((File::from(file), real, Trail::of_place(&place)))
 }
 
-/// Fails if a user other than root and the caller could have written or replaced the file. A group with write permission is
-/// accepted if its number is the caller's uid: many systems give each user a private group.
-fn others_cannot_write(file: &FileStat, directory: &FileStat) -> std::result::Result<(), String> {
+/// Fails if a user other than root and the caller could have written or replaced the file, with a hint. A group with write
+/// permission is accepted if its number is the caller's uid: many systems give each user a private group.
+fn others_cannot_write(file: &FileStat, directory: &FileStat) -> std::result::Result<(), (String, &'static str)> {
     const GROUP: u32 = 0o020;
     const WORLD: u32 = 0o002;
     const STICKY: u32 = 0o1000;
+    const OWN: &str = "if you trust what it says, make it yours: `chown` it, or copy it";
+    const FILE: &str = "`chmod go-w` it, after a look at what it says";
+    const MOVE: &str = "move it to a directory of your own, or `chmod go-w` its directory";
     let caller = nix::unistd::geteuid().as_raw();
     let foreign = |stat: &FileStat| stat.st_uid != 0 && stat.st_uid != caller;
     let by_group = |stat: &FileStat| stat.st_mode & GROUP != 0 && stat.st_gid != 0 && stat.st_gid != caller;
     let sticky = directory.st_mode & STICKY != 0;
-    if file.st_mode & WORLD != 0 {
-        Err("anyone can write it".into())
+    let (reason, hint) = if file.st_mode & WORLD != 0 {
+        ("anyone can write it".into(), FILE)
     } else if foreign(file) {
-        Err(format!("it belongs to user {}, neither to you nor to root", file.st_uid))
+        (format!("it belongs to user {}, neither to you nor to root", file.st_uid), OWN)
     } else if by_group(file) {
-        Err(format!("group {} can write it", file.st_gid))
+        (format!("group {} can write it", file.st_gid), FILE)
     } else if directory.st_mode & WORLD != 0 && !sticky {
-        Err("anyone can replace it: its directory is writable by everyone".into())
+        ("anyone can replace it: its directory is writable by everyone".into(), MOVE)
     } else if by_group(directory) && !sticky {
-        Err(format!("group {} can replace it: its directory is writable by that group", directory.st_gid))
+        (format!("group {} can replace it: its directory is writable by that group", directory.st_gid), MOVE)
     } else if foreign(directory) {
-        Err(format!("user {} can replace it: its directory is that user's", directory.st_uid))
+        (format!("user {} can replace it: its directory is that user's", directory.st_uid), MOVE)
     } else {
-        Ok(())
-    }
+        return Ok(());
+    };
+    Err((reason, hint))
 }

@@ -60,7 +60,15 @@ impl Loaded {
             self.files.extend(settings.network.read_files(directory.as_deref())?.into_iter().map(Guarded::rules));
             below.push(file.path.clone());
             self.files.push(Guarded::policy(file.trail));
-            self.stack(settings, directory.as_deref(), below)?;
+            let extends = settings.extends.as_ref().map(Bytes::from);
+            self.stack(settings, directory.as_deref(), below).map_err(|error| match &extends {
+                // The policy that was not found is named where it is asked for.
+                Some(extends) if error.object == extends.to_string() => Error {
+                    object: format!("{name}:{}: extends: {extends}", diagnose::line_of("extends", text)),
+                    ..error
+                },
+                _ => error,
+            })?;
             below.pop();
             return Ok(());
         }
@@ -163,8 +171,16 @@ fn not_utf8(name: &str, bytes: &[u8], at: usize) -> Error {
 fn unknown_name(reference: &OsStr) -> Error {
     let name = Bytes::from(reference).to_string();
     let names = builtin::ALL.map(|(name, _)| name);
+    let error = Error::new(Step::Policy, &name, "is not a built-in policy");
+    // What -p means to docker, and to systemd-run.
+    if name.contains(':') && name.bytes().all(|byte| byte.is_ascii_digit() || b":./tcpud".contains(&byte)) {
+        return error.hint(format!("-p names a policy; --publish {name} passes connections to a port of the host on"));
+    }
+    if name.contains('=') {
+        return error.hint("-p names a policy; limits are options of their own: -m SIZE, --cpus N, --pids-limit N");
+    }
     let near = nearest(&name, names.into_iter()).map(|near| format!("did you mean `{near}`? "));
-    Error::new(Step::Policy, &name, "is not a built-in policy").hint(format!(
+    error.hint(format!(
         "{}built-in policies: {}; a file needs a slash in its path: ./{name}",
         near.unwrap_or_default(),
         names.join(", ")

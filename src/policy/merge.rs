@@ -38,6 +38,7 @@ impl Settings {
             capabilities,
             seccomp,
             landlock,
+            mut labels,
             hostname,
             network,
             time_namespace,
@@ -56,6 +57,7 @@ impl Settings {
         mounts.retain(|mount| over.mounts.iter().all(|above| above.destination != mount.destination));
         mounts.extend(over.mounts);
         ulimits.extend(over.ulimits);
+        labels.extend(over.labels);
         Self {
             version,
             extends: None,
@@ -77,6 +79,7 @@ impl Settings {
             capabilities: capabilities.overlaid_with(over.capabilities),
             seccomp: seccomp.overlaid_with(over.seccomp),
             landlock: landlock.overlaid_with(over.landlock),
+            labels,
             hostname: over.hostname.or(hostname),
             network: NetworkSettings(network.0.overlaid_with(over.network.0)),
             time_namespace: over.time_namespace.or(time_namespace),

@@ -15,6 +15,7 @@ pub mod env_file;
 mod environment;
 mod etc;
 mod file;
+pub mod label;
 mod load;
 mod merge;
 pub mod mount;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::confinement;
 use super::environment::{self, MAX_STRING};
+use super::label;
 use super::mount::{self, MountRequest, RequestKind, WORKSPACE};
 use super::path::{HostPath, SandboxPath, is_within};
 use super::settings::{ProcView, Settings};
@@ -45,6 +46,13 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
     if settings.require_workspace == Some(true) && settings.workspace.is_none() {
         return Err(Error::new(Step::Plan, "workspace", "this policy requires a workspace, and none was given")
             .hint("--workspace DIR makes DIR writable at /workspace"));
+    }
+    if settings.labels.len() > label::MOST {
+        return Err(Error::new(
+            Step::Plan,
+            "labels",
+            format!("{} are more than {}", settings.labels.len(), label::MOST),
+        ));
     }
     let mut warnings = Vec::new();
     if settings.env.keep == Some(true) {
@@ -167,6 +175,7 @@ pub fn resolve(settings: Settings, command: &[OsString], caller: &Caller) -> Res
         explain_denials: settings.explain_denials.unwrap_or(false),
         hash_program: settings.audit.is_some(),
         identity,
+        labels: settings.labels.into_iter().map(|(name, value)| (name.0, value.0)).collect(),
         policy_sha256: String::new(),
     };
     Ok(Resolved { plan, warnings })

@@ -139,6 +139,7 @@ pub struct Port(pub(crate) u16);
 impl Value for Port {
     const WHAT: &'static str = "a port between 1 and 65535";
     const NUMERIC: bool = true;
+    const TEXTUAL: bool = false;
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let number = units::whole(text(bytes)?)?;
@@ -154,6 +155,7 @@ pub struct BindPort(pub(crate) u16);
 impl Value for BindPort {
     const WHAT: &'static str = "a port between 1 and 65535, or 0 for one that the kernel chooses";
     const NUMERIC: bool = true;
+    const TEXTUAL: bool = false;
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let number = units::whole(text(bytes)?)?;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::budget_values::High;
+use super::label::LabelValue;
 use super::network::{HostSetting, NameServer, NetRule, NetworkSettings, NetworkTable, PublishSetting};
 use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, Port, RulePath, RuleTable, SeccompChoice, SeccompGroup};
@@ -26,10 +27,10 @@ macro_rules! schemas {
 
 schemas! {
     Version: "^1$";
-    Size: "^[0-9]+([kKmMgGtT]([iI][bB])?)?$";
-    Duration: "^[0-9]+(ms|s|m|h)?$";
-    Amount: "^[0-9]+([kKmMgGtT]([iI][bB])?)?$";
-    Deadline: "^[0-9]+(ms|s|m|h)?$";
+    Size: r"^([0-9]+[bB]?|[0-9]+(\.[0-9]+)?[kKmMgGtT]([iI]?[bB])?)$";
+    Duration: "^([0-9]+|([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
+    Amount: r"^([0-9]+[bB]?|[0-9]+(\.[0-9]+)?[kKmMgGtT]([iI]?[bB])?)$";
+    Deadline: "^([0-9]+|([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$";
     Cpus: r"^[0-9]+(\.[0-9]+)?$";
     Count: "^[1-9][0-9]*$";
     Pids: "^[1-9][0-9]*$";
@@ -49,12 +50,13 @@ schemas! {
     HostPath: "^.";
     SandboxPath: "^/";
     DevicePath: "^/dev/.";
-    High: "^([0-9]+([kKmMgGtT]([iI][bB])?)?|[1-9][0-9]?%)$";
+    High: r"^(([0-9]+[bB]?|[0-9]+(\.[0-9]+)?[kKmMgGtT]([iI]?[bB])?)|[1-9][0-9]?%)$";
     SeccompChoice: "^.";
     SeccompGroup: "^[a-z-]+$";
     LandlockAbi: "^[1-9][0-9]{0,2}$";
     Port: "^[1-9][0-9]*$";
     BindPort: "^[0-9]+$";
+    LabelValue: "^.{0,256}$";
     NetRule: "^.";
     HostSetting: "^.+[=:].+$";
     PublishSetting: "^(.+:)?[0-9]+:[0-9]+$";
@@ -68,7 +70,7 @@ fn of<T: Value>(pattern: &str) -> Schema {
         "type": "object", "required": ["hex"], "additionalProperties": false,
         "properties": { "hex": { "type": "string", "pattern": "^([0-9a-fA-F]{2})*$" } }
     });
-    let mut forms = vec![string];
+    let mut forms = if T::TEXTUAL { vec![string] } else { Vec::new() };
     forms.extend(T::NUMERIC.then_some(number));
     forms.extend(T::BINARY.then_some(hex));
     let mut schema = if forms.len() == 1 { forms.remove(0) } else { json_schema!({ "anyOf": forms }) };

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::budget::BudgetSettings;
+use super::label::{LabelName, LabelValue};
 use super::mount::MountRequest;
 use super::network::NetworkSettings;
 use super::path::{DevicePath, HostPath, SandboxPath};
@@ -82,6 +83,11 @@ pub struct Settings {
     /// The paths and ports that the workload may use, out of those that it can see.
     #[serde(default)]
     pub landlock: LandlockSettings,
+
+    /// Labels for the report, the audit log and lists of sandboxes; they change nothing of the run. Adds.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, LabelValue>"))]
+    pub labels: BTreeMap<LabelName, LabelValue>,
 
     /// Host name in the sandbox.
     pub hostname: Option<Hostname>,

@@ -23,53 +23,74 @@ pub fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is larger than {}", u64::MAX))
 }
 
-/// A size: bytes, or binary `K`, `M`, `G`, `T` (also `KiB`, `MiB`, `GiB`, `TiB`; case does not matter).
+/// A size: bytes, or binary `K`, `M`, `G`, `T` (also `KiB`, `KB` and so on, which are powers of 1024 too, as with docker;
+/// case does not matter). Multiples may have a fraction, such as `1.5G`; a part of a byte is dropped.
 pub fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text);
+    let at = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(at);
     let shift = match unit.to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => {
             return Err(format!(
-                "{text:?} is not a size: a whole number of bytes, or of K, M, G or T (powers of 1024)"
+                "{text:?} is not a size: a whole number of bytes, or a number of K, M, G or T (powers of 1024)"
             ));
         }
     };
-    if number.is_empty() {
+    if number.is_empty() || number.starts_with('.') {
         return Err(match text {
             "" => "is empty".into(),
             _ => format!("{text:?} is not a size: the number is missing"),
         });
     }
-    let bytes = whole(number)?.checked_mul(1 << shift).ok_or(format!("{text:?} is larger than any memory"))?;
+    let fraction = match number.split_once('.') {
+        None => 0,
+        Some((_, digits)) if shift > 0 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let digits = &digits[..digits.len().min(18)];
+            let (numerator, scale) = (whole_padded(digits), 10_u128.pow(digits.len() as u32));
+            ((u128::from(numerator) << shift) / scale) as u64
+        }
+        Some(_) => return Err(format!("{text:?} is not a size: only K, M, G and T have fractions, such as 1.5G")),
+    };
+    let units = whole(number.split('.').next().unwrap_or_default())?;
+    let bytes = units.checked_mul(1 << shift).and_then(|bytes| bytes.checked_add(fraction));
     // The kernel stores sizes in a loff_t.
-    if bytes > i64::MAX as u64 { Err(format!("{text:?} is larger than any memory")) } else { Ok(bytes) }
+    bytes.filter(|bytes| *bytes <= i64::MAX as u64).ok_or(format!("{text:?} is larger than any memory"))
 }
 
-/// A duration in microseconds: `500ms`, `30s`, `5m`, `1h`, or plain seconds.
+/// A duration in microseconds: `500ms`, `30s`, `5m`, `1h`, `1h30m`, or plain seconds.
 pub fn duration(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "ms" => 1_000,
-        "" | "s" => 1_000_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
-        _ => return Err(format!("{text:?} is not a duration: a whole number of ms, s, m or h (plain: seconds)")),
+    const UNITS: [(&str, u64); 4] = [("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)];
+    if text.is_empty() {
+        return Err("is empty".into());
+    }
+    let wrong = || {
+        format!(
+            "{text:?} is not a duration: a whole number of ms, s, m or h, or several such as 1h30m (plain: seconds)"
+        )
     };
-    if number.is_empty() {
-        return Err(match text {
-            "" => "is empty".into(),
-            _ => format!("{text:?} is not a duration: the number is missing"),
-        });
+    let long = || format!("{text:?} is longer than 292 years");
+    let mut left = &UNITS[..];
+    let mut total = 0_u64;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (number, after) = split(rest);
+        if number.is_empty() {
+            return Err(format!("{text:?} is not a duration: the number is missing"));
+        }
+        let end = after.bytes().take_while(|byte| !byte.is_ascii_digit()).count();
+        let unit = if after.is_empty() && rest.len() == text.len() { "s" } else { &after[..end] };
+        // From large to small, and each unit once: 30m1h is more likely a slip than a time.
+        let at = left.iter().position(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        let us = whole(number)?.checked_mul(left[at].1).ok_or_else(long)?;
+        total = total.checked_add(us).ok_or_else(long)?;
+        (left, rest) = (&left[at + 1..], &after[end..]);
     }
     // Timers count nanoseconds in a signed 64-bit number.
-    whole(number)?
-        .checked_mul(factor)
-        .filter(|us| *us <= i64::MAX as u64 / 1_000)
-        .ok_or(format!("{text:?} is longer than 292 years"))
+    if total <= i64::MAX as u64 / 1_000 { Ok(total) } else { Err(long()) }
 }
 
 /// A number of CPUs as microseconds of CPU time per 100 ms: decimals such as `2` or `0.5`, at least 0.01 (the kernel's
@@ -168,19 +189,40 @@ mod tests {
             ("512M", 512 << 20),
             ("2g", 2 << 30),
             ("3TiB", 3 << 40),
+            ("512MB", 512 << 20),
+            ("1kb", 1 << 10),
+            ("7B", 7),
+            ("1.5G", 3 << 29),
+            ("0.25k", 256),
+            ("0.0001K", 0),
+            ("1.1M", 1_153_433),
+            ("1.9999999999999999999999K", 2047),
             ("9223372036854775807", i64::MAX as u64),
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
         let mut wrong =
-            vec!["", "K", "-1", "+1", "1.5G", "1e9", "1 G", " 1", "1 ", "01", "∞", "٣", "0x10", "1_000", "1KB"];
-        wrong.extend(["1B", "1P", "1GG", "NaN", "unlimited", "18446744073709551616", "9223372036854775808"]);
+            vec!["", "K", "-1", "+1", "1.5", "1e9", "1 G", " 1", "1 ", "01", "∞", "٣", "0x10", "1_000", "1.5B"];
+        wrong.extend([
+            "1.G",
+            ".5G",
+            "1.5.5G",
+            "1.5",
+            "01.5G",
+            ".",
+            "1P",
+            "1GG",
+            "NaN",
+            "unlimited",
+            "18446744073709551616",
+            "9223372036854775808",
+        ]);
         wrong.extend(["18446744073709551615", "16777216T", "99999999999999999999999999G", "1\n", "1\0"]);
         refuses(size, &wrong);
     }
 
     #[test]
-    fn durations_have_one_unit() {
+    fn durations_have_units_from_large_to_small() {
         for (text, us) in [
             ("0", 0),
             ("1", 1_000_000),
@@ -188,6 +230,8 @@ mod tests {
             ("30s", 30_000_000),
             ("5m", 300_000_000),
             ("1h", 3_600_000_000),
+            ("1h30m", 5_400_000_000),
+            ("1m1s500ms", 61_500_000),
             ("9223372036s", 9_223_372_036_000_000),
         ] {
             assert_eq!(duration(text), Ok(us), "{text}");
@@ -195,7 +239,10 @@ mod tests {
         let wrong = [
             "",
             "s",
-            "1h1m",
+            "30m1h",
+            "1m1m",
+            "1h30",
+            "1h m",
             "-1s",
             "1y",
             "1d",

@@ -18,6 +18,8 @@ pub trait Value: Sized {
     const WHAT: &'static str;
     /// Whether a file may write it as a number.
     const NUMERIC: bool = false;
+    /// Whether a file may write it as a string.
+    const TEXTUAL: bool = true;
     /// Whether it may be any bytes, so that files may write it as `{ hex = "…" }`.
     const BINARY: bool = false;
 
@@ -39,7 +41,10 @@ impl<'de, T: Value> Visitor<'de> for Written<T> {
         f.write_str(T::WHAT)
     }
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        T::parse(text.as_bytes()).map_err(E::custom)
+        match T::TEXTUAL {
+            true => T::parse(text.as_bytes()).map_err(E::custom),
+            false => Err(E::custom(format!("{text:?} is a string; expected {}", T::WHAT))),
+        }
     }
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
         self.number(number.to_string())
@@ -133,6 +138,7 @@ pub struct Version;
 impl Value for Version {
     const WHAT: &'static str = "the version of the policy format, the number 1";
     const NUMERIC: bool = true;
+    const TEXTUAL: bool = false;
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         match bytes {
             b"1" => Ok(Self),

@@ -6,6 +6,7 @@
 mod enforced;
 mod usage;
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct Report {
     pub schema: String,
     /// Name of the sandbox.
     pub id: String,
+    /// What the caller calls the run, by `--label`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Wall-clock time at which the run began, RFC 3339 in UTC.
     pub started_at: String,
     /// Wall-clock time at which all of its processes had ended, RFC 3339 in UTC.
@@ -76,6 +80,7 @@ impl Report {
         Self {
             schema: SCHEMA.into(),
             id: id.into(),
+            labels: subject.as_ref().map(|subject| subject.labels.clone()).unwrap_or_default(),
             started_at: timestamp(started),
             finished_at: timestamp(SystemTime::now()),
             command: subject.as_ref().map(|subject| Command::of(subject.command)),
@@ -102,6 +107,7 @@ impl Report {
 pub struct Subject<'a> {
     command: &'a plan::Command,
     policy_sha256: String,
+    labels: BTreeMap<String, String>,
 }
 
 impl<'a> From<&'a RunPlan> for Subject<'a> {
@@ -110,13 +116,13 @@ impl<'a> From<&'a RunPlan> for Subject<'a> {
             "" => plan.policy_hash(),
             known => known.to_owned(),
         };
-        Self { command: &plan.command, policy_sha256 }
+        Self { command: &plan.command, policy_sha256, labels: plan.labels.clone() }
     }
 }
 
 impl<'a> From<&'a ContainerPlan> for Subject<'a> {
     fn from(plan: &'a ContainerPlan) -> Self {
-        Self { command: &plan.process.command, policy_sha256: plan.policy_hash() }
+        Self { command: &plan.process.command, policy_sha256: plan.policy_hash(), labels: BTreeMap::new() }
     }
 }
 
@@ -212,6 +218,9 @@ pub struct ErrorRecord {
     pub errno: Option<i32>,
     /// The reason, as text.
     pub reason: String,
+    /// The option of the command line that it comes from, with its value, if the object does not name it.
+    #[serde(default)]
+    pub option: Option<String>,
     /// How to fix it.
     pub hint: Option<String>,
 }
@@ -222,7 +231,8 @@ impl From<&Error> for ErrorRecord {
             Cause::Errno(errno) => (Some(*errno as i32), errno.desc().to_owned()),
             Cause::Reason(reason) => (None, reason.clone()),
         };
-        Self { step: error.step, object: error.object.clone(), errno, reason, hint: error.hint.clone() }
+        let (option, hint) = (error.option.clone(), error.hint.clone());
+        Self { step: error.step, object: error.object.clone(), errno, reason, option, hint }
     }
 }
 
@@ -232,7 +242,8 @@ impl From<&ErrorRecord> for Error {
             Some(errno) => Cause::Errno(nix::errno::Errno::from_raw(errno)),
             None => Cause::Reason(record.reason.clone()),
         };
-        Self { step: record.step, object: record.object.clone(), cause, hint: record.hint.clone() }
+        let (option, hint) = (record.option.clone(), record.hint.clone());
+        Self { step: record.step, object: record.object.clone(), cause, option, hint }
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::missing;
 use super::prepare::Prepared;
+use super::{missing, no_process};
 use crate::confine::process::PreparedProcess;
 use crate::confine::schedule;
 use crate::error::{Error, Step};
@@ -94,10 +94,7 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
         (Step::NamespaceLimits, _) => {
             "the caller's /proc/sys is read-only (a container?); --allow-degraded namespace-limits runs without this layer"
         }
-        (Step::Fork, Errno::EAGAIN) if plan.budget.pids.is_some() => {
-            "a limit on processes was reached: --pids-limit (init and the workload need one each), ulimit -u, or pids.max of the \
-             caller's cgroup"
-        }
+        (Step::Fork, Errno::EAGAIN) => return Some(no_process::reason(plan)),
         (Step::Keyring, Errno::EDQUOT) => "the caller's key quota is used up (kernel.keys.maxkeys)",
         (Step::Hostname, Errno::EPERM) => "--allow-degraded hostname keeps the caller's host name",
         (Step::Keyring, _) => "--allow-degraded keyring leaves the caller's session keyring in place",

@@ -62,6 +62,7 @@ mod keeper;
 pub(crate) mod kernel_audit;
 pub mod missing;
 mod network;
+mod no_process;
 mod order;
 mod outcome;
 mod prepare;
@@ -83,6 +84,7 @@ use self::bare::{Bare, Orphans};
 use self::egress::PreparedEgress;
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
+pub use self::prepare::examine;
 use self::prepare::{Kept, Prepared, Purpose};
 use self::supervise::alone::Alone;
 pub use self::supervise::alone::Sampler;
@@ -254,7 +256,7 @@ fn clone_error(errno: Errno, plan: &RunPlan) -> Error {
         {
             error.hint(hint::NO_NAMESPACES)
         }
-        Errno::EAGAIN => error.hint("a limit on processes was reached (ulimit -u, or pids.max of the caller's cgroup)"),
+        Errno::EAGAIN => error.hint(no_process::reason(plan)),
         _ => error,
     }
 }

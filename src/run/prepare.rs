@@ -136,16 +136,7 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
         false => streams::prepare(&plan.stdio, plan.deadlines.idle_us.is_some(), (users.host_uid, users.host_gid))?,
     };
     step("streams", || if terminal.is_some() { "a terminal" } else { "prepared" });
-    let landlock = landlock::prepare(
-        plan.confinement.landlock.as_ref(),
-        &landlock::Implied {
-            mounts: Some(if bare.is_none() { &plan.mounts } else { &[] }),
-            network: plan.namespaces.network,
-            logs: plan.explain_denials,
-            may_be_missing: may_lack.contains(&Facility::Landlock),
-        },
-        &mut degraded,
-    )?;
+    let landlock = rules_of_paths(plan, bare, &mut degraded)?;
     let lists_ports = plan.confinement.landlock.as_ref().is_some_and(Landlock::lists_ports);
     if lists_ports && plan.namespaces.network == Network::Host && may_lack.contains(&Facility::Udp) {
         degraded.push(Degraded {
@@ -166,12 +157,7 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
         bare.allow(landlock)?;
     }
     step("landlock", || if landlock.is_some() { "ruleset made" } else { "no ruleset" });
-    let mut guards = plan.confinement.guards.clone();
-    if bare.is_some() && !users.is_alone() {
-        guards.push(Guard::Attributes.name().to_owned());
-    }
-    let implied = seccomp::install::Implied { guards: &guards, ..plan.into() };
-    let (seccomp, judge) = seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &implied)?;
+    let (seccomp, judge) = filter(plan, bare, &users)?;
     step("seccomp", || format!("{} instructions", seccomp.as_ref().map_or(0, PreparedSeccomp::instructions)));
     let denials = plan.explain_denials.then(|| Denials::prepare(plan, judge.map(Rc::new)));
     let network = network::prepare(plan)?;
@@ -225,6 +211,50 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
         },
     };
     Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning, gateway: None }, stack))
+}
+
+/// Opens what a run would open, and makes neither a sandbox nor a cgroup. Returns what a run would be refused for.
+pub fn examine(plan: &RunPlan) -> Result<()> {
+    sys::process::default_child_signal();
+    let bare = super::bare::settle(plan)?;
+    let wanted = bare.as_ref().map_or(plan, |bare| &bare.plan);
+    let examined = opened(wanted, bare.as_ref());
+    bare.and_then(|bare| bare.remove_scratch());
+    examined.and_then(|()| cgroup::availability::examine(&plan.budget, &plan.confinement.allow_degraded))
+}
+
+fn opened(plan: &RunPlan, bare: Option<&Bare>) -> Result<()> {
+    let mut degraded = Vec::new();
+    let (users, _) = ids_and_root(plan, bare, &mut degraded)?;
+    let users = if let Some(bare) = bare { bare.take_users(users, &mut degraded)? } else { users };
+    process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules(plan))?;
+    rules_of_paths(plan, bare, &mut degraded)?;
+    filter(plan, bare, &users).map(drop)
+}
+
+/// The Landlock ruleset.
+fn rules_of_paths(
+    plan: &RunPlan,
+    bare: Option<&Bare>,
+    degraded: &mut Vec<Degraded>,
+) -> Result<Option<PreparedLandlock>> {
+    let implied = landlock::Implied {
+        mounts: Some(if bare.is_none() { &plan.mounts } else { &[] }),
+        network: plan.namespaces.network,
+        logs: plan.explain_denials,
+        may_be_missing: plan.confinement.allow_degraded.contains(&Facility::Landlock),
+    };
+    landlock::prepare(plan.confinement.landlock.as_ref(), &implied, degraded)
+}
+
+/// The filter of system calls.
+fn filter(plan: &RunPlan, bare: Option<&Bare>, users: &Users) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
+    let mut guards = plan.confinement.guards.clone();
+    if bare.is_some() && !users.is_alone() {
+        guards.push(Guard::Attributes.name().to_owned());
+    }
+    let implied = seccomp::install::Implied { guards: &guards, ..plan.into() };
+    seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &implied)
 }
 
 /// What a run adds to the limits of its command.

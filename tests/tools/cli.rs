@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 const BINARY: &str = env!("CARGO_BIN_EXE_stockade");
 
 /// A private directory, removed on drop.
-struct Scratch(PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("stockade-cli-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
@@ -21,20 +21,20 @@ impl Scratch {
         Self(path.canonicalize().unwrap())
     }
 
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, content).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         path
     }
 
-    fn names(&self) -> Vec<OsString> {
+    pub fn names(&self) -> Vec<OsString> {
         let mut names: Vec<_> = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         names
     }
 
-    fn stockade<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Output {
+    pub fn stockade<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Output {
         Command::new(BINARY).args(words).current_dir(&self.0).stdin(Stdio::null()).output().unwrap()
     }
 }
@@ -45,13 +45,13 @@ impl Drop for Scratch {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("what is printed is UTF-8")
 }
 
 /// Fails unless the command exited with 125, with one message that contains all of `parts`, and nothing on standard output.
 #[track_caller]
-fn refused(output: &Output, parts: &[&str]) {
+pub fn refused(output: &Output, parts: &[&str]) {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{message}");
     assert!(message.starts_with("stockade: "), "{message}");
@@ -74,7 +74,8 @@ fn bad_flags_are_named_with_their_reason() {
         (&["-m", ""], &["--memory", "empty"]),
         (&["-m", "0"], &["--memory", "use at least 1"]),
         (&["-m", "-1"], &["--memory", "\"-1\"", "not a size"]),
-        (&["-m", "1.5G"], &["--memory", "\"1.5G\"", "not a size"]),
+        (&["-m", "1.5"], &["--memory", "\"1.5\"", "fractions, such as 1.5G"]),
+        (&["-m", "1.5X"], &["--memory", "\"1.5X\"", "not a size"]),
         (&["-m", "1e9"], &["--memory", "\"1e9\"", "not a size"]),
         (&["-m", "∞"], &["--memory", "not a size"]),
         (&["-m", "18446744073709551616"], &["--memory", "larger"]),
@@ -86,7 +87,7 @@ fn bad_flags_are_named_with_their_reason() {
         (&["--output-limit", ",head"], &["--output-limit", "empty"]),
         // Durations.
         (&["--timeout", "0"], &["--timeout", "unlimited"]),
-        (&["--timeout", "1h1m"], &["--timeout", "\"1h1m\"", "not a duration"]),
+        (&["--timeout", "1m1h"], &["--timeout", "\"1m1h\"", "not a duration"]),
         (&["--timeout=-1s"], &["--timeout", "\"-1s\"", "not a duration"]),
         (&["--timeout", "1y"], &["--timeout", "\"1y\"", "not a duration"]),
         (&["--timeout", "9223372036855"], &["--timeout", "292 years"]),
@@ -108,7 +109,7 @@ fn bad_flags_are_named_with_their_reason() {
         (&["--umask", "01777"], &["--umask", "octal"]),
         (&["--ulimit", "nofile"], &["--ulimit", "NAME=SOFT[:HARD]"]),
         (&["--ulimit", "nofiles=1"], &["--ulimit", "nofiles", "did you mean nofile?"]),
-        (&["--ulimit", "nofile=many"], &["--ulimit", "not a limit: a whole number, or of K"]),
+        (&["--ulimit", "nofile=many"], &["--ulimit", "not a limit: a whole number, or a number of K"]),
         (&["--ulimit", "nofile=2:1"], &["--ulimit", "soft limit 2 is above the hard limit 1"]),
         (&["--ulimit", "nofile=-2"], &["--ulimit", "nofile=-2", "not a limit"]),
         (&["--ulimit", "nofile=18446744073709551615"], &["--ulimit", "larger"]),
@@ -119,7 +120,7 @@ fn bad_flags_are_named_with_their_reason() {
         (&["-u", "4294967296"], &["--user", "4294967296"]),
         (&["-u", "1:"], &["--user", "UID[:GID]"]),
         (&["-u", "1:2:3"], &["--user", "\"2:3\""]),
-        (&["-u", "daemon"], &["--user", "daemon", "root or sandbox"]),
+        (&["-u", "daemon"], &["--user", "daemon", "root, sandbox or nobody"]),
         (&["--host-user", "0"], &["--host-user", "root"]),
         (&["--host-user", "1:0"], &["--host-user", "root"]),
         (&["--host-user", "1", "--subuid"], &["--host-user", "--subuid"]),
@@ -141,7 +142,9 @@ fn bad_flags_are_named_with_their_reason() {
         (&["--allow-degraded", "everything"], &["--allow-degraded", "everything", "known: cpu, memory"]),
         (&["--allow-degraded", "memroy"], &["--allow-degraded", "did you mean memory?"]),
         // Paths and mounts.
-        (&["-w", "relative"], &["--workdir", "not an absolute path"]),
+        (&["-w", "relative"], &["--workdir", "\"relative\"", "does not show", "--workspace ."]),
+        (&["--workspace", ".", "--workspace", "/tmp"], &["--workspace", "twice"]),
+        (&["--rootfs", "/a", "--rootfs", "/b"], &["--rootfs", "twice"]),
         (&["-w", "/a/../b"], &["--workdir", "\"..\""]),
         (&["-v", ""], &["--volume", "empty"]),
         (&["-v", "/a:/b:/c"], &["--volume", "/a:/b:/c", "colons"]),
@@ -204,7 +207,6 @@ fn bad_flags_are_named_with_their_reason() {
 #[test]
 fn a_command_is_needed_and_verbs_are_known() {
     let scratch = Scratch::new("verbs");
-    refused(&scratch.stockade::<&str>([]), &["a verb is missing"]);
     refused(&scratch.stockade(["rum"]), &["rum", "did you mean `stockade run`?"]);
     refused(&scratch.stockade(["--bogus"]), &["--bogus"]);
     refused(&scratch.stockade(["plan"]), &["COMMAND", "is missing"]);
@@ -215,6 +217,18 @@ fn a_command_is_needed_and_verbs_are_known() {
     refused(&scratch.stockade(["completions"]), &["SHELL", "bash"]);
     refused(&scratch.stockade(["completions", "csh"]), &["csh"]);
     refused(&scratch.stockade(["man", ".", "."]), &["unexpected argument"]);
+    refused(&scratch.stockade(["man", "runn"]), &["\"runn\"", "neither a verb nor a directory"]);
+    for (words, title) in [(&["man", "run"][..], "stockade-run 1"), (&["man", "net", "allow"], "stockade-net-allow 1")]
+    {
+        let page = text(&scratch.stockade(words).stdout);
+        assert!(page.contains(&format!(".TH {title}")), "{words:?}: {page}");
+    }
+    for (words, part) in [(&[][..], "stockade run -- COMMAND"), (&["run"], "--workspace . -- make test")] {
+        let output = scratch.stockade(words);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(125), String::new()), "{words:?}");
+        let usage = text(&output.stderr);
+        assert!(usage.starts_with("Usage: stockade") && usage.contains(part) && usage.lines().count() < 12, "{usage}");
+    }
     refused(&scratch.stockade(["man", "./missing"]), &["missing", "ENOENT"]);
     for words in
         [&["help"][..], &["--help"], &["help", "run"], &["run", "--help"], &["run", "-h"], &["plan", "-it", "-h"]]
@@ -304,7 +318,7 @@ mod report {
         let file = scratch.0.join("r.json");
         for (words, step) in [
             (vec!["run", "--bogus", "--report", "r.json", "true"], "usage"),
-            (vec!["run", "-m", "1.5G", "--report=r.json", "true"], "usage"),
+            (vec!["run", "-m", "1.5", "--report=r.json", "true"], "usage"),
             (vec!["run", "--report", "r.json"], "usage"),
             (vec!["run", "--report", "r.json", "-p", "nope", "true"], "policy"),
             (vec!["run", "--report", "r.json", "--name", "a/b", "true"], "usage"),

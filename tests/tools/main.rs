@@ -12,4 +12,5 @@ mod evidence;
 mod package;
 mod policy;
 mod top;
+mod words;
 mod workspace;

@@ -135,7 +135,7 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         ("scratch.size = 'unlimited'", &["scratch.size"]),
         ("scratch.inodes = 0", &["scratch.inodes"]),
         ("deadlines.timeout = 0", &["deadlines.timeout", "unlimited"]),
-        ("deadlines.timeout = '1h1m'", &["deadlines.timeout", "\"1h1m\""]),
+        ("deadlines.timeout = '1m1h'", &["deadlines.timeout", "\"1m1h\""]),
         ("deadlines.timeout = '1y'", &["deadlines.timeout"]),
         ("deadlines.kill_after = 'unlimited'", &["deadlines.kill_after"]),
         ("oom_score_adj = 1001", &["oom_score_adj", "between -1000 and 1000"]),
@@ -211,6 +211,7 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
         (b"version = 2\n", &["p.toml:1:11: version", "version 2"]),
         (b"version = 1.0\n", &["version"]),
         (b"version = '1.0'\n", &["version"]),
+        (b"version = '1'\n", &["version", "is a string"]),
         (b"version = true\n", &["version"]),
         (b"\xff\xfev\0e\0r\0", &["p.toml:1", "not UTF-8"]),
         (b"version = 1\nhostname = '\xc0\xaf'\n", &["p.toml:2", "not UTF-8"]),
@@ -325,20 +326,43 @@ fn a_policy_cannot_be_writable_in_the_sandbox() {
     std::os::unix::fs::symlink("work", scratch.0.join("alias")).unwrap();
     std::os::unix::fs::symlink("../own.toml", scratch.0.join("work/link.toml")).unwrap();
     let writable = "is writable in the sandbox";
-    scratch.refuses(&["-p", "work/p.toml", "--workspace", "work"], &["work", writable]);
-    scratch.refuses(&["-p", "alias/p.toml", "--workspace", "work"], &[writable]);
-    scratch.refuses(&["-p", "work/p.toml", "--workspace", "alias"], &[writable]);
+    scratch.refuses(&["-p", "alias/p.toml", "--workspace", "work"], &["work", writable]);
+    scratch.refuses(&["-p", "work/link.toml", "--workspace", "work"], &[writable]);
+    // In the workspace itself, where only a mount protects it.
+    for also in
+        [&["-v", "work:/x"][..], &["-v", "work/p.toml:/x"], &["--rw", "work"], &["--tmpfs", "/workspace/p.toml"]]
+    {
+        scratch.refuses(&[&["-p", "work/p.toml", "--workspace", "work"], also].concat(), &[writable]);
+    }
+    for also in [&["--seccomp-allow", "nested"][..], &["--cap-add", "CHOWN"], &["--allow-degraded", "namespaces"]] {
+        scratch.refuses(&[&["-p", "work/p.toml", "--workspace", "work"], also].concat(), &[writable]);
+    }
     scratch.refuses(&["-p", "work/p.toml", "-v", ".:/x"], &[writable]);
     scratch.refuses(&["-p", "work/p.toml", "-v", "work/p.toml:/x"], &[writable]);
     scratch.refuses(&["-p", "work/link.toml", "-v", "work:/y"], &[writable]);
     scratch.refuses(&["-p", "own.toml"], &[writable]);
-    scratch.refuses(&["--env-file", "work/env", "--workspace", "work"], &[writable]);
     scratch.plan(&["-p", "work/p.toml", "-v", "work:/x:ro"]);
     scratch.plan(&["-p", "work/p.toml", "--workspace", "work/sub"]);
-    scratch.plan(&["--workspace", "work"]);
+    let read_only = |words: &[&str]| -> Vec<String> {
+        let mounts = scratch.plan(&[words, &["--workspace", "work"]].concat()).mounts;
+        let below = mounts.into_iter().filter(|mount| mount.destination.to_string().starts_with("/workspace/"));
+        below.map(|mount| format!("{} {}", mount.destination, if mount.read_only { "ro" } else { "rw" })).collect()
+    };
+    assert_eq!(read_only(&[]), [""; 0]);
+    assert_eq!(read_only(&["-p", "work/p.toml"]), ["/workspace/p.toml ro"]);
+    assert_eq!(read_only(&["--env-file", "work/env"]), ["/workspace/env ro"]);
+    scratch.file("work/sub/deep/p.toml", "version = 1\n");
+    assert_eq!(
+        read_only(&["-p", "work/sub/deep/p.toml"]),
+        ["/workspace/sub ro"],
+        "all of it, so that no part is replaced"
+    );
+    scratch.file("work/stockade.toml", "version = 1\n");
+    assert_eq!(read_only(&[]), ["/workspace/stockade.toml ro"], "also for a run that does not use it");
     // A symlink there could have another target in the next run, and a hard link can be written by another name.
     std::fs::hard_link(scratch.0.join("work/p.toml"), scratch.0.join("hard.toml")).unwrap();
     scratch.refuses(&["-p", "./hard.toml", "--workspace", "work"], &[writable]);
+    scratch.refuses(&["-p", "work/p.toml", "--workspace", "work"], &[writable]);
     scratch.refuses(&["--report", "work/r.json", "--workspace", "work"], &[writable, "the report"]);
     scratch.refuses(&["--audit", "work/log", "--workspace", "work"], &[writable, "the audit log"]);
     assert!(!scratch.0.join("work/log").exists(), "a plan creates nothing");
@@ -599,7 +623,7 @@ fn the_schema_accepts_what_the_parser_accepts() {
     // A policy with every key.
     let everything = "version = 1\nextends = 'strict'\nrootfs = '/a'\nworkspace = 'b'\nrequire_workspace = true\nsysfs = true\nfollow = true\n\
         proc = 'pids'\ntoolchains = ['java', 'auto']\ndevices = ['/dev/a']\nmasked_paths = ['/a']\nreadonly_paths = ['/a']\ncwd = { hex = '2fff' }\n\
-        umask = '022'\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\nexplain_denials = true\n\
+        umask = '022'\nlabels = { a = 'b' }\nhostname = 'a'\nnetwork = 'host'\ntime_namespace = true\ninit = false\noom_score_adj = -5\nexplain_denials = true\n\
         audit = '/a'\naudit_sync = true\n\
         allow_degraded = ['cpu']\nenv = { set = { A = 'b', C = { hex = 'ff' } }, pass = ['D', 'E_*'], keep = true }\n\
         user = { name = 'a', uid = 1, gid = '2', home = '/a', map = 'host:1:2' }\ncapabilities = { add = ['KILL'], drop = ['ALL'] }\n\

@@ -1,6 +1,7 @@
 //! The command line of `stockade`, as a table.
 
 mod exec;
+mod foreign;
 mod network;
 
 use self::exec::EXEC;
@@ -15,10 +16,11 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                 "The sandbox has namespaces of its own, a read-only view of the host's /usr, no network but its own loopback, no capabilities and no \
                  files of the caller's home. The exit code is the command's own; 128+N if signal N ended it; 124 if it \
                  reached a time limit; 125 if stockade could not start it; 126 if it was found but could not be executed; 127 \
-                 if it was not found. Sizes are bytes, or K, M, G, T in powers of 1024. Times are 500ms, 30s, 5m, 1h or plain \
+                 if it was not found. Sizes are bytes, or K, M, G, T in powers of 1024, such as 1.5G. Times are 500ms, 30s, 5m, 1h30m or plain \
                  seconds.",
             )
             .options(RUN)
+            .foreign(foreign::RUN)
             .operands(COMMAND),
         verb("exec", "Run a command in a session")
             .more(
@@ -89,6 +91,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
         verb("plan", "Print what a run would do, without running it")
             .more("Takes the options of run. Writes no report and no line of an audit log.")
             .options(PLAN)
+            .foreign(foreign::RUN)
             .operands(COMMAND),
         verb("doctor", "Test what this host can enforce")
             .more("Exits with 1 if this host cannot fully enforce a run with the default policy.")
@@ -124,8 +127,10 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .operands(&[Operand::Word("FILE", "The log")])]),
         verb("completions", "Print the completions for a shell")
             .operands(&[Operand::Choice("SHELL", "The shell", &["bash", "zsh", "fish"])]),
-        verb("man", "Print the manual page, or write all pages to a directory")
-            .operands(&[Operand::Optional("DIR", "Directory to write the pages to")]),
+        verb("man", "Show a page of the manual, or write all pages to a directory").operands(&[
+            Operand::Optional("VERB|DIR", "The verb whose page is shown, or the directory to write the pages to"),
+            Operand::Optional("VERB", "The verb below it, as in net allow"),
+        ]),
         verb("seccomp", "Check, compile and explain seccomp profiles").verbs(SECCOMP),
     ]);
 
@@ -217,14 +222,15 @@ const PLAN: &[(&str, &[Flag])] = &[
             list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's value").short('e'),
             list("env-file", "FILE", "Read variables from FILE, one a line"),
             switch("keep-env", "Pass the caller's environment, without variables that make programs load code"),
-            value("workdir", "DIR", "Working directory in the sandbox").short('w'),
+            value("workdir", "DIR", "Working directory in the sandbox, or a relative path of the host that it shows")
+                .short('w'),
             value("umask", "MODE", "File mode creation mask, octal"),
         ],
     ),
     (
         "User and privileges",
         &[
-            value("user", "UID[:GID]|root|sandbox", "User of the command in the sandbox").short('u'),
+            value("user", "UID[:GID]|root|sandbox|nobody", "User of the command in the sandbox").short('u'),
             value("host-user", "UID[:GID]", "User of the command on the host (needs root)"),
             switch("subuid", "Map the caller's subordinate ids with newuidmap"),
             list("cap-add", "CAP", "Keep a capability inside the user namespace"),
@@ -241,6 +247,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             ),
             value("hostname", "NAME", "Host name in the sandbox"),
             value("name", "NAME", "Name of the sandbox"),
+            list("label", "NAME[=VALUE]", "Label of the sandbox, for its report, its audit line, ps and top"),
             switch("time-namespace", "Start the monotonic and boot clocks at zero"),
             switch("no-init", "Run the command as pid 1, without an init"),
         ],

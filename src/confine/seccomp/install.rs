@@ -36,14 +36,17 @@ pub struct KnownCall(pub libc::c_long, pub &'static [(usize, u64)]);
 impl KnownCall {
     /// Whether a program allows it without notifying a listener or a tracer. `None` if that depends on an unknown argument.
     fn is_allowed_by(&self, program: &[Instruction]) -> Option<bool> {
+        self.answer(program).map(|action| matches!(action, Action::Allow | Action::Log))
+    }
+
+    fn answer(&self, program: &[Instruction]) -> Option<Action> {
         let Self(number, arguments) = *self;
         let mut call = Call { arch: Arch::NATIVE.audit(), number: number as u32, args: [0; 6] };
         let mut known = [usize::MAX; 6];
         for (place, (index, value)) in known.iter_mut().zip(arguments) {
             (*place, call.args[*index]) = (*index, *value);
         }
-        let action = interpret::run_partly(program, &call, &known)?;
-        Some(matches!(action, Action::Allow | Action::Log))
+        interpret::run_partly(program, &call, &known)
     }
 }
 
@@ -145,15 +148,21 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
         warnings: warnings.iter().map(|warning| format!("seccomp profile {name}: {warning}")).collect(),
         record: report::Seccomp { profile: name, sha256, guards: implied.guards.to_vec() },
     };
+    if !implied.has_agent && matches!(source, Source::File(_) | Source::Binary(_)) && prepared.fails_execve() {
+        return Err(Error::new(
+            Step::SeccompProfile,
+            prepared.record.profile,
+            "does not allow execve, so no command can start",
+        )
+        .hint("add execve to it; `stockade seccomp explain FILE execve` shows the rule that decides"));
+    }
     Ok((Some(prepared), judge))
 }
 
 /// Whether the filter of a container refuses the execve of its program, as far as that depends on no argument.
 pub fn refuses_execve(plan: &ContainerPlan) -> bool {
     let prepared = prepare(plan.confinement.seccomp.as_ref(), &plan.into());
-    let filter = prepared.ok().and_then(|(filter, _)| filter);
-    let execve = KnownCall(libc::SYS_execve, &[]);
-    filter.is_some_and(|filter| filter.programs().iter().any(|program| execve.is_allowed_by(program) == Some(false)))
+    prepared.is_ok_and(|(filter, _)| filter.is_some_and(|filter| filter.refuses_execve()))
 }
 
 /// The filter of a run without a profile.
@@ -211,6 +220,18 @@ impl PreparedSeccomp {
     pub fn lets_through<'a>(&self, mut calls: impl Iterator<Item = &'a KnownCall>) -> bool {
         let programs = self.programs();
         calls.all(|call| programs.iter().all(|program| call.is_allowed_by(program) == Some(true)))
+    }
+
+    /// Whether execve fails. Where it kills instead, the run's status says so.
+    fn fails_execve(&self) -> bool {
+        let execve = KnownCall(libc::SYS_execve, &[]);
+        self.programs().iter().any(|program| matches!(execve.answer(program), Some(Action::Errno(_))))
+    }
+
+    /// Whether it refuses execve, as far as that depends on no argument.
+    fn refuses_execve(&self) -> bool {
+        let execve = KnownCall(libc::SYS_execve, &[]);
+        self.programs().iter().any(|program| execve.is_allowed_by(program) == Some(false))
     }
 
     fn programs(&self) -> Vec<Vec<Instruction>> {
