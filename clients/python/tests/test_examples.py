@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, List
 
@@ -94,12 +95,15 @@ def test_the_example_of_the_network(server: int) -> None:
 def test_the_example_of_the_cluster(by: str, monkeypatch: Any) -> None:
     pytest.importorskip(by)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        printed = run("cluster", by.replace("distributed", "dask"), "60")
-    except AssertionError as error:
-        if "The current node timed out during startup" in str(error):
-            pytest.skip("Ray gives itself 30 s to start, and the machine was too busy")
-        raise
+    # The paths of Ray's sockets must be short.
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as place:
+        monkeypatch.setenv("RAY_TMPDIR", place)
+        try:
+            printed = run("cluster", by.replace("distributed", "dask"), "60")
+        except AssertionError as error:
+            if "The current node timed out during startup" in str(error):
+                pytest.skip("Ray gives itself 30 s to start, and the machine was too busy")
+            raise
     assert SAID["cluster"][0] in printed
 
 
