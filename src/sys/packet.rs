@@ -26,6 +26,18 @@ pub struct Received {
 
 /// Sends one packet, without waiting for room unless `wait`. At most [`MOST`] descriptors.
 pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>], wait: bool) -> Result<()> {
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    loop {
+        match send_once(&socket, message, fds, flags) {
+            Err(Errno::EINTR) => {}
+            // A packet is sent whole or not at all.
+            sent => return sent.map(drop),
+        }
+    }
+}
+
+/// One `sendmsg(2)` without a signal, and how many bytes it took. At most [`MOST`] descriptors; allocates nothing.
+pub(super) fn send_once(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>], flags: libc::c_int) -> Result<usize> {
     assert!(fds.len() <= MOST);
     let mut ancillary = Ancillary([0; 48]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
@@ -50,15 +62,10 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>], wait: boo
             }
         }
     }
-    let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
-    loop {
-        // SAFETY: the header points to live locals and to `message`, which is only read.
-        match check(unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, flags) } as libc::c_long) {
-            Err(Errno::EINTR) => {}
-            // A packet is sent whole or not at all.
-            sent => return sent.map(drop),
-        }
-    }
+    let flags = flags | libc::MSG_NOSIGNAL;
+    // SAFETY: the header points to live locals and to `message`, which is only read.
+    let sent = check(unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, flags) } as libc::c_long)?;
+    Ok(sent as usize)
 }
 
 /// Receives one packet into `buffer`, without waiting for one unless `wait`.
