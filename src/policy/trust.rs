@@ -88,8 +88,9 @@ impl Guarded {
     }
 }
 
-/// Mounts read-only what decides about the run and lies in its workspace. Then refuses a plan that makes the host's root writable, that makes one of `files` or the seccomp profile writable, or that
-/// shows the audit log. Also refuses a seccomp profile that other users could have written.
+/// Mounts read-only what decides about the run and lies in its workspace. Then refuses a plan that makes the host's root
+/// writable, that makes one of `files` or the seccomp profile writable, or that shows the audit log. Also refuses a seccomp
+/// profile that other users could have written.
 ///
 /// Locations are compared by inode and mount, so that symlinks and bind mounts cannot hide that two are the same. A source
 /// that does not exist is left to the mounting step, which handles optional mounts.
