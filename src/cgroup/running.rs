@@ -123,7 +123,7 @@ impl Running {
             }
         };
         // Counts the processes if there is no pids controller.
-        let listed = || Some(first?.read("cgroup.procs").ok()?.lines().count() as u64);
+        let listed = || first.map(|dir| processes(dir.path()));
         usage.pids.current = usage.pids.current.or_else(listed);
         usage
     }
@@ -135,4 +135,14 @@ impl Running {
         let text = text.strip_suffix(b"\0").unwrap_or(&text);
         (!text.is_empty()).then(|| text.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
     }
+}
+
+/// How many processes are in a cgroup, and in those of a session's commands below it.
+fn processes(path: &Path) -> u64 {
+    let own = std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines().count() as u64;
+    let below = std::fs::read_dir(path).into_iter().flatten().flatten();
+    own + below
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| processes(&entry.path()))
+        .sum::<u64>()
 }

@@ -97,11 +97,25 @@ fn row(place: &Place) -> Result<Row> {
                 "running"
             }
             .to_owned();
-            row.commands = status.get("running").and_then(Value::as_array).map(|commands| commands.len() as u64);
+            row.commands = running(&status);
             row.memory_bytes = status.pointer("/usage/memory/current_bytes").and_then(Value::as_u64);
         }
     }
     Ok(row)
+}
+
+fn running(status: &Value) -> Option<u64> {
+    status.get("running").and_then(Value::as_array).map(|commands| commands.len() as u64)
+}
+
+/// How many commands run in the session of this user that has this name and this supervisor.
+pub fn commands(name: &str, supervisor: u32) -> Option<u64> {
+    let place = Home::open().ok()??.place(name).ok()?;
+    let record = Record::of(&place).ok()??;
+    if record.pid.cast_unsigned() != supervisor || record.end.is_some() || !place.is_alive().ok()? {
+        return None;
+    }
+    running(&status(&place).ok()?)
 }
 
 /// What a session says about itself.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 
 use super::grammar::STOCKADE;
+use super::ps;
 use crate::args::{Args, Dialect};
 use crate::cgroup::running::{Running, look};
 use crate::error::{Error, Result, Step, printable};
@@ -63,8 +64,12 @@ struct Row {
     pids_limit: Option<u64>,
     /// Its cgroup.
     cgroup: String,
-    /// The command that it runs, as given on the command line.
+    /// The command that it runs, as given on the command line; empty for a session without one.
     command: Option<Vec<Bytes>>,
+    /// `run`, or `session` for one that stays.
+    kind: Option<&'static str>,
+    /// How many commands of the session run, as `ps` says.
+    commands: Option<u64>,
 }
 
 /// Prints samples until it is killed or the reader closes the pipe.
@@ -134,6 +139,7 @@ impl Before {
             now.insert(one.path.clone(), (cpu_us, taken));
         }
         let words: Option<Vec<OsString>> = one.words().map(|words| words.into_iter().map(OsString::from_vec).collect());
+        let (kind, command) = words.as_deref().map(command).unzip();
         let percent = |within: Duration| (used_us as f64 / within.as_micros().max(1) as f64 * 1000.0).round() / 10.0;
         Row {
             id: one.id.clone(),
@@ -147,17 +153,24 @@ impl Before {
             pids: usage.pids.current,
             pids_limit: usage.pids.limit,
             cgroup: one.path.display().to_string(),
-            command: words.as_deref().map(command),
+            command,
+            kind,
+            commands: kind.filter(|kind| *kind == SESSION).and_then(|_| ps::commands(&one.id, one.pid?)),
         }
     }
 }
 
-/// The command among the words of `stockade run`; all words if they are not those of `stockade run`.
-fn command(words: &[OsString]) -> Vec<Bytes> {
+/// The kind of a sandbox.
+const RUN: &str = "run";
+const SESSION: &str = "session";
+
+/// What the words of `stockade run` make, and the command among them; all words if they are not those of `stockade run`.
+fn command(words: &[OsString]) -> (&'static str, Vec<Bytes>) {
     let (args, _) = Args::read(&STOCKADE, Dialect::Stockade, words.get(1..).unwrap_or_default());
+    let is_session = args.name() == "run" && args.is_on("detach");
     let is_run = args.name() == "run" && !args.words.is_empty();
-    let words = if is_run { &args.words } else { words };
-    words.iter().map(Bytes::from).collect()
+    let words = if is_run || is_session { &args.words[..] } else { words };
+    (if is_session { SESSION } else { RUN }, words.iter().map(Bytes::from).collect())
 }
 
 /// The labels among the words of `stockade run`.
@@ -169,11 +182,11 @@ fn labels(words: &[OsString]) -> BTreeMap<String, String> {
 
 impl Frame {
     fn lines(&self) -> Vec<String> {
-        let head = ["ID", "PID", "AGE", "CPU%", "MEMORY", "LIMIT", "PIDS", "COMMAND"].map(str::to_owned);
-        let rows: Vec<[String; 8]> = std::iter::once(head).chain(self.sandboxes.iter().map(Row::cells)).collect();
+        let head = ["ID", "PID", "AGE", "CPU%", "MEMORY", "LIMIT", "PIDS", "COMMANDS", "COMMAND"].map(str::to_owned);
+        let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.sandboxes.iter().map(Row::cells)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 8] = std::array::from_fn(width);
-        let of_row = |row: &[String; 8]| {
+        let widths: [usize; 9] = std::array::from_fn(width);
+        let of_row = |row: &[String; 9]| {
             let [id, numbers @ .., command] = row;
             let mut line = format!("{id:<width$}", width = widths[0]);
             for (cell, width) in numbers.iter().zip(&widths[1..]) {
@@ -191,7 +204,7 @@ impl Frame {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 9] {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let words = |words: &Vec<Bytes>| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         [
@@ -202,6 +215,7 @@ impl Row {
             or_dash(self.memory_bytes.map(size)),
             or_dash(self.memory_limit_bytes.map(size)),
             or_dash(self.pids.map(|count| count.to_string())),
+            or_dash(self.commands.map(|count| count.to_string())),
             or_dash(self.command.as_ref().map(words)),
         ]
     }
@@ -253,11 +267,14 @@ mod tests {
     fn the_command_is_what_follows_the_options() {
         let of = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            command(&words).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            let (kind, seen) = command(&words);
+            (kind, seen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         };
-        assert_eq!(of("stockade run -m 1G --name x -- sleep 5"), "sleep 5");
-        assert_eq!(of("/usr/bin/stockade run -it sh -c --"), "sh -c --");
-        assert_eq!(of("my-program run"), "my-program run");
-        assert_eq!(of("my-program"), "my-program");
+        assert_eq!(of("stockade run -m 1G --name x -- sleep 5"), (RUN, "sleep 5".to_owned()));
+        assert_eq!(of("/usr/bin/stockade run -it sh -c --"), (RUN, "sh -c --".to_owned()));
+        assert_eq!(of("stockade run -d --name x"), (SESSION, String::new()));
+        assert_eq!(of("stockade run -d -m 1G sleep -d"), (SESSION, "sleep -d".to_owned()));
+        assert_eq!(of("my-program run"), (RUN, "my-program run".to_owned()));
+        assert_eq!(of("my-program"), (RUN, "my-program".to_owned()));
     }
 }
