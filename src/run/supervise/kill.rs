@@ -18,7 +18,7 @@ use crate::sys::process;
 
 /// How long init may take to end its tree where no pid namespace does.
 const LONGEST_END: Duration = Duration::from_secs(5);
-/// Between two walks.
+/// Between two walks, or kills of a command that starts.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Processes that escape the walks for so long can be ended only with the sandbox.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -57,7 +57,10 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
                 self.kill_at = Some(Instant::now() + LONGEST_END);
                 self.tree.signal(END);
             }
-            (Tree::Cgroup { .. }, Some(group)) => group.kill(),
+            (Tree::Cgroup { .. }, Some(group)) => {
+                group.kill();
+                self.kill_at = self.starting.then(|| Instant::now() + PAUSE); // init may not have cloned it yet
+            }
             (Tree::Kept { .. }, _) => self.kill_kept(),
             _ => self.tree.signal(libc::SIGKILL),
         }

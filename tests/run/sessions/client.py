@@ -13,6 +13,7 @@ class Session:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(path)
+        self.socket.settimeout(60)  # a session that does not answer fails the test
         self.next = 0
         hello, _ = self.receive()
         assert hello["protocol"] == "stockade/session/v1", hello

@@ -6,7 +6,7 @@ use super::*;
 const CLIENT: &str = include_str!("client.py");
 
 /// Runs a script as a client of the session.
-fn client(session: &Session, script: &str) -> Outcome {
+pub(super) fn client(session: &Session, script: &str) -> Outcome {
     let (class, _) = CLIENT.split_once("\nsession = Session(").unwrap();
     let mut python = session.caller.command(PYTHON);
     python.args(["-I", "-c", &format!("{class}\n{script}")]).arg(session.place().join("socket"));
@@ -22,7 +22,7 @@ fn a_client_works_on_the_files_of_the_sandbox() {
 }
 
 /// What the file server's process shows of its confinement, from outside.
-fn server(session: &Session) -> Option<(i32, String)> {
+pub(super) fn server(session: &Session) -> Option<(i32, String)> {
     let listed = Command::new("pgrep").args(["-x", "stockade-files"]).output().unwrap();
     let pids = String::from_utf8_lossy(&listed.stdout).into_owned();
     let supervisor = session.supervisor();
@@ -100,6 +100,26 @@ fn a_workload_that_kills_or_stops_the_file_server_fails_one_request() {
         client(session, STAT).is(0, "done\n");
         session.sh("echo alive").is(0, "alive\n");
     });
+}
+
+#[test]
+fn a_file_server_that_cannot_start_says_why() {
+    if !crate::common::is_root() {
+        return crate::common::skip("only root is sure of a limit on processes");
+    }
+    let session = Session::new(Caller::Root, &["--pids-limit", "6"]);
+    let fill = || session.exec(&["-d", &session.name, "sleep", "1000"]);
+    assert!(eventually(|| fill().code == Some(125)), "the limit is reached");
+    std::fs::write(session.home.join("file"), "content").unwrap();
+    let clock = Clock::start();
+    let refused = session.cp(&["file", &session.at("/tmp/file")]);
+    refused.refuses("file server: Try again (EAGAIN)");
+    assert!(refused.err.contains("--pids-limit"), "{refused:?}");
+    assert!(!clock.is_past(Duration::from_secs(8)));
+    session.ask(&["kill", "-s", "KILL", "--command", "all", &session.name]).is(0, "");
+    assert!(eventually(|| session.inspect()["running"] == serde_json::json!([])));
+    session.cp(&["file", &session.at("/tmp/file")]).is(0, "");
+    session.sh("cat /tmp/file").is(0, "content");
 }
 
 /// Files that no client may wait for.

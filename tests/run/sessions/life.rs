@@ -39,6 +39,7 @@ fn the_own_command_is_logged_and_its_end_is_the_sessions() {
 fn attach_prints_what_comes_and_passes_signals_on() {
     let script = "trap 'exit 7' USR1; trap '' INT; echo before; while :; do echo tick; sleep 0.02; done";
     for_each_session(&["--", "sh", "-c", script], |session| {
+        assert!(eventually(|| session.verb(&["logs"]).out.contains("tick\n")));
         let attach = || {
             let mut command = session.command(&["attach", &session.name]);
             let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -170,6 +171,45 @@ fn a_client_that_is_killed_takes_its_command_along() {
     });
 }
 
+/// Asks for a command, and leaves.
+const LEAVER: &str = r#"
+session = Session(sys.argv[1])
+null = os.open("/dev/null", os.O_RDWR)
+session.send("run", (null, null, null), argv=["sleep", "1000"])
+"#;
+
+/// Here strace delays init, so that the command is killed before it is cloned.
+#[test]
+fn a_client_that_leaves_before_its_command_starts_takes_it_along() {
+    if !crate::common::host::may_trace() || !crate::common::is_root() {
+        return;
+    }
+    let session = Session::new(Caller::Root, &[]);
+    let init = session.init();
+    let mut strace = Command::new("strace");
+    strace.args([
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "inject=clone,clone3,vfork:delay_enter=300ms",
+        "-p",
+        &init.to_string(),
+    ]);
+    let mut strace = strace.spawn().unwrap();
+    let tracer = || std::fs::read_to_string(format!("/proc/{init}/status")).unwrap();
+    assert!(eventually(|| !tracer().contains("TracerPid:\t0\n")));
+    super::files::client(&session, LEAVER).is(0, "");
+    let clock = Clock::start();
+    while session.inspect()["ended"].as_array().is_none_or(Vec::is_empty) {
+        assert!(!clock.is_past(Duration::from_secs(10)), "it runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    session.sh("echo alive").is(0, "alive\n");
+}
+
 #[test]
 fn a_supervisor_that_is_killed_takes_everything_along_and_frees_the_name() {
     for_each_session(&[], |session| {
@@ -205,13 +245,16 @@ fn a_holder_of_a_lease_that_is_killed_takes_the_sandbox_along() {
         let session = Session::planned(caller);
         let marker = format!("8{}", std::process::id());
         let sleeping = format!("^sleep {marker}");
-        for words in [&["run", "-d", "--rm", "--name", &session.name][..], &["run"]] {
+        // If the lease does nothing, they end all the same, after the test.
+        for words in
+            [&["run", "-d", "--rm", "--lifetime", "3m", "--name", &session.name][..], &["run", "--timeout", "3m"]]
+        {
             let mut command = session.caller.command(PYTHON);
             command.args(["-c", HOLDER]).arg(&session.binary).args(words).env("MARKER", &marker).env("PATH", PATH);
             command.env("XDG_RUNTIME_DIR", session.home.join("run")).stdout(Stdio::null());
             let mut holder = command.spawn().unwrap();
             assert!(eventually(|| session.processes(&sleeping) == 1), "{words:?}");
-            assert_eq!(session.row().is_some(), words.len() > 1);
+            assert_eq!(session.row().is_some(), words.contains(&"-d"));
             holder.kill().unwrap();
             holder.wait().unwrap();
             assert!(eventually(|| session.processes(&sleeping) == 0), "{words:?}");
@@ -223,6 +266,30 @@ fn a_holder_of_a_lease_that_is_killed_takes_the_sandbox_along() {
             }
         }
     });
+}
+
+#[test]
+fn top_shows_a_session_with_its_commands_as_ps_does() {
+    if !crate::common::is_root() {
+        return crate::common::skip("only root is sure of a cgroup");
+    }
+    let session = Session::new(Caller::Root, &["--pids-limit", "40"]);
+    for _ in 0..2 {
+        session.exec(&["-d", &session.name, "sleep", "1000"]);
+    }
+    let row = || {
+        let frame: Value = serde_json::from_str(&session.ask(&["top", "--once", "--json"]).out).unwrap();
+        frame["sandboxes"].as_array().unwrap().iter().find(|row| row["id"] == session.name.as_str()).cloned()
+    };
+    assert!(eventually(|| row().is_some_and(|row| row["pids"].as_u64() >= Some(3))), "{:?}", row());
+    let (row, listed) = (row().unwrap(), session.row().unwrap());
+    assert_eq!((&row["kind"], &row["commands"]), (&"session".into(), &2.into()), "{row}");
+    for same in ["pid", "commands", "command"] {
+        assert_eq!(row[same], listed[same], "{same}");
+    }
+    let table = session.ask(&["top", "--once"]).out;
+    let line = table.lines().find(|line| line.starts_with(&session.name)).unwrap();
+    assert_eq!(line.split_ascii_whitespace().nth(7), Some("2"), "{table}");
 }
 
 #[test]

@@ -281,7 +281,11 @@ impl Server<'_> {
         let Some(process) = self.files.process.take() else { return };
         let began = process.running.started().is_some();
         let report = process.running.report(&self.sandbox);
-        let why = report.error.as_ref().map(Error::from).filter(|_| !began);
+        let why = report.error.as_ref().map(Error::from).filter(|_| !began).map(|error| match error.step {
+            Step::Fork => Error { step: Step::SessionFile, object: "start of the file server".to_owned(), ..error }
+                .hint("a limit on processes was reached: the session's --pids-limit, ulimit -u, or pids.max of a cgroup above"),
+            _ => error,
+        });
         self.fail_files(process.sent, |request| failed(request, "the file server ended before it answered"));
         // Another one would not begin either.
         if !began {
