@@ -1,12 +1,13 @@
 //! Archives of tar, as streams.
 
 use std::ffi::OsStr;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Cursor, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 
-use tar::{Archive, Builder, EntryType, Header};
+use tar::{Archive, Builder, EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 
+use super::content::{Exactly, pieces};
 use super::item::{Content, Item, Kind, Sink, join};
 use super::{Copying, host};
 use crate::error::{Error, Result, Step};
@@ -42,12 +43,22 @@ impl<W: Write> Sink for ArchiveSink<'_, W> {
         header.set_gid(item.owner.1.into());
         header.set_size(0);
         let name = Path::new(OsStr::from_bytes(&path));
+        let is_link = matches!(item.kind, Kind::Leave | Kind::HardLink(..));
+        if !is_link && (item.modified_ns < 0 || item.modified_ns % 1_000_000_000 != 0) {
+            let time = shown_time(item.modified_ns);
+            self.builder.append_pax_extensions([("mtime", time.as_bytes())]).map_err(|error| failed(&error))?;
+        }
         let written = match item.kind {
             Kind::Leave => Ok(()),
             Kind::Enter => {
                 header.set_entry_type(EntryType::Directory);
                 let name = [path.as_slice(), b"/"].concat();
                 self.builder.append_data(&mut header, Path::new(OsStr::from_bytes(&name)), std::io::empty())
+            }
+            Kind::HardLink(first, _) => {
+                header.set_entry_type(EntryType::Link);
+                let first = join(&self.name, &first);
+                self.builder.append_link(&mut header, name, Path::new(OsStr::from_bytes(&first)))
             }
             Kind::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
@@ -65,13 +76,15 @@ impl<W: Write> Sink for ArchiveSink<'_, W> {
                 header.set_entry_type(EntryType::Regular);
                 match content {
                     Content::Open(file, size) => {
-                        header.set_size(size);
-                        let mut exactly = Exactly { from: file, left: size, padded: 0 };
-                        let written = self.builder.append_data(&mut header, name, &mut exactly);
+                        let pieces = pieces(&file, size);
+                        let map = map(&mut header, &pieces, size);
+                        let mut exactly = Exactly::of(file, &pieces);
+                        let data = Cursor::new(map).chain(&mut exactly);
+                        let written = self.builder.append_data(&mut header, name, data);
                         self.copying.check_length(&path.into(), size - exactly.padded, size);
                         written
                     }
-                    Content::Stream(from, size) => {
+                    Content::Stream(from, size) | Content::Sparse(from, size) => {
                         header.set_size(size);
                         self.builder.append_data(&mut header, name, from.take(size))
                     }
@@ -90,28 +103,70 @@ impl<W: Write> Sink for ArchiveSink<'_, W> {
     }
 }
 
-/// As many bytes as an archive's header has promised: the rest of a file that has become shorter is zeros.
-struct Exactly<R> {
-    from: R,
-    left: u64,
-    padded: u64,
+/// Writes into the header of a file where its content is, as GNU tar does, and returns what follows the header.
+fn map(header: &mut Header, pieces: &[(u64, u64)], size: u64) -> Vec<u8> {
+    header.set_size(pieces.iter().map(|(start, end)| end - start).sum());
+    if pieces == [(0, size)] {
+        return Vec::new();
+    }
+    header.set_entry_type(EntryType::GNUSparse);
+    let Some(gnu) = header.as_gnu_mut() else { return Vec::new() };
+    gnu.set_real_size(size);
+    // A hole at the end is an empty piece there.
+    let has_end = pieces.last().is_some_and(|(_, end)| *end == size);
+    let mut left = pieces.iter().copied().chain((!has_end).then_some((size, size))).peekable();
+    let mut fill = |places: &mut [GnuSparseHeader]| {
+        for (place, (start, end)) in places.iter_mut().zip(left.by_ref()) {
+            place.set_offset(start);
+            place.set_length(end - start);
+        }
+        left.peek().is_some()
+    };
+    let mut more = fill(&mut gnu.sparse);
+    gnu.set_is_extended(more);
+    let mut following = Vec::new();
+    while more {
+        let mut block = GnuExtSparseHeader::new();
+        more = fill(block.sparse_mut());
+        block.set_is_extended(more);
+        following.extend_from_slice(block.as_bytes());
+    }
+    following
 }
 
-impl<R: Read> Read for Exactly<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        if most == 0 {
-            return Ok(0);
-        }
-        let mut length = if self.padded == 0 { self.from.read(&mut buffer[..most])? } else { 0 };
-        if length == 0 {
-            buffer[..most].fill(0);
-            self.padded += most as u64;
-            length = most;
-        }
-        self.left -= length as u64;
-        Ok(length)
+/// A time as an extended header has it.
+fn shown_time(ns: i64) -> String {
+    let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
+    format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// The time that an extended header says.
+fn time_of(text: &str) -> Option<i64> {
+    let (sign, text) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if seconds.is_empty() || ![seconds, fraction].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
+        return None;
     }
+    let fraction: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
+    let ns = seconds.parse::<i64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse().ok()?)?;
+    Some(sign * ns)
+}
+
+/// The time in the extended header of an entry. Its other fields are read by the library, except those of a sparse file.
+fn extended_time(entry: &mut tar::Entry<'_, impl Read>) -> std::io::Result<Option<i64>> {
+    let mut time = None;
+    for extension in entry.pax_extensions()?.into_iter().flatten() {
+        let extension = extension?;
+        if extension.key_bytes().starts_with(b"GNU.sparse.") {
+            return Err(std::io::Error::other(
+                "is a sparse file in a form that is not known; archive with --format=gnu",
+            ));
+        }
+        if extension.key_bytes() == b"mtime" {
+            time = extension.value().ok().and_then(time_of);
+        }
+    }
+    Ok(time)
 }
 
 /// Gives the files of an archive to a sink. Its directories get their attributes at the end.
@@ -122,12 +177,13 @@ pub fn unpack(copying: &Copying, from: impl Read, sink: &mut dyn Sink) -> Result
         let mut entry = entry.map_err(|error| failed(&error))?;
         let named = entry.path_bytes().into_owned();
         let path = inside(&named)?;
-        let header = entry.header();
         let wrong =
             |error: std::io::Error| Error::new(Step::Copy, host::text(&named.clone().into()), error.to_string());
+        let extended = extended_time(&mut entry).map_err(wrong)?;
+        let header = entry.header();
         let mode = header.mode().map_err(wrong)?;
-        let modified_ns =
-            i64::try_from(header.mtime().map_err(wrong)?).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
+        let seconds = i64::try_from(header.mtime().map_err(wrong)?).unwrap_or(i64::MAX);
+        let modified_ns = extended.unwrap_or(seconds.saturating_mul(1_000_000_000));
         let (kind, size) = (header.entry_type(), entry.size());
         let item = |path, kind| Item { path, mode, modified_ns, owner: (0, 0), kind };
         match kind {
@@ -137,7 +193,10 @@ pub fn unpack(copying: &Copying, from: impl Read, sink: &mut dyn Sink) -> Result
                     directories.push((path, mode, modified_ns));
                 }
             }
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            EntryType::GNUSparse => {
+                sink.take(item(path, Kind::File(Content::Sparse(&mut entry, size))))?;
+            }
+            EntryType::Regular | EntryType::Continuous => {
                 sink.take(item(path, Kind::File(Content::Stream(&mut entry, size))))?;
             }
             EntryType::Symlink => {
@@ -145,10 +204,8 @@ pub fn unpack(copying: &Copying, from: impl Read, sink: &mut dyn Sink) -> Result
                 sink.take(item(path, Kind::Link(target)))?;
             }
             EntryType::Link => {
-                let reason = "is a hard link, which is not made in a session";
-                return Err(
-                    Error::new(Step::Copy, host::text(&path.into()), reason).hint("archive with --hard-dereference")
-                );
+                let first = entry.link_name_bytes().map(|first| first.into_owned()).unwrap_or_default();
+                sink.take(item(path, Kind::HardLink(inside(&first)?, None)))?;
             }
             EntryType::Fifo => copying.leave_out(&host::text(&path.into()), FileType::Fifo),
             EntryType::Char => copying.leave_out(&host::text(&path.into()), FileType::CharacterDevice),
@@ -194,10 +251,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_padded() {
-        let mut read = Vec::new();
-        let mut exactly = Exactly { from: &b"abc"[..], left: 5, padded: 0 };
-        exactly.read_to_end(&mut read).unwrap();
-        assert_eq!((read.as_slice(), exactly.padded), (&b"abc\0\0"[..], 2));
+    fn times_have_nanoseconds_both_ways() {
+        for (ns, text) in [
+            (1_500_000_000_123_456_789, "1500000000.123456789"),
+            (1, "0.000000001"),
+            (-1_500_000_000, "-1.500000000"),
+            (-1, "-0.000000001"),
+        ] {
+            assert_eq!(shown_time(ns), text);
+            assert_eq!(time_of(text), Some(ns));
+        }
+        assert_eq!(time_of("12"), Some(12_000_000_000));
+        assert_eq!(time_of("12.5"), Some(12_500_000_000));
+        assert_eq!(time_of("0.1234567899"), Some(123_456_789));
+        for wrong in ["", ".", "x", "1.x", "1.-5", "--1", "+1", "99999999999999999999"] {
+            assert_eq!(time_of(wrong), None, "{wrong}");
+        }
     }
 }

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 
 use nix::errno::Errno;
+use nix::sys::stat::fstat;
 
-use super::item::{Content, Item, Kind, join};
+use super::item::{Content, Item, Kind, Linked, join};
 use super::pipeline::{Pipeline, is};
-use crate::error::Result;
+use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 use crate::session::client::Client;
 use crate::session::protocol::files::{Access, FileOperation, FileStatus, FileType, Open};
@@ -27,6 +28,7 @@ pub struct Download {
     entries: VecDeque<(Vec<u8>, FileStatus)>,
     /// Whether a page is on its way: what follows it is not known.
     is_listing: bool,
+    linked: Linked,
 }
 
 enum Slot {
@@ -54,6 +56,7 @@ impl Download {
             stack: Vec::new(),
             entries: VecDeque::from([(Vec::new(), status)]),
             is_listing: false,
+            linked: Linked::default(),
         }
     }
 
@@ -73,8 +76,11 @@ impl Download {
                     // The file may have been replaced since it was listed.
                     let status = reply.file.unwrap_or(status);
                     let Some(file) = file else { continue };
+                    let found =
+                        fstat(&file).map_err(|errno| Error::errno(Step::Copy, self.at(&path).to_string(), errno))?;
                     let content = Content::Open(File::from(file), status.size_bytes);
-                    return Ok(Some(item(path, &status, Kind::File(content))));
+                    let kind = self.linked.kind(&found, &path, content);
+                    return Ok(Some(item(path, &status, kind)));
                 }
                 Some(Slot::Listing(path, status)) => {
                     let Some(((), answer)) = self.pipeline.receive()? else { return Ok(None) };

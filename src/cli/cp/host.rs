@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -11,10 +11,11 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fchmod, fstat, fstatat, futimens, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
-use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::Copying;
-use super::item::{Content, Item, Kind, Sink, join};
+use super::content::{copy, copy_file, copy_with_holes};
+use super::item::{Content, Item, Kind, Linked, Sink, join};
 use crate::error::{Error, Result, Step};
 use crate::session::protocol::files::FileType;
 use crate::sys::directory;
@@ -110,8 +111,13 @@ impl<'a> HostSink<'a> {
         let object = shown(&self.target, path);
         let failed = |error: &std::io::Error| Error::io(Step::Copy, &object, error);
         let (copied, size) = match content {
-            Content::Open(mut from, size) => (copy(&mut from, &mut made, size).map_err(|error| failed(&error))?, size),
+            Content::Open(mut from, size) => {
+                (copy_file(&mut from, &mut made, size).map_err(|error| failed(&error))?, size)
+            }
             Content::Stream(from, size) => (copy(from, &mut made, size).map_err(|error| failed(&error))?, size),
+            Content::Sparse(from, size) => {
+                (copy_with_holes(from, &mut made, size).map_err(|error| failed(&error))?, size)
+            }
             Content::Bytes(bytes) => {
                 made.write_all(&bytes).map_err(|error| failed(&error))?;
                 (bytes.len() as u64, bytes.len() as u64)
@@ -121,6 +127,17 @@ impl<'a> HostSink<'a> {
         let set = fchmod(&made, permissions(mode));
         let set = set.and_then(|()| futimens(made.as_fd(), &time(modified_ns), &time(modified_ns)));
         set.map_err(|errno| Error::errno(Step::Copy, object, errno))
+    }
+
+    /// Another name for a file that was made. What has that name by now is linked, whatever it is.
+    fn hard_link(&mut self, path: &[u8], first: &[u8]) -> Result<()> {
+        let (directory, of) = self.at(first, |parent, name| {
+            let again = parent.try_clone().map_err(|error| crate::error::errno_of(&error))?;
+            Ok((again, name.to_owned()))
+        })?;
+        self.at(path, |parent, name| {
+            in_place(parent, name, || linkat(&directory, of.as_c_str(), parent, name, AtFlags::empty()))
+        })
     }
 
     fn link(&mut self, path: &[u8], target: &[u8], modified_ns: i64) -> Result<()> {
@@ -138,6 +155,11 @@ impl Sink for HostSink<'_> {
             Kind::Enter => self.enter(&item.path),
             Kind::Leave => self.leave(&item.path, item.mode, item.modified_ns),
             Kind::File(content) => self.file(&item.path, content, item.mode, item.modified_ns),
+            Kind::HardLink(first, content) => match (self.hard_link(&item.path, &first), content) {
+                // Not every file system has them.
+                (Err(_), Some(content)) => self.file(&item.path, content, item.mode, item.modified_ns),
+                (linked, _) => linked,
+            },
             Kind::Link(target) => self.link(&item.path, &target, item.modified_ns),
             Kind::Special(kind) => {
                 self.copying.leave_out(&text(&item.path.into()), kind);
@@ -187,26 +209,6 @@ pub fn time(ns: i64) -> TimeSpec {
     TimeSpec::new(ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000) as _)
 }
 
-/// Copies so many bytes, or fewer if there are fewer. What was added since the size was looked at is left out: a workload
-/// could add for ever.
-pub fn copy(from: &mut (impl Read + ?Sized), to: &mut impl Write, size: u64) -> std::io::Result<u64> {
-    let mut buffer = vec![0; size.clamp(1, 256 << 10) as usize];
-    let mut copied = 0;
-    while copied < size {
-        let most = buffer.len().min((size - copied) as usize);
-        match from.read(&mut buffer[..most]) {
-            Ok(0) => break,
-            Ok(length) => {
-                to.write_all(&buffer[..length])?;
-                copied += length as u64;
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(copied)
-}
-
 /// A directory on the way through a tree.
 struct Level {
     path: Vec<u8>,
@@ -217,8 +219,8 @@ struct Level {
 
 /// Gives the files of a tree to a sink: a name in an open directory, or what it points to.
 pub fn walk(directory: &OwnedFd, name: &CStr, follow: bool, sink: &mut dyn Sink) -> Result<()> {
-    let mut levels: Vec<Level> = Vec::new();
-    visit(directory, name, follow, Vec::new(), &mut levels, sink)?;
+    let (mut levels, mut linked) = (Vec::<Level>::new(), Linked::default());
+    visit(directory, name, follow, Vec::new(), &mut levels, &mut linked, sink)?;
     while let Some(level) = levels.last_mut() {
         match level.names.pop() {
             Some(name) => {
@@ -227,7 +229,7 @@ pub fn walk(directory: &OwnedFd, name: &CStr, follow: bool, sink: &mut dyn Sink)
                     .directory
                     .try_clone()
                     .map_err(|error| Error::io(Step::Copy, text(&path.clone().into()), &error))?;
-                visit(&parent, &name, false, path, &mut levels, sink)?;
+                visit(&parent, &name, false, path, &mut levels, &mut linked, sink)?;
             }
             None => {
                 let level = levels.pop();
@@ -246,6 +248,7 @@ fn visit(
     follow: bool,
     path: Vec<u8>,
     levels: &mut Vec<Level>,
+    linked: &mut Linked,
     sink: &mut dyn Sink,
 ) -> Result<()> {
     let object = if path.is_empty() { name.to_bytes().to_vec() } else { path.clone() };
@@ -271,7 +274,8 @@ fn visit(
             match FileType::of(stat.st_mode) {
                 FileType::File => {
                     let content = Content::Open(File::from(file), stat.st_size as u64);
-                    sink.take(item(path, &stat, Kind::File(content)))
+                    let kind = linked.kind(&stat, &path, content);
+                    sink.take(item(path, &stat, kind))
                 }
                 other => sink.take(item(path, &stat, Kind::Special(other))), // replaced meanwhile
             }

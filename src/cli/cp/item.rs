@@ -1,10 +1,16 @@
 //! What travels in a copy: files of a tree, in an order in which a directory comes before and after what is in it.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 
+use nix::sys::stat::FileStat;
+
 use crate::error::Result;
 use crate::session::protocol::files::FileType;
+
+/// So many files with several names are remembered.
+const MOST_LINKED: usize = 1 << 20;
 
 /// A file of the tree.
 pub struct Item<'a> {
@@ -28,6 +34,8 @@ pub enum Kind<'a> {
     Leave,
     /// A regular file.
     File(Content<'a>),
+    /// Another name of the file at this path, and its content, in case it cannot be linked. An archive has it only once.
+    HardLink(Vec<u8>, Option<Content<'a>>),
     /// A symlink, and what it points to.
     Link(Vec<u8>),
     /// Neither.
@@ -42,6 +50,29 @@ pub enum Content<'a> {
     Bytes(Vec<u8>),
     /// The next bytes of a stream.
     Stream(&'a mut dyn Read, u64),
+    /// As [`Self::Stream`], but zeros stand for holes.
+    Sparse(&'a mut dyn Read, u64),
+}
+
+/// The files with several names that were met, and their first path.
+#[derive(Default)]
+pub struct Linked(HashMap<(u64, u64), Vec<u8>>);
+
+impl Linked {
+    /// What the content of a file with this path is: its own, or that of a path that was met.
+    pub fn kind(&mut self, found: &FileStat, path: &[u8], content: Content<'static>) -> Kind<'static> {
+        if found.st_nlink > 1 {
+            let file = (found.st_dev, found.st_ino);
+            if let Some(first) = self.0.get(&file) {
+                return Kind::HardLink(first.clone(), Some(content));
+            }
+            // A workload can make as many as it has space for.
+            if self.0.len() < MOST_LINKED {
+                self.0.insert(file, path.to_vec());
+            }
+        }
+        Kind::File(content)
+    }
 }
 
 /// Takes the files of a tree in their order.

@@ -4,6 +4,7 @@
 //! [`archive`], item by item. Where what lands follows docker cp.
 
 mod archive;
+mod content;
 mod download;
 mod host;
 mod item;

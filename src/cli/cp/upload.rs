@@ -8,13 +8,15 @@ use nix::errno::Errno;
 use nix::sys::stat::futimens;
 
 use super::Copying;
+use super::content::{copy, copy_file, copy_with_holes};
 use super::download::below;
-use super::host::{self, copy, time};
+use super::host::{self, time};
 use super::item::{Content, Item, Kind, Sink};
 use super::pipeline::{Answer, Pipeline, ask, is};
 use crate::error::{Error, Result};
 use crate::plan::Bytes;
 use crate::session::client::Client;
+use crate::session::protocol::Reply;
 use crate::session::protocol::files::{Access, FileOperation, FileType, Open};
 
 /// Files up to this size are read into memory from a stream.
@@ -36,16 +38,18 @@ pub struct Upload<'a> {
 /// What to do with an answer.
 enum Then {
     Nothing,
-    Write(NewFile),
+    Write(NewFile<'static>),
     /// The link or the directory may be where another file is.
     Replace(FileOperation),
+    /// A hard link. If it cannot be made, the file is.
+    Link(FileOperation, Option<NewFile<'static>>),
 }
 
-struct NewFile {
+struct NewFile<'c> {
     path: Bytes,
     mode: u32,
     modified_ns: i64,
-    content: Content<'static>,
+    content: Content<'c>,
 }
 
 impl<'a> Upload<'a> {
@@ -89,11 +93,25 @@ impl<'a> Upload<'a> {
                 Err(error) if is(&error, Errno::EEXIST) => self.replace(operation, &error).map(drop)?,
                 answer => drop(answer?),
             },
+            Then::Link(operation, new) => {
+                let linked = match answer {
+                    Err(error) if is(&error, Errno::EEXIST) => self.replace(operation, &error).map(drop),
+                    answer => answer.map(drop),
+                };
+                match (linked, new) {
+                    (Err(_), Some(new)) => {
+                        let open = self.open(&new.path, new.mode);
+                        let opened = ask(&mut self.aside, open);
+                        self.write(new, opened)?;
+                    }
+                    (linked, _) => linked?,
+                }
+            }
         }
         Ok(true)
     }
 
-    fn write(&mut self, new: NewFile, answer: Answer) -> Result<()> {
+    fn write(&mut self, new: NewFile<'_>, answer: Answer) -> Result<()> {
         let file = match answer {
             Err(error) if is(&error, Errno::EEXIST) => self.replace(self.open(&new.path, new.mode), &error)?,
             answer => answer?.1,
@@ -104,11 +122,15 @@ impl<'a> Upload<'a> {
         match new.content {
             Content::Bytes(bytes) => file.write_all(&bytes).map_err(|error| failed(&error))?,
             Content::Open(mut from, size) => {
-                let copied = copy(&mut from, &mut file, size).map_err(|error| failed(&error))?;
+                let copied = copy_file(&mut from, &mut file, size).map_err(|error| failed(&error))?;
                 self.copying.check_length(&new.path, copied, size);
             }
             Content::Stream(from, size) => {
                 let copied = copy(from, &mut file, size).map_err(|error| failed(&error))?;
+                self.copying.check_length(&new.path, copied, size);
+            }
+            Content::Sparse(from, size) => {
+                let copied = copy_with_holes(from, &mut file, size).map_err(|error| failed(&error))?;
                 self.copying.check_length(&new.path, copied, size);
             }
         }
@@ -127,7 +149,7 @@ impl<'a> Upload<'a> {
     fn replace(&mut self, operation: FileOperation, error: &Error) -> Result<Option<OwnedFd>> {
         let path = match &operation {
             FileOperation::Open(open) => &open.path,
-            FileOperation::Symlink { path, .. } => path,
+            FileOperation::Symlink { path, .. } | FileOperation::HardLink { to: path, .. } => path,
             _ => return Err(error.clone()),
         };
         let (found, _) = ask(&mut self.aside, FileOperation::Stat { path: path.clone(), no_follow: true })?;
@@ -175,6 +197,17 @@ impl Sink for Upload<'_> {
                 self.send(link.clone(), Then::Replace(link))?;
                 self.send(attributes(path, None, item.modified_ns), Then::Nothing)
             }
+            Kind::HardLink(first, content) => {
+                let link = FileOperation::HardLink { path: below(&self.root, &first), to: path.clone() };
+                let (mode, modified_ns) = (item.mode & 0o1777, item.modified_ns);
+                let new = match content {
+                    Some(Content::Open(file, size)) => {
+                        Some(NewFile { path, mode, modified_ns, content: Content::Open(file, size) })
+                    }
+                    _ => None,
+                };
+                self.send(link.clone(), Then::Link(link, new))
+            }
             Kind::Special(kind) => {
                 self.copying.leave_out(&host::text(&path), kind);
                 Ok(())
@@ -191,7 +224,7 @@ impl Sink for Upload<'_> {
                         self.copying.check_length(&path, bytes.len() as u64, size);
                         Content::Bytes(bytes)
                     }
-                    Content::Stream(from, size) => {
+                    Content::Stream(..) | Content::Sparse(..) => {
                         // The stream goes on only after this file.
                         self.drain()?;
                         let open = self.open(&path, mode);
@@ -199,14 +232,7 @@ impl Sink for Upload<'_> {
                             Err(error) if is(&error, Errno::EEXIST) => self.replace(open, &error)?,
                             answer => answer?.1,
                         };
-                        let new = NewFile { path, mode, modified_ns, content: Content::Bytes(Vec::new()) };
-                        let Some(file) = file else { return Err(self.aside.wrong("gave no descriptor")) };
-                        let failed = |error: std::io::Error| {
-                            Error::io(crate::error::Step::SessionFile, new.path.to_string(), &error)
-                        };
-                        let copied = copy(from, &mut File::from(file), size).map_err(failed)?;
-                        self.copying.check_length(&new.path, copied, size);
-                        return self.send(attributes(new.path, None, modified_ns), Then::Nothing);
+                        return self.write(NewFile { path, mode, modified_ns, content }, Ok((Reply::default(), file)));
                     }
                 };
                 let new = NewFile { path: path.clone(), mode, modified_ns, content };

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl, readlinkat};
 use nix::sys::stat::{FileStat as Stat, Mode, SFlag, UtimensatFlags, fstat, fstatat, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
-use nix::unistd::{Whence, lseek, symlinkat};
+use nix::unistd::{Whence, linkat, lseek, symlinkat};
 
 use super::message::{Answer, Attributes, FileStat, Follow, MOST_ENTRIES, MOST_LISTED, Open, Parents, Request};
 use super::removal;
@@ -47,6 +47,13 @@ pub fn perform(request: &Request) -> (Answer, Option<OwnedFd>) {
         Request::Symlink(path, target) => Place::of(path)
             .and_then(|place| symlinkat(target.as_c_str(), &place.directory, place.name))
             .map(|()| Answer::Done),
+        Request::HardLink(path, to) => {
+            let (from, to) = (Place::of(path), Place::of(to));
+            from.and_then(|from| {
+                to.and_then(|to| linkat(&from.directory, from.name, &to.directory, to.name, AtFlags::empty()))
+            })
+            .map(|()| Answer::Done)
+        }
         Request::Set(path, attributes) => set(path, attributes),
     };
     (answered.unwrap_or_else(Answer::Failed), None)

@@ -66,6 +66,13 @@ pub enum FileOperation {
         /// What it points to: any text.
         target: Bytes,
     },
+    /// Give a file another name. Reply: `done`.
+    HardLink {
+        /// The file.
+        path: Bytes,
+        /// Its further path.
+        to: Bytes,
+    },
     /// Change attributes of a file, but not of one that a symlink points to. Reply: `done`.
     SetAttributes {
         /// The file.

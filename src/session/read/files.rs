@@ -39,6 +39,9 @@ pub fn reader(name: &str) -> Option<(Reader, &'static [&'static str])> {
             &["path", "recursive"],
         ),
         "symlink" => (symlink, &["path", "target"]),
+        "hard_link" => {
+            (|at| wrapped(FileOperation::HardLink { path: path(at, "path")?, to: path(at, "to")? }), &["path", "to"])
+        }
         "set_attributes" => (set_attributes, &["path", "mode", "modified_ns", "accessed_ns"]),
         _ => return None,
     };
@@ -46,7 +49,8 @@ pub fn reader(name: &str) -> Option<(Reader, &'static [&'static str])> {
 }
 
 /// The names of the operations.
-pub const OPERATIONS: &[&str] = &["open", "stat", "list", "make_dir", "rename", "remove", "symlink", "set_attributes"];
+pub const OPERATIONS: &[&str] =
+    &["open", "stat", "list", "make_dir", "rename", "remove", "symlink", "hard_link", "set_attributes"];
 
 const OPEN: &[&str] = &["path", "access", "create", "exclusive", "truncate", "append", "parents", "no_follow", "mode"];
 
@@ -158,6 +162,7 @@ mod tests {
             FileOperation::Rename { path: path(), to: "/".into(), no_replace: true },
             FileOperation::Remove { path: path(), recursive: true },
             FileOperation::Symlink { path: path(), target: "..".into() },
+            FileOperation::HardLink { path: path(), to: "/b".into() },
             set(None, None, None),
             set(Some(7), Some(i64::MIN), Some(i64::MAX)),
         ];
@@ -192,6 +197,7 @@ mod tests {
             ("list", r#""path":"/a","from":7"#, "from"),
             ("rename", r#""path":"/a""#, "to"),
             ("symlink", r#""path":"/a","target":"""#, "target"),
+            ("hard_link", r#""path":"/a","to":"b""#, "to"),
             ("set_attributes", r#""path":"/a","modified_ns":1e300"#, "modified_ns"),
         ] {
             assert_eq!(refused(op, rest), field, "{op} {rest}");

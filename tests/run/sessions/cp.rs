@@ -16,12 +16,12 @@ fn listing(directory: &Path) -> String {
 }
 
 impl Session {
-    fn cp(&self, words: &[&str]) -> Outcome {
+    pub(super) fn cp(&self, words: &[&str]) -> Outcome {
         self.ask(&[&["cp"], words].concat())
     }
 
     /// A path in this session.
-    fn at(&self, path: &str) -> String {
+    pub(super) fn at(&self, path: &str) -> String {
         format!("{}:{path}", self.name)
     }
 
@@ -58,17 +58,62 @@ fn trees_are_equal_both_ways_and_as_archives() {
         let mut unpack = session.command(&["cp", "-", &session.at("/tmp/unpacked")]);
         let unpacked = unpack.stdin(std::fs::File::open(home.join("new.tar")).unwrap()).output().unwrap();
         assert!(unpacked.status.success(), "{unpacked:?}");
-        // An archive has whole seconds.
-        let seconds = |text: &str| text.replace(".7890000000", ".0000000000");
-        let inside =
-            session.sh("cd /tmp/unpacked/new && find . -mindepth 1 -printf '%P %y %m %l\\n' | sort | sha256sum");
-        let before = session.sh("cd /tmp/new && find . -mindepth 1 -printf '%P %y %m %l\\n' | sort | sha256sum");
-        assert_eq!(inside.out, before.out);
-        let times = "find a link sub/deep -maxdepth 0 -printf '%p %T@\\n'";
-        let [one, other] = ["new", "unpacked/new"].map(|path| session.sh(&format!("cd /tmp/{path} && {times}")).out);
-        assert_eq!(seconds(&one), other);
+        let [one, other] = ["new", "unpacked/new"].map(|path| session.sh(&format!("cd /tmp/{path} && {LISTING}")).out);
+        assert_eq!(one, other);
         session.sh("chmod -R u+w /tmp/new /tmp/unpacked; rm -r /tmp/new /tmp/unpacked").is(0, "");
         session.as_caller("chmod -R u+w tree back");
+    });
+}
+
+/// Hard links in and across directories, holes at the beginning, between and at the end, many pieces, and times of every kind.
+const ODD_TREE: &str = r#"umask 022; mkdir -p odd/d; cd odd; echo one >a; ln a b; ln a d/c; echo two >d/x; ln d/x y
+    truncate -s 5M holes; for at in 1 2 3 4; do printf x | dd of=holes bs=1 seek=${at}000000 conv=notrunc status=none; done
+    truncate -s 3M empty; printf y | dd of=many bs=1 seek=8000000 status=none
+    for at in $(seq 60); do printf z | dd of=many bs=1 seek=${at}00000 conv=notrunc status=none; done
+    touch -d '2001-02-03 04:05:06.123456789' a; touch -d '1969-12-31 23:59:58.5 UTC' y; touch -d '2040-01-01 00:00:00.000000001' holes"#;
+
+/// Which names are of one file, times, and how much space each file takes. Content takes no more than twice its space.
+const ODD: &str = r#"find . -type f -printf '%n %T@ %s %p
+' | sort; for f in holes empty many; do
+        [ $(($(stat -c %b $f) * 512)) -lt $(($(stat -c %s $f) / 2)) ] && echo $f has holes; done
+    [ a -ef b ] && [ a -ef d/c ] && [ d/x -ef y ] && echo linked; sha256sum holes empty many d/c y"#;
+
+#[test]
+fn hard_links_holes_and_times_are_kept_both_ways() {
+    for_each_session(&["--scratch-size", "200M"], |session| {
+        session.as_caller(ODD_TREE);
+        let home = session.home.path();
+        let of = |directory: &Path| {
+            let seen = Command::new("sh").args(["-c", ODD]).current_dir(directory).output().unwrap();
+            String::from_utf8_lossy(&seen.stdout).into_owned()
+        };
+        let expected = of(&home.join("odd"));
+        assert!(expected.contains("many has holes\nlinked\n"), "{expected}");
+        session.cp(&["odd", &session.at("/tmp/odd")]).is(0, "");
+        let inside = |path: &str| session.sh(&format!("cd {path} && {ODD}")).out;
+        assert_eq!(inside("/tmp/odd"), expected, "into the session");
+        session.cp(&[&session.at("/tmp/odd"), "back"]).is(0, "");
+        assert_eq!(of(&home.join("back")), expected, "out of it");
+        // Through archives: ours, and one of tar.
+        let archived = session.command(&["cp", &session.at("/tmp/odd"), "-"]).output().unwrap();
+        assert!(archived.status.success() && archived.stdout.len() < 3_000_000, "{} bytes", archived.stdout.len());
+        std::fs::write(home.join("ours.tar"), &archived.stdout).unwrap();
+        session.as_caller("mkdir -p ours; tar xf ours.tar -C ours; tar cSf theirs.tar odd");
+        assert_eq!(of(&home.join("ours/odd")), expected, "by tar out of our archive");
+        for (archive, whole_seconds) in [("ours.tar", false), ("theirs.tar", true)] {
+            session.sh("rm -rf /tmp/new; mkdir /tmp/new").is(0, "");
+            let mut unpack = session.command(&["cp", "-", &session.at("/tmp/new")]);
+            let file = std::fs::File::open(home.join(archive)).unwrap();
+            let unpacked = outcome(unpack.stdin(file).output().unwrap());
+            unpacked.is(0, "");
+            let (seen, wanted) = (inside("/tmp/new/odd"), &expected);
+            assert!(whole_seconds || seen == *wanted, "{archive}: {seen}, not {wanted}");
+            assert!(seen.contains("many has holes\nlinked\n"), "{archive}: {seen}");
+            assert_eq!(
+                seen.lines().rev().take(5).collect::<Vec<_>>(),
+                wanted.lines().rev().take(5).collect::<Vec<_>>()
+            );
+        }
     });
 }
 

@@ -37,6 +37,8 @@ pub enum Request {
     Remove(CString, Below),
     /// Make a symlink with this name and target.
     Symlink(CString, CString),
+    /// Give a file, which is not followed, another name.
+    HardLink(CString, CString),
     /// Change the mode and the times of a file, but not of one that a link names.
     Set(CString, Attributes),
 }
@@ -169,6 +171,11 @@ impl Request {
                 packer.string(path);
                 packer.string(target);
             }
+            Self::HardLink(path, to) => {
+                kind(9);
+                packer.string(path);
+                packer.string(to);
+            }
             Self::Set(path, attributes) => {
                 kind(8);
                 packer.string(path);
@@ -205,6 +212,7 @@ impl Request {
                     accessed_ns: option(&mut from)?.map(|time| time as i64),
                 },
             ),
+            9 => Self::HardLink(from.string()?, from.string()?),
             _ => return Err(Errno::EBADMSG),
         };
         Ok((number, request))
@@ -220,6 +228,7 @@ impl Request {
             | Self::Rename(path, ..)
             | Self::Remove(path, _)
             | Self::Symlink(path, _)
+            | Self::HardLink(path, _)
             | Self::Set(path, _) => path,
         }
     }

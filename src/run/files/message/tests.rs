@@ -11,6 +11,7 @@ fn requests() -> Vec<Request> {
         Request::Rename(path(), c"/c".to_owned(), Replace(true)),
         Request::Remove(path(), Below(true)),
         Request::Symlink(path(), c"..".to_owned()),
+        Request::HardLink(path(), c"/d".to_owned()),
         Request::Set(path(), attributes),
     ]
 }

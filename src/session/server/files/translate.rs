@@ -46,6 +46,7 @@ pub(super) fn request(operation: FileOperation, umask: u32) -> Result<Request> {
         }
         FileOperation::Remove { path, recursive } => Request::Remove(text(path)?, message::Below(recursive)),
         FileOperation::Symlink { path, target } => Request::Symlink(text(path)?, text(target)?),
+        FileOperation::HardLink { path, to } => Request::HardLink(text(path)?, text(to)?),
         FileOperation::SetAttributes { path, mode, modified_ns, accessed_ns } => {
             Request::Set(text(path)?, message::Attributes { mode, modified_ns, accessed_ns })
         }
