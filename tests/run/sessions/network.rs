@@ -114,7 +114,7 @@ fn log_has(session: &Session, port: &str) -> bool {
     log.iter().any(|line| line["port"] == port)
 }
 
-/// A program that connects from a few ports in turn, and resets at once.
+/// A program that connects from some ports in turn, which the others use, too, and resets at once.
 const QUICK: &str = r#"
 import socket, struct, sys, time
 until = time.monotonic() + 3
@@ -123,7 +123,7 @@ while time.monotonic() < until:
         s = socket.socket()
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        s.bind(("0.0.0.0", 40000 + int(time.monotonic() * 1000) % 4))
+        s.bind(("0.0.0.0", 40000 + int(time.monotonic() * 1000) % int(sys.argv[2])))
         s.connect(("api.example.com", int(sys.argv[1])))
     except OSError: pass
     s.close()
@@ -133,18 +133,22 @@ while time.monotonic() < until:
 fn a_line_of_the_log_names_its_command_or_none() {
     let Some(mut world) = World::new() else { return };
     for_each_caller(|caller| {
-        let session = session_in(&world, caller, &["api.example.com:9,19,80"], &[]);
-        // Two commands at once, whose connections are often gone before they are looked at: then nothing is guessed.
-        let quick = |port: &'static str| {
-            let started = session.background(&[&session.name, "--", PYTHON, "-c", QUICK, port]);
+        let records = TempDir::new(caller);
+        let file = records.join("log"); // the session itself keeps only the last lines
+        let rules = ["api.example.com:9,19,22,80,8080"];
+        let session = session_in(&world, caller, &rules, &["--net-log", text(&file)]);
+        // Commands at once, whose connections are often gone before they are looked at: then nothing is guessed.
+        let quick = |(port, ports): (&'static str, &'static str)| {
+            let started = session.background(&[&session.name, "--", PYTHON, "-c", QUICK, port, ports]);
             assert!(eventually(|| log_has(&session, port)));
             started
         };
-        let both = [quick("9"), quick("19")];
-        both.into_iter().for_each(|one| assert!(one.wait_with_output().unwrap().status.success()));
+        const EACH: [(&str, &str); 4] = [("9", "4"), ("19", "4"), ("22", "64"), ("8080", "1024")];
+        let all = EACH.map(quick);
+        all.into_iter().for_each(|one| assert!(one.wait_with_output().unwrap().status.success()));
         fetch(&session, "http://api.example.com/c");
         assert!(eventually(|| log_has(&session, "80"))); // at the connection's end
-        let log = lines(&session.ask(&["net", "log", &session.name]).out);
+        let log = lines(&std::fs::read_to_string(&file).unwrap());
         let commands = |port: u16| {
             let lines = log.iter().filter(|line| line["port"] == port && line["event"] == "connection");
             let mut found: Vec<Option<&str>> = lines.map(|line| line["command"].as_str()).collect();
@@ -152,11 +156,13 @@ fn a_line_of_the_log_names_its_command_or_none() {
             found.dedup();
             found
         };
-        assert!(!commands(9).is_empty() && !commands(19).is_empty(), "{log:?}");
-        assert!(commands(9).iter().all(|one| one.is_none_or(|one| one == "c1")), "{:?}", commands(9));
-        assert!(commands(19).iter().all(|one| one.is_none_or(|one| one == "c2")), "{:?}", commands(19));
+        for (number, (port, _)) in (1..).zip(EACH) {
+            let (found, own) = (commands(port.parse().unwrap()), format!("c{number}"));
+            assert!(!found.is_empty(), "{log:?}");
+            assert!(found.iter().all(|one| one.is_none_or(|one| one == own)), "{port}: {found:?}");
+        }
         match commands(80)[..] {
-            [Some(known)] => assert_eq!(known, "c3"),
+            [Some(known)] => assert_eq!(known, "c5"),
             [None] => assert_eq!(caller, Caller::Unprivileged, "only commands without a cgroup have no name"),
             ref other => panic!("{other:?}"),
         }
