@@ -29,6 +29,7 @@ impl Servers {
                       -addext 'subjectAltName=DNS:web.example.com' -keyout key.pem -out cert.pem 2>/dev/null && chmod 644 cert.pem && chmod 711 .";
         let made = Command::new("sh").args(["-c", script]).env("PATH", PATH).current_dir(directory.path()).status();
         assert!(made.unwrap().success());
+        make_clients(&directory);
         let mut command = Command::new("unshare");
         command.args(["-n", "-m", "--propagation", "private", "--", PYTHON, "-I", "-c", include_str!("servers.py")]);
         command.arg(directory.path()).env("PATH", PATH).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -47,8 +48,19 @@ impl Servers {
         let show = |name: &str, at: &str| format!("{}:{at}:ro", text(&self.directory.join(name)));
         let run = Run::new(caller).outside(enter).opts(rules).opts(["--dns", SERVER]);
         let run = run.opts(["-v", &show("cert.pem", "/cert.pem")]);
+        let made = ["get", "cargo"].into_iter().filter(|name| self.directory.join(name).exists());
+        let run = made.fold(run, |run, name| run.opts(["-v", &show(name, &format!("/{name}"))]));
         if self.directory.join("keys/user").exists() { run.opts(["-v", &show("keys/user", "/user.key")]) } else { run }
     }
+}
+
+/// Programs that are not installed for everybody: one of Go, whose resolver is its own, and the cargo that built this test.
+fn make_clients(directory: &TempDir) {
+    std::fs::write(directory.join("get.go"), GO).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-o", text(&directory.join("get")), text(&directory.join("get.go"))]).env("GO111MODULE", "off");
+    let _ = go.env("PATH", PATH).env("GOCACHE", directory.join("cache")).env("HOME", directory.path()).output();
+    let _ = std::fs::copy(env!("CARGO"), directory.join("cargo"));
 }
 
 impl Drop for Servers {
@@ -58,6 +70,36 @@ impl Drop for Servers {
         leaks::forget(&self.process);
     }
 }
+
+const GO: &str = r#"package main
+import ("fmt"; "io"; "net")
+func main() {
+	connection, err := net.Dial("tcp", "web.example.com:80")
+	if err != nil { panic(err) }
+	fmt.Fprintf(connection, "GET /hello HTTP/1.0\r\nHost: web.example.com\r\n\r\n")
+	said, _ := io.ReadAll(connection)
+	fmt.Println(string(said))
+}
+"#;
+
+const CARGO: &str = r#"mkdir -p /tmp/p/src; cd /tmp/p; touch src/lib.rs
+export CARGO_HOME=/tmp/c CARGO_HTTP_CAINFO=/cert.pem CARGO_REGISTRIES_X_INDEX=sparse+https://web.example.com/crates/
+printf '[package]\nname = "p"\nversion = "0.1.0"\n[dependencies]\ntiny = { version = "1", registry = "x" }\n' >Cargo.toml
+/cargo vendor -q /tmp/v >/dev/null; cat /tmp/v/tiny/src/lib.rs"#;
+
+const APT: &str = r#"mkdir -p /tmp/a/etc/apt/sources.list.d /tmp/a/var/lib/apt/lists/partial /tmp/a/var/lib/dpkg /tmp/a/var/cache/apt/archives/partial
+cd /tmp/a; touch var/lib/dpkg/status; echo "deb [trusted=yes] http://web.example.com/apt ./" >etc/apt/sources.list
+apt() { apt-get -q -o Dir=/tmp/a -o Dir::Bin::methods=/usr/lib/apt/methods -o Dir::State::status=/tmp/a/var/lib/dpkg/status -o APT::Sandbox::User= "$@"; }
+apt update && apt download tiny && dpkg-deb -x tiny_1.0_all.deb x && cat x/usr/share/tiny/said"#;
+
+const WEBSOCKETS: &str = r#"/usr/bin/python3 -c '
+import asyncio, ssl, websockets
+async def main():
+    context = ssl.create_default_context(cafile="/cert.pem")
+    async with websockets.connect("wss://web.example.com:8443", ssl=context) as one:
+        await one.send("hello from websockets")
+        print((await one.recv()).lower())
+asyncio.run(main())'"#;
 
 const ASYNCIO: &str = r#"python3 -c '
 import asyncio, ssl
@@ -135,6 +177,10 @@ const CLIENTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("python3", "nginx", ASYNCIO, "hello from nginx"),
     ("java", "nginx", JAVA, "hello from nginx"),
+    ("go", "nginx", "GODEBUG=netdns=go /get", "hello from nginx"),
+    ("/cargo", "nginx", CARGO, "hello from cargo"),
+    ("apt-get", "apt", APT, "hello from apt"),
+    ("python3", "websockets", WEBSOCKETS, "hello from websockets"),
 ];
 
 #[test]
@@ -145,7 +191,7 @@ fn programs_reach_real_servers_as_they_are() {
     }
     for_each_caller(|caller| {
         for (program, server, script, expected) in CLIENTS {
-            if !has_program(program) {
+            if !program.starts_with('/') && !has_program(program) {
                 skip_part(program, "it is not installed");
                 continue;
             }
@@ -154,12 +200,16 @@ fn programs_reach_real_servers_as_they_are() {
                 continue;
             }
             let www = format!("WWW={}", text(&servers.directory.join("www")));
-            let rules = ["web.example.com:22,80,443,5432,6379"];
+            let rules = ["web.example.com:22,80,443,5432,6379,8443"];
             let run =
                 servers.run(caller, &rules).opts(["-e", &www, "-e", "HOME=/tmp"]).cmd(["/bin/bash", "-c", script]);
             let outcome = run.go();
             assert!(outcome.text().contains(expected), "{program}: {outcome}");
-            assert_eq!(outcome.report()["network"]["egress"]["refused"], 0, "{program}: {outcome}");
+            // apt first asks for SRV records of `_http._tcp.NAME`, and goes on without.
+            let report = outcome.report();
+            let refusals = report["network"]["egress"]["refusals"].as_array().unwrap();
+            let is_other = |one: &&serde_json::Value| !one["host"].as_str().unwrap().starts_with("_http._tcp.");
+            assert_eq!(refusals.iter().find(is_other), None, "{program}: {outcome}");
         }
     });
 }

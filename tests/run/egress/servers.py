@@ -1,5 +1,5 @@
-"""Real servers in a network and mount namespace of the test's own: dnsmasq, nginx with TLS, sshd with git, PostgreSQL, Redis, and
-indexes for pip and npm behind nginx. Prints "ready", and the servers that could not be started. Ends with its input."""
+"""Real servers in a network and mount namespace of the test's own: dnsmasq, nginx with TLS, sshd with git, PostgreSQL, Redis,
+websockets, and indexes for pip, npm, cargo and apt behind nginx. Prints "ready", and the servers that could not be started. Ends with its input."""
 
 import base64
 import ctypes
@@ -80,6 +80,29 @@ integrity = "sha512-" + base64.b64encode(hashlib.sha512(package.getvalue()).dige
 dist = {"tarball": "https://web.example.com/npm/tiny-1.0.0.tgz", "integrity": integrity}
 version = {"name": "tiny", "version": "1.0.0", "main": "index.js", "dist": dist}
 (www / "npm/tiny").write_text(json.dumps({"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}))
+
+crate = io.BytesIO()
+with tarfile.open(fileobj=crate, mode="w:gz") as archive:
+    for name, text in {"Cargo.toml": '[package]\nname = "tiny"\nversion = "1.0.0"\n', "src/lib.rs": "// hello from cargo\n"}.items():
+        entry = tarfile.TarInfo(f"tiny-1.0.0/{name}")
+        entry.size = len(text)
+        archive.addfile(entry, io.BytesIO(text.encode()))
+(www / "crates/ti/ny").mkdir(parents=True)
+(www / "crates/dl/tiny/1.0.0").mkdir(parents=True)
+(www / "crates/config.json").write_text('{"dl": "https://web.example.com/crates/dl"}')
+(www / "crates/dl/tiny/1.0.0/download").write_bytes(crate.getvalue())
+line = {"name": "tiny", "vers": "1.0.0", "deps": [], "cksum": hashlib.sha256(crate.getvalue()).hexdigest(), "features": {}, "yanked": False}
+(www / "crates/ti/ny/tiny").write_text(json.dumps(line) + "\n")
+if has("apt", "dpkg-deb"):
+    (BASE / "deb/DEBIAN").mkdir(parents=True)
+    (BASE / "deb/usr/share/tiny").mkdir(parents=True)
+    control = "Package: tiny\nVersion: 1.0\nArchitecture: all\nMaintainer: x <x@example.com>\nDescription: x\n"
+    (BASE / "deb/DEBIAN/control").write_text(control)
+    (BASE / "deb/usr/share/tiny/said").write_text("hello from apt\n")
+    (www / "apt").mkdir()
+    run("dpkg-deb", "-b", str(BASE / "deb"), str(www / "apt/tiny.deb"))
+    deb = (www / "apt/tiny.deb").read_bytes()
+    (www / "apt/Packages").write_text(f"{control}Filename: ./tiny.deb\nSize: {len(deb)}\nSHA256: {hashlib.sha256(deb).hexdigest()}\n")
 if has("git", "git"):
     work, git = BASE / "work", ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"]
     work.mkdir()
@@ -131,6 +154,21 @@ else:
 if has("redis", "redis-server"):
     start("redis", "redis-server", "--bind", WEB, "--protected-mode", "no", "--save", "", "--dir", str(BASE))
     waits("redis", WEB, 6379)
+WEBSOCKETS = """
+import asyncio, ssl, sys, websockets
+async def serve(one):
+    async for said in one: await one.send(said.upper())
+async def main():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[1] + "/cert.pem", sys.argv[1] + "/key.pem")
+    async with websockets.serve(serve, sys.argv[2], 8443, ssl=context): await asyncio.Future()
+asyncio.run(main())
+"""
+if subprocess.run(["/usr/bin/python3", "-c", "import websockets"], stderr=subprocess.DEVNULL).returncode == 0:
+    start("websockets", "/usr/bin/python3", "-I", "-c", WEBSOCKETS, str(BASE), WEB)
+    waits("websockets", WEB, 8443)
+else:
+    absent.append("websockets: python3-websockets is not installed")
 
 print("ready", "; ".join(absent), flush=True)
 sys.stdin.read()
