@@ -43,7 +43,7 @@ use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, open_beneath};
 pub type Property = fn(&[u8]);
 
 /// All properties, by the name of the target and of its corpus.
-pub const PROPERTIES: [(&str, Property); 18] = [
+pub const PROPERTIES: [(&str, Property); 19] = [
     ("audit_line", audit_line),
     ("audit_record", audit_record),
     ("client_hello", egress::client_hello),
@@ -55,6 +55,7 @@ pub const PROPERTIES: [(&str, Property); 18] = [
     ("oci_config", oci_config),
     ("policy", policy_file),
     ("proc_stat", proc_stat),
+    ("proxy_answer", egress::proxy_answer),
     ("report", report),
     ("resolver", resolver),
     ("seccomp_profile", seccomp_profile),

@@ -451,7 +451,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__plan)
-            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --label --time-namespace --no-init --allow-net --deny-net --publish --add-host --dns --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --json --help"
+            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --label --time-namespace --no-init --allow-net --deny-net --publish --add-host --dns --upstream-proxy --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -606,6 +606,10 @@ _stockade() {
                     return 0
                     ;;
                 --dns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upstream-proxy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -817,7 +821,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --label --time-namespace --no-init --allow-net --deny-net --publish --add-host --dns --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --help"
+            opts="-p -v -e -w -u -m -i -t -d -h --profile --allow-degraded --volume --mount --tmpfs --ro --rw --workspace --rootfs --follow --toolchain --device --sysfs --scratch-size --scratch-inodes --env --env-file --keep-env --workdir --umask --user --host-user --subuid --cap-add --cap-drop --network --hostname --name --label --time-namespace --no-init --allow-net --deny-net --publish --add-host --dns --upstream-proxy --net-connections --net-rate --net-budget --net-connect-timeout --net-idle-timeout --net-log --seccomp --seccomp-bpf --seccomp-allow --seccomp-strict --security-opt --allow-read --allow-write --allow-exec --allow-connect --allow-bind --landlock --landlock-abi --memory --memory-high --swap --cpus --cpu-weight --cpuset-cpus --cpuset-mems --pids-limit --require-budget --io-max --io-weight --hugetlb --cgroup-set --ulimit --timeout --cpu-time --idle-timeout --kill-after --oom-score-adj --interactive --tty --output-limit --report --audit --audit-sync --debug --explain-denials --stats --detach --lifetime --idle-stop --lease --rm --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -972,6 +976,10 @@ _stockade() {
                     return 0
                     ;;
                 --dns)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upstream-proxy)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -184,6 +184,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l deny-net -d 'N
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-connections -d 'Limit on connections at a time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-rate -d 'Limit on bytes per second, of all connections together' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l net-budget -d 'End the run after this many bytes, of all connections together' -r
@@ -431,6 +432,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l deny-net -d '
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-connections -d 'Limit on connections at a time' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-rate -d 'Limit on bytes per second, of all connections together' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l net-budget -d 'End the run after this many bytes, of all connections together' -r

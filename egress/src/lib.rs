@@ -19,6 +19,7 @@ pub mod client_hello;
 pub mod gateway;
 pub mod layout;
 pub mod name;
+pub mod proxy;
 pub mod record;
 pub mod rule;
 pub mod stub;

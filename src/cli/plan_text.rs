@@ -128,6 +128,9 @@ fn egress(egress: &Egress, out: &mut Text) {
         out.line("given addresses", hosts.join(" "));
     }
     out.line("name server", egress.dns.map_or("the host's".into(), |server| server.to_string()));
+    if let Some(proxy) = &egress.upstream_proxy {
+        out.line("upstream proxy", proxy.to_string());
+    }
     let mut bounds = format!("{} connections", egress.connections);
     for (bytes, what) in [(egress.rate_bytes, "bytes per second"), (egress.budget_bytes, "bytes in all")] {
         if let Some(bytes) = bytes {

@@ -96,6 +96,6 @@ macro_rules! replays {
 }
 
 replays! {
-    audit_line audit_record client_hello dns_packet file_messages init_frames mountinfo net_rule oci_config policy proc_stat report resolver seccomp_profile session_packet state terminal
-    units
+    audit_line audit_record client_hello dns_packet file_messages init_frames mountinfo net_rule oci_config policy proc_stat proxy_answer report resolver
+    seccomp_profile session_packet state terminal units
 }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stockade_egress::name::Name;
+use stockade_egress::proxy::Proxy;
 use stockade_egress::rule::Rules;
 
 use super::{Budget, Bytes, Capability, Command, Confinement, hex};
@@ -147,6 +148,10 @@ pub struct Egress {
     /// The name server for all others; with `None` those of the host.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub dns: Option<SocketAddr>,
+    /// The proxy that every connection to a host goes through. Its password is not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub upstream_proxy: Option<Proxy>,
     /// Connections at a time.
     pub connections: u32,
     /// Bytes per second, both directions together.
@@ -157,6 +162,11 @@ pub struct Egress {
     pub connect_timeout_us: u64,
     /// Time without a byte after which a connection is ended.
     pub idle_timeout_us: u64,
+}
+
+impl Egress {
+    /// Connections at a time, if a policy says nothing.
+    pub const CONNECTIONS: u64 = 256;
 }
 
 /// A name with a given address.

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use stockade_egress::layout::{DNS_PORT, Layout};
+use stockade_egress::proxy::Proxy;
 use stockade_egress::rule::{Rule, Rules};
 
 use super::file;
@@ -42,6 +43,8 @@ pub struct NetworkTable {
     pub hosts: Vec<HostSetting>,
     /// The name server that resolves allowed names, `IP[:PORT]`; by default those of the host.
     pub dns: Option<NameServer>,
+    /// The proxy that every connection to a host goes through, `http://[USER:PASSWORD@]HOST[:PORT]` or `socks5://…`.
+    pub upstream_proxy: Option<ProxySetting>,
     /// Connections at a time.
     pub connections: Option<Count>,
     /// Bytes per second, of all connections and in both directions together.
@@ -147,10 +150,23 @@ impl Value for NameServer {
     }
 }
 
-written! { NetRule HostSetting NameServer PublishSetting }
+/// A proxy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProxySetting(pub(crate) Proxy);
+
+impl Value for ProxySetting {
+    const WHAT: &'static str = "the URL of a proxy, http://[USER:PASSWORD@]HOST[:PORT] or socks5://…";
+
+    fn parse(bytes: &[u8]) -> std::result::Result<Self, String> {
+        // The text may have a password, so no error repeats it.
+        let text = std::str::from_utf8(bytes).map_err(|_| "the URL of a proxy is not UTF-8")?;
+        text.parse().map(Self)
+    }
+}
+
+written! { NetRule HostSetting NameServer ProxySetting PublishSetting }
 
 /// The defaults, of which each run has its own.
-const CONNECTIONS: u64 = 256;
 const CONNECT_US: u64 = 10_000_000;
 const IDLE_US: u64 = 900_000_000;
 
@@ -208,6 +224,7 @@ impl NetworkSettings {
                     ("network.deny", !rules.deny.is_empty()),
                     ("network.hosts", !table.hosts.is_empty()),
                     ("network.dns", table.dns.is_some()),
+                    ("network.upstream_proxy", table.upstream_proxy.is_some()),
                     ("network.connections", table.connections.is_some()),
                     ("network.rate", table.rate.is_some()),
                     ("network.budget", table.budget.is_some()),
@@ -224,7 +241,7 @@ impl NetworkSettings {
             }
         }
         Layout::of(&rules).map_err(|reason| wrong("network.allow", reason))?;
-        let connections = table.connections.map_or(CONNECTIONS, Count::get);
+        let connections = table.connections.map_or(Egress::CONNECTIONS, Count::get);
         if connections > MOST_CONNECTIONS {
             return Err(wrong(
                 "network.connections",
@@ -236,6 +253,7 @@ impl NetworkSettings {
             publish: table.publish.iter().map(|one| one.0).collect(),
             hosts: table.hosts.iter().map(|host| host.0.clone()).collect(),
             dns: table.dns.map(|server| server.0),
+            upstream_proxy: table.upstream_proxy.as_ref().map(|proxy| proxy.0.clone()),
             connections: connections as u32,
             rate_bytes: table.rate.and_then(Limit::bound).map(Amount::get),
             budget_bytes: table.budget.and_then(Limit::bound).map(Amount::get),
@@ -284,6 +302,7 @@ impl NetworkTable {
             hosts: self.hosts,
             publish: self.publish,
             dns: over.dns.or(self.dns),
+            upstream_proxy: over.upstream_proxy.or(self.upstream_proxy),
             connections: over.connections.or(self.connections),
             rate: over.rate.or(self.rate),
             budget: over.budget.or(self.budget),

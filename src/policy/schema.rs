@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::budget_values::High;
 use super::label::LabelValue;
-use super::network::{HostSetting, NameServer, NetRule, NetworkSettings, NetworkTable, PublishSetting};
+use super::network::{HostSetting, NameServer, NetRule, NetworkSettings, NetworkTable, ProxySetting, PublishSetting};
 use super::path::{DevicePath, HostPath, SandboxPath};
 use super::rules::{BindPort, LandlockAbi, Port, RulePath, RuleTable, SeccompChoice, SeccompGroup};
 use super::ulimit::{Bound, Ulimit, UlimitTable};
@@ -61,6 +61,7 @@ schemas! {
     HostSetting: "^.+[=:].+$";
     PublishSetting: "^(.+:)?[0-9]+:[0-9]+$";
     NameServer: "^[0-9a-fA-F.:\\[\\]]+$";
+    ProxySetting: "^(http|socks5)://.+$";
 }
 
 fn of<T: Value>(pattern: &str) -> Schema {

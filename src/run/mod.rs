@@ -53,7 +53,7 @@ mod child;
 mod command;
 pub(crate) mod cpu;
 mod denials;
-mod egress;
+pub mod egress;
 pub mod files;
 mod fork_server;
 mod hint;

@@ -64,6 +64,22 @@ pub fn retitle(title: &CStr) {
     }
 }
 
+/// Overwrites a part of a word wherever the arguments in this process's memory have the word. What [`words`] returns stays.
+pub fn hide_in_arguments(word: &[u8], part: std::ops::Range<usize>) {
+    let Some(strings) = INITIAL_STRINGS.get() else { return };
+    if word.is_empty() || part.end > word.len() {
+        return;
+    }
+    // SAFETY: the strings that the kernel put on the stack for this program, writable and of this length. No reference to them
+    // exists, because the arguments were copied.
+    let memory = unsafe { std::slice::from_raw_parts_mut(strings.start as *mut u8, strings.arguments) };
+    for at in 0..(memory.len() + 1).saturating_sub(word.len()) {
+        if memory[at..].starts_with(word) {
+            memory[at..][part.clone()].fill(b'*');
+        }
+    }
+}
+
 /// This program's arguments, the first of which is its name.
 pub fn words() -> &'static [OsString] {
     WORDS.get().map_or(&[], Vec::as_slice)

@@ -3,6 +3,7 @@
 mod bounds;
 mod clients;
 mod process;
+mod proxy;
 mod publish;
 pub mod world;
 

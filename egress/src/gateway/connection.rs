@@ -12,9 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 use tokio::time::{Instant as Deadline, sleep, timeout, timeout_at};
 
-use super::GRACE;
 use super::pump::{Pump, Shared, idle};
 use super::state::{Happened, State};
+use super::{GRACE, proxy};
 use crate::client_hello::{self, Hello};
 use crate::name::Name;
 use crate::record::{Event, Outcome};
@@ -40,7 +40,7 @@ pub enum Bad {
     Failed(String),
 }
 
-fn refused<T>(reason: impl Into<String>) -> Result<T, Bad> {
+pub fn refused<T>(reason: impl Into<String>) -> Result<T, Bad> {
     Err(Bad::Refused(reason.into()))
 }
 
@@ -148,8 +148,8 @@ pub fn at_once() -> nix::libc::linger {
 impl Connection<'_> {
     async fn relay(&self, local: SocketAddr) -> Result<(), Bad> {
         let deadline = Deadline::now() + self.state.limits.connect;
-        let server = tokio::select! {
-            server = self.dial(local, deadline) => server?,
+        let (server, first) = tokio::select! {
+            dialled = self.dial(local, deadline) => dialled?,
             () = self.is_denied(local) => return Err(Bad::Failed("denied".to_owned())),
             () = self.state.ending() => return Err(Bad::Failed("ended".to_owned())),
         };
@@ -164,7 +164,10 @@ impl Connection<'_> {
             self.sent_all.set(true);
             Ok(())
         };
-        let back = async { within_budget(back.run().await?) };
+        let back = async {
+            self.pass(self.client, &first, &self.received).await?;
+            within_budget(back.run().await?)
+        };
         let both = async { tokio::try_join!(there, back).map(drop) };
         let ended = tokio::select! {
             ended = both => ended,
@@ -178,8 +181,8 @@ impl Connection<'_> {
         ended
     }
 
-    /// Connects to an address that was checked, and to no other.
-    async fn dial(&self, local: SocketAddr, deadline: Deadline) -> Result<TcpStream, Bad> {
+    /// Connects to an address that was checked, and to no other. Also returns what came from a proxy with its answer.
+    async fn dial(&self, local: SocketAddr, deadline: Deadline) -> Result<(TcpStream, Vec<u8>), Bad> {
         let addresses = match self.name {
             None => vec![local.ip().to_canonical()],
             Some(name) => match timeout_at(deadline, self.state.resolver.resolve(name)).await {
@@ -206,12 +209,15 @@ impl Connection<'_> {
             let wanted = SocketAddr::new(address, self.port);
             // What is left, shared among the addresses that are left.
             let part = deadline.saturating_duration_since(Deadline::now()) / (count - index);
-            match timeout(part, TcpStream::connect(wanted)).await {
-                Err(_) => {}
-                Ok(Err(error)) => failed = error.into(),
-                Ok(Ok(stream)) => {
+            let reached = match &self.state.proxy {
+                Some(proxy) => proxy::connect(proxy, &self.state.resolver, wanted, Deadline::now() + part).await,
+                None => connect(wanted, part).await.map(|stream| (stream, Vec::new())),
+            };
+            match reached {
+                Err(bad) => failed = bad,
+                Ok(reached) => {
                     self.dialled.set(Some(address));
-                    return if stream.peer_addr()? == wanted { Ok(stream) } else { refused("peer_differs") };
+                    return Ok(reached);
                 }
             }
         }
@@ -265,28 +271,25 @@ impl Connection<'_> {
                 }
             }
         }
+        self.pass(server, &bytes, &self.sent).await?;
+        shared.moved.set(Instant::now());
+        Ok(())
+    }
+
+    /// Passes on bytes that were read already, within the budget.
+    async fn pass(&self, to: &TcpStream, bytes: &[u8], counted: &Cell<u64>) -> Result<(), Bad> {
         let length = bytes.len() as u64;
+        if length == 0 {
+            return Ok(());
+        }
         self.state.meter.wait().await;
         if (self.state.meter.may() as u64) < length && self.state.limits.budget.is_some() {
             self.state.meter.count(u64::MAX);
             return within_budget(false);
         }
         self.state.meter.count(length);
-        self.write(server, &bytes).await?;
-        self.sent.set(self.sent.get() + length);
-        shared.moved.set(Instant::now());
-        Ok(())
-    }
-
-    async fn write(&self, server: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            server.writable().await?;
-            match server.try_write(bytes) {
-                Ok(length) => bytes = &bytes[length..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
+        write(to, bytes).await?;
+        counted.set(counted.get() + length);
         Ok(())
     }
 
@@ -310,6 +313,29 @@ impl Connection<'_> {
             sleep(Duration::from_millis(1)).await;
         }
     }
+}
+
+/// Connects in this time. The peer is compared, so that what was checked is what is reached.
+async fn connect(wanted: SocketAddr, time: Duration) -> Result<TcpStream, Bad> {
+    match timeout(time, TcpStream::connect(wanted)).await {
+        Err(_) => Err(Bad::Failed("timed_out".to_owned())),
+        Ok(stream) => {
+            let stream = stream?;
+            if stream.peer_addr()? == wanted { Ok(stream) } else { refused("peer_differs") }
+        }
+    }
+}
+
+pub async fn write(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        to.writable().await?;
+        match to.try_write(bytes) {
+            Ok(length) => bytes = &bytes[length..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 pub fn within_budget(is_left: bool) -> Result<(), Bad> {

@@ -9,6 +9,7 @@ mod log;
 mod meter;
 mod orders;
 mod owner;
+mod proxy;
 mod publish;
 mod pump;
 mod state;
@@ -29,6 +30,7 @@ pub use self::orders::{Order, Orders, Receive};
 use self::owner::Owners;
 use self::state::State;
 use crate::layout::{Kind, Layout, Socket};
+use crate::proxy::Proxy;
 use crate::rule::Rules;
 use crate::upstream::Hosts;
 
@@ -45,6 +47,8 @@ pub struct Config {
     pub hosts: Hosts,
     /// The name servers outside.
     pub servers: Vec<std::net::SocketAddr>,
+    /// The proxy that every connection to a host goes through.
+    pub proxy: Option<Proxy>,
     /// Its bounds.
     pub limits: Limits,
     /// The ports of the sandbox that are published, in the order of their listeners.

@@ -17,6 +17,7 @@ use super::owner::Owners;
 use super::{Config, Limits, told};
 use crate::change::Change;
 use crate::layout::{Layout, Socket};
+use crate::proxy::Proxy;
 use crate::record::{Event, Line, Outcome, Refusal, RuleTotals, SCHEMA, Totals};
 use crate::rule::Rules;
 use crate::stub::{Asked, Names};
@@ -40,6 +41,8 @@ pub struct State {
     pub names: RefCell<Names>,
     /// Resolves them.
     pub resolver: Resolver,
+    /// The proxy that every connection to a host goes through.
+    pub proxy: Option<Proxy>,
     /// The bounds.
     pub limits: Limits,
     /// Rate and budget.
@@ -92,7 +95,7 @@ pub struct Happened<'a> {
 impl State {
     /// The state at the beginning.
     pub fn new(config: Config, log: Log, owners: Option<Owners>, supervisor: UnixStream) -> Self {
-        let Config { id, rules, layout, hosts, servers, limits, .. } = config;
+        let Config { id, rules, layout, hosts, servers, proxy, limits, .. } = config;
         let mut totals = Totals::default();
         list(&mut totals, &rules);
         Self {
@@ -102,6 +105,7 @@ impl State {
             layout: RefCell::new(layout),
             changes: watch::channel(0).0,
             resolver: Resolver::new(hosts, servers),
+            proxy,
             limits,
             meter: Meter::new(limits.rate, limits.budget),
             totals: RefCell::new(totals),

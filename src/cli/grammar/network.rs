@@ -19,6 +19,11 @@ pub const OPTIONS: (&str, &[Flag]) = (
         ),
         list("add-host", "NAME=IP", "The address of a name, which no name server is asked about"),
         value("dns", "IP[:PORT]", "The name server for allowed names, instead of the host's"),
+        value(
+            "upstream-proxy",
+            "URL",
+            "Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…",
+        ),
         value("net-connections", "N", "Limit on connections at a time"),
         value("net-rate", "SIZE", "Limit on bytes per second, of all connections together"),
         value("net-budget", "SIZE", "End the run after this many bytes, of all connections together"),

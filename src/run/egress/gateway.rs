@@ -39,6 +39,14 @@ const SPARE: u64 = 128;
 /// Two sockets, and a pipe for each direction.
 const OF_CONNECTION: u64 = 6;
 
+/// The name of its process, `comm` in `proc(5)`.
+pub const GATEWAY: &str = "stockade-net";
+
+/// How many descriptors a gateway takes.
+pub const fn descriptors(sockets: u64, connections: u64) -> u64 {
+    sockets + OF_CONNECTION * connections + SPARE
+}
+
 /// What the gateway's process is made from.
 #[derive(Debug)]
 pub struct Waiting {
@@ -72,7 +80,7 @@ impl Waiting {
         let filter = filter.map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect();
         let sockets = if config.is_session { MOST } else { config.layout.sockets.len() };
         let sockets = sockets + published.len() + if published.is_empty() { 0 } else { 2 * CONNECTORS };
-        let descriptors = sockets as u64 + OF_CONNECTION * u64::from(config.limits.connections) + SPARE;
+        let descriptors = descriptors(sockets as u64, config.limits.connections.into());
         let hard = process::rlimit(libc::RLIMIT_NOFILE as u32).map_or(u64::MAX, |(_, hard)| hard);
         if descriptors > hard {
             let reason = format!("{descriptors} are needed, and the limit of this process is {hard} (ulimit -Hn)");
@@ -100,7 +108,7 @@ impl Waiting {
     /// The process: never returns to the code that cloned it.
     fn run(mut self, mut control: UnixStream, ids: Option<(u32, u32)>, parent: Pid) -> ! {
         entry::retitle(&self.title);
-        let _ = process::set_name(c"stockade-net");
+        let _ = CString::new(GATEWAY).map(|name| process::set_name(&name));
         if let Err(failure) = self.confine(&control, ids, parent) {
             let _ = control.write_all(&[&[FAILED][..], &failure_record(failure)].concat());
             process::exit(125);
@@ -171,49 +179,51 @@ impl Waiting {
         if nix::unistd::getppid() != parent {
             process::exit(1);
         }
-        self.restrict_itself().during(Step::Landlock, 0)?;
+        restrict_itself(outer_ports(&self.config).as_deref()).during(Step::Landlock, 0)?;
         sys::seccomp::set_filter(&self.filter, 0).during(Step::Seccomp, 0)
     }
+}
 
-    /// No file may be opened, no port bound, and none connected to that no rule and no name server has. The rules of a session can
-    /// change, so its ports are open. On a kernel without Landlock the filter alone says so.
-    fn restrict_itself(&self) -> sys::Result<()> {
-        let Ok(kernel) = sys::landlock::abi() else { return Ok(()) };
-        let abi = ABI::from(i32::try_from(kernel).unwrap_or(i32::MAX));
-        let wrong = |_: landlock::RulesetError| Errno::EINVAL;
-        let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        let mut ruleset = ruleset.handle_access(AccessFs::from_all(abi)).map_err(wrong)?;
-        let ports = AccessNet::from_all(abi);
-        if ports.contains(AccessNet::BindTcp) {
-            ruleset = ruleset.handle_access(AccessNet::BindTcp).map_err(wrong)?;
-        }
-        let listed = ports.contains(AccessNet::ConnectTcp) && !self.config.is_session;
-        if listed {
-            ruleset = ruleset.handle_access(AccessNet::ConnectTcp).map_err(wrong)?;
-        }
-        if !Scope::from_all(abi).is_empty() {
-            ruleset = ruleset.scope(Scope::from_all(abi)).map_err(wrong)?;
-        }
-        let mut ruleset = ruleset.create().map_err(wrong)?;
-        if listed {
-            for port in self.outer_ports() {
-                ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(wrong)?;
-            }
-        }
-        let ruleset: Option<OwnedFd> = ruleset.into();
-        sys::landlock::restrict_self(ruleset.ok_or(Errno::EINVAL)?, 0)
+/// No file may be opened, no port bound, and none connected to that is not listed; with `None`, any. On a kernel without Landlock the
+/// filter alone says so.
+fn restrict_itself(ports: Option<&[u16]>) -> sys::Result<()> {
+    let Ok(kernel) = sys::landlock::abi() else { return Ok(()) };
+    let abi = ABI::from(i32::try_from(kernel).unwrap_or(i32::MAX));
+    let wrong = |_: landlock::RulesetError| Errno::EINVAL;
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let mut ruleset = ruleset.handle_access(AccessFs::from_all(abi)).map_err(wrong)?;
+    let known = AccessNet::from_all(abi);
+    if known.contains(AccessNet::BindTcp) {
+        ruleset = ruleset.handle_access(AccessNet::BindTcp).map_err(wrong)?;
     }
+    let listed = ports.filter(|_| known.contains(AccessNet::ConnectTcp));
+    if listed.is_some() {
+        ruleset = ruleset.handle_access(AccessNet::ConnectTcp).map_err(wrong)?;
+    }
+    if !Scope::from_all(abi).is_empty() {
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(wrong)?;
+    }
+    let mut ruleset = ruleset.create().map_err(wrong)?;
+    for port in listed.into_iter().flatten() {
+        ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(wrong)?;
+    }
+    let ruleset: Option<OwnedFd> = ruleset.into();
+    sys::landlock::restrict_self(ruleset.ok_or(Errno::EINVAL)?, 0)
+}
 
-    /// The ports of TCP that it connects to: a connection keeps the port of its listener.
-    fn outer_ports(&self) -> Vec<u16> {
-        let listeners = self.config.layout.sockets.iter().skip(2).filter(|socket| socket.kind == Kind::Listener);
-        let ports = listeners.map(|socket| socket.address.port());
-        let ports = ports.chain(self.config.servers.iter().map(SocketAddr::port));
-        let mut ports: Vec<u16> = ports.chain(self.config.published.iter().copied()).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        ports
-    }
+/// The ports of TCP that the gateway connects to: the proxy's or, without one, those of the listeners, which connections keep. `None`
+/// for a session without a proxy, because its rules can change.
+fn outer_ports(config: &Config) -> Option<Vec<u16>> {
+    let listeners = config.layout.sockets.iter().skip(2).filter(|socket| socket.kind == Kind::Listener);
+    let mut ports: Vec<u16> = match &config.proxy {
+        Some(proxy) => vec![proxy.port],
+        None if config.is_session => return None,
+        None => listeners.map(|socket| socket.address.port()).collect(),
+    };
+    ports.extend(config.servers.iter().map(SocketAddr::port).chain(config.published.iter().copied()));
+    ports.sort_unstable();
+    ports.dedup();
+    Some(ports)
 }
 
 /// Receives a packet of the supervisor.
@@ -230,4 +240,67 @@ fn take(channel: &OwnedFd, expected: &SockaddrStorage) -> Option<OwnedFd> {
     let fd = fd?;
     let address: SockaddrStorage = getsockname(fd.as_raw_fd()).ok()?;
     (address == *expected).then_some(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use stockade_egress::gateway::Limits;
+    use stockade_egress::layout::Layout;
+    use stockade_egress::rule::Rules;
+    use stockade_egress::upstream::Hosts;
+
+    use super::*;
+
+    fn config(proxy: Option<&str>, is_session: bool) -> Config {
+        let allow = vec!["a.example:443,22".parse().unwrap(), "10.0.0.5:5432".parse().unwrap()];
+        let rules = Rules { allow, deny: Vec::new() };
+        let time = Duration::from_secs(1);
+        Config {
+            id: "x".to_owned(),
+            layout: Layout::of(&rules).unwrap(),
+            rules,
+            hosts: Hosts::default(),
+            servers: vec!["192.0.2.1:5353".parse().unwrap()],
+            proxy: proxy.map(|url| url.parse().unwrap()),
+            limits: Limits { connections: 1, rate: None, budget: None, connect: time, idle: time },
+            published: vec![8080],
+            is_session,
+        }
+    }
+
+    #[test]
+    fn the_gateway_needs_the_ports_of_rules_or_that_of_the_proxy() {
+        let ports = |proxy, is_session| outer_ports(&config(proxy, is_session));
+        assert_eq!(ports(None, false), Some(vec![22, 443, 5353, 5432, 8080]));
+        assert_eq!(ports(None, true), None);
+        for is_session in [false, true] {
+            assert_eq!(ports(Some("http://p.example:3128"), is_session), Some(vec![3128, 5353, 8080]));
+        }
+    }
+
+    /// The restriction holds for the thread alone that asks for it.
+    #[test]
+    fn the_gateway_connects_to_listed_ports_alone() {
+        if !sys::landlock::abi().is_ok_and(|abi| abi >= 4) {
+            eprintln!("skipped: the kernel's Landlock has no rules for ports");
+            return;
+        }
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [listed, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let restricted = move || {
+            process::set_no_new_privs().unwrap();
+            assert!(TcpStream::connect(other).is_ok(), "it can before");
+            restrict_itself(Some(&[listed.port()])).unwrap();
+            assert!(TcpStream::connect(listed).is_ok());
+            let refused = |result: std::io::Result<()>| result.err().and_then(|error| error.raw_os_error());
+            let denied = Some(libc::EACCES);
+            assert_eq!(refused(TcpStream::connect(other).map(drop)), denied, "another port");
+            assert_eq!(refused(TcpListener::bind("127.0.0.1:0").map(drop)), denied, "a listener");
+            assert_eq!(refused(std::fs::File::open("/proc/self/stat").map(drop)), denied, "a file");
+        };
+        std::thread::spawn(restricted).join().unwrap();
+    }
 }

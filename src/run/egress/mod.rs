@@ -20,6 +20,7 @@ mod hold;
 mod opener;
 mod refusals;
 mod routes;
+pub mod trial;
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -32,6 +33,7 @@ use stockade_egress::upstream::{Hosts, name_servers};
 
 pub use self::changing::Changing;
 use self::gateway::Waiting;
+pub use self::gateway::{GATEWAY, descriptors};
 pub use self::hold::{Event, Gateway};
 pub use self::refusals::denials;
 use crate::error::{Error, Result, Step};
@@ -114,6 +116,7 @@ fn config(id: &str, egress: &Egress, layout: &Layout, is_session: bool) -> Confi
         layout: layout.clone(),
         hosts,
         servers: egress.dns.map_or_else(|| name_servers(&read("/etc/resolv.conf")), |server| vec![server]),
+        proxy: egress.upstream_proxy.clone(),
         limits: Limits {
             connections: egress.connections,
             rate: egress.rate_bytes,

@@ -99,11 +99,16 @@ impl World {
 
     /// What a program there prints.
     pub fn python(&self, program: &str) -> String {
+        self.try_python(program).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same, or why it failed.
+    pub fn try_python(&self, program: &str) -> Result<String, String> {
         let [enter, words @ ..] = self.entering();
         let done =
             Command::new(enter).args(words).args([PYTHON, "-I", "-c", program]).env("PATH", PATH).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        String::from_utf8_lossy(&done.stdout).into_owned()
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
     }
 
     /// What came since the last question.

@@ -41,6 +41,7 @@ class Options(TypedDict, total=False):
     deny_net: Words
     add_hosts: Mapping[str, str]
     dns: str
+    upstream_proxy: str
     net_budget: Size
     net_rate: Size
     memory: Size
@@ -89,6 +90,7 @@ _FLAGS = {
     "allow_net": "allow-net",
     "deny_net": "deny-net",
     "dns": "dns",
+    "upstream_proxy": "upstream-proxy",
     "net_budget": "net-budget",
     "net_rate": "net-rate",
     "memory": "memory",
