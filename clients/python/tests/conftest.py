@@ -18,8 +18,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    """The longest ones begin first, so that no process of the tests works on one alone at the end."""
-    longest = ("cluster", "papermill", "notebook", "kernel", "pictures", "smolagents", "langchain", "test_mcp")
+    """The longest ones begin first, so that no process works on one alone at the end. Each process gets two to begin with."""
+    longest = ("distributed]", "papermill", "ray]", "notebook", "kernel", "pictures", "smolagents", "langchain", "test_mcp")
     items.sort(key=lambda item: next((place for place, word in enumerate(longest) if word in item.nodeid), len(longest)))
 
 
