@@ -92,8 +92,16 @@ fn write_table(out: &mut impl Write, examination: &Examination, style: Style) ->
     out.flush()
 }
 
-const GROUPS: [Group; 7] =
-    [Group::Kernel, Group::Users, Group::Namespaces, Group::Mounts, Group::Confinement, Group::Budgets, Group::Host];
+const GROUPS: [Group; 8] = [
+    Group::Kernel,
+    Group::Users,
+    Group::Namespaces,
+    Group::Mounts,
+    Group::Confinement,
+    Group::Budgets,
+    Group::Host,
+    Group::Network,
+];
 
 fn title(group: Group) -> &'static str {
     match group {
@@ -104,6 +112,7 @@ fn title(group: Group) -> &'static str {
         Group::Confinement => "Confinement",
         Group::Budgets => "Budgets (for runs that ask for one)",
         Group::Host => "Host",
+        Group::Network => "Network access by name (for runs with --allow-net)",
     }
 }
 

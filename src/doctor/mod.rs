@@ -10,6 +10,7 @@ mod host;
 mod kernel;
 mod mounts;
 mod namespaces;
+mod network;
 mod trial;
 mod users;
 
@@ -110,6 +111,8 @@ pub enum Group {
     Budgets,
     /// Files of the host.
     Host,
+    /// Network access by name.
+    Network,
 }
 
 /// A facility to test.
@@ -234,6 +237,7 @@ pub fn examine() -> Examination {
     findings.extend(confinement::examine(&probe));
     findings.extend(cgroup::examine(&probe));
     findings.extend(host::examine(&probe));
+    findings.extend(network::examine(&probe));
     let (kernel, architecture) = kernel::release();
     Examination {
         schema: "stockade/doctor/v1".into(),

@@ -13,7 +13,7 @@ use crate::common::clock::{PATIENCE, eventually};
 use serde_json::Value;
 
 /// All facilities, in the order of the report: a new or removed name changes the interface.
-const NAMES: [&str; 45] = [
+const NAMES: [&str; 48] = [
     "kernel_version",
     "clone3",
     "pidfd",
@@ -59,6 +59,9 @@ const NAMES: [&str; 45] = [
     "devices",
     "programs",
     "core_pattern",
+    "egress",
+    "egress_descriptors",
+    "name_servers",
 ];
 
 /// A directory that every user can read, with a copy of the program, removed on drop.
@@ -599,6 +602,25 @@ fn a_helper_of_core_pattern_is_named() {
     {
         assert!(state == "degraded" && consequence.contains(says), "{state}: {consequence}");
     }
+}
+
+#[test]
+fn what_network_access_by_name_needs_is_tried() {
+    let place = Place::new("egress");
+    skip_unless!(is_root(), "only root mounts over resolv.conf");
+    let examined = |servers: &str, before: &str| {
+        fs::write(place.path().join("servers"), servers).unwrap();
+        let mount = "mount --bind $PLACE/servers /etc/resolv.conf";
+        place
+            .examine(&format!("unshare -mn --propagation private sh -c 'ip link set lo up; {mount}; {before} $DOCTOR'"))
+    };
+    let seen = examined("nameserver 127.0.0.1\n", "");
+    assert_eq!((seen.state("egress"), seen.state("name_servers")), ("ok", "ok"), "{:#}", seen.json);
+    assert_eq!(examined("# none\n", "").state("name_servers"), "missing");
+    let unrouted = examined("nameserver 192.0.2.1\n", "");
+    assert!(unrouted.text("name_servers", "detail").contains("no route leads to 192.0.2.1:53"), "{:#}", unrouted.json);
+    assert_eq!(examined("nameserver 127.0.0.1\nnameserver 192.0.2.1\n", "").state("name_servers"), "degraded");
+    assert_eq!(examined("", "prlimit --nofile=500:500").state("egress_descriptors"), "degraded");
 }
 
 #[test]
