@@ -12,6 +12,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::grammar::STOCKADE;
+use super::manual;
 use super::pages::PAGES;
 use super::ps::Row;
 use super::top::Frame;
@@ -41,11 +42,12 @@ fn generated_files_are_current() {
         clap_complete::generate(shell, &mut command(&STOCKADE), "stockade", &mut text);
         files.push((format!("docs/completions/{name}"), with_sessions(shell, String::from_utf8(text).unwrap())));
     }
-    let mut pages = Vec::new();
+    let policy = manual::policy_page(&serde_json::from_str(&schema::<Settings>(without_null)).unwrap());
+    let mut pages = vec![("stockade-policy.5".to_owned(), policy)];
     add_pages(&[&STOCKADE], &mut pages);
     let mut names: Vec<_> = PAGES.iter().map(|(name, _)| *name).collect();
     assert!(pages.iter().all(|(name, _)| names.contains(&name.as_str())), "{names:?} lacks a verb's page");
-    names.retain(|name| !pages.iter().any(|(page, _)| page == name));
+    names.retain(|name| !pages.iter().any(|(page, _)| page == name) && *name != "stockade-oci.1");
     assert!(names.is_empty(), "these pages have no verb: {names:?}");
     files.extend(pages.into_iter().map(|(name, text)| (format!("docs/man/{name}"), text)));
     for (name, text) in files {
@@ -113,7 +115,8 @@ fn add_pages(verbs: &[&'static Verb], pages: &mut Vec<(String, String)>) {
     let verb = verbs[verbs.len() - 1];
     // A manual page has the whole name: stockade-run(1).
     let name = names.join("-");
-    pages.push((format!("{name}.1"), page(command(verb).name(name), &verb.usage(&names.join(" ")))));
+    let text = page(command(verb).name(name.clone()), &verb.usage(&names.join(" "))) + &manual::more_sections(&name);
+    pages.push((format!("{name}.1"), text));
     for below in verb.verbs {
         add_pages(&[verbs, &[below]].concat(), pages);
     }

@@ -18,6 +18,8 @@ mod id;
 mod inspect;
 mod lease;
 mod logs;
+#[cfg(test)]
+mod manual;
 mod mode;
 mod net_log;
 mod network;

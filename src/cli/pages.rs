@@ -11,7 +11,11 @@ use crate::args::Args;
 use crate::error::{Error, Result, Step};
 
 macro_rules! pages {
-    ($($name:literal)+) => { &[$((concat!($name, ".1"), include_str!(concat!("../../docs/man/", $name, ".1")))),+] };
+    ($($name:literal)+) => { &[
+        $((concat!($name, ".1"), include_str!(concat!("../../docs/man/", $name, ".1"))),)+
+        ("stockade-oci.1", include_str!("../../docs/man/stockade-oci.1")),
+        ("stockade-policy.5", include_str!("../../docs/man/stockade-policy.5")),
+    ] };
 }
 
 /// The manual pages, by file name.

@@ -183,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_page_has_every_command_and_option() {
+        let page = include_str!("../../docs/man/stockade-oci.1").replace("\\fR", " ").replace('\\', "");
+        for verb in [&STOCKADE_OCI].into_iter().chain(VERBS) {
+            let begins = format!("fB{}", verb.name);
+            assert!(page.lines().any(|line| line.starts_with(&begins)) || verb.name == "stockade-oci", "{}", verb.name);
+            for flag in verb.flags() {
+                let name = format!("--{}", flag.long);
+                let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-');
+                assert!(page.split(&name).skip(1).any(ends), "{}: {name}", verb.name);
+            }
+        }
+    }
+
+    #[test]
     fn options_are_accepted_anywhere_and_in_every_form() {
         for line in [
             "--root /r --log=/l create --bundle /b --pid-file=/p id",

@@ -60,7 +60,9 @@ fn installed_files_work_in_place() {
         let section = name.rsplit('.').next().unwrap();
         let text =
             said(Command::new("gzip").arg("-dc").arg(root.join(format!("usr/share/man/man{section}/{name}.gz"))));
-        assert!(text.contains(".TH"), "{name} is a man page");
+        for section in [".TH", "EXAMPLES"].into_iter().chain((section == "1").then_some("EXIT STATUS")) {
+            assert!(text.contains(section), "{name} has no {section}");
+        }
     }
     let bash = root.join("usr/share/bash-completion/completions/stockade");
     let offered = said(Command::new("bash").arg("-c").arg(format!(
