@@ -84,6 +84,9 @@ fn file_name(object: &str) -> &str {
 fn written(args: &Args, option: &str, value: &OsStr) -> String {
     let letter = args.verb().flags().find(|flag| flag.long == option).and_then(|flag| flag.short);
     let name = letter.map_or_else(|| format!("--{option}"), |letter| format!("-{letter}"));
+    if option == "upstream-proxy" {
+        return name; // its value may have a password
+    }
     let value = Bytes::from(value).to_string();
     if value.contains(char::is_whitespace) { format!("{name} {value:?}") } else { format!("{name} {value}") }
 }
