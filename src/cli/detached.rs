@@ -77,11 +77,11 @@ fn supervise(args: &Args, readable: Result<()>, lease: Result<Option<OwnedFd>>, 
         Ok(signals) => signals,
     };
     let ready = || announcement.take().map_or(Ok(()), |announcement| announcement.ready(&held.place.name));
-    let lists_limits = records.report.is_some();
+    let (lists_limits, quiet) = (records.report.is_some(), args.is_on("quiet"));
     let net_log = records.net_log.take().map(NetLog::into_fd);
     let audit = |change: &Change| records.add_change(&held.place.name, change);
     let recorders = Recorders { net_log, audit: &audit };
-    match serve(&held, plan, terms, &signals, recorders, |warnings| run::tell(&warnings, lists_limits), ready) {
+    match serve(&held, plan, terms, &signals, recorders, |warnings| run::tell(&warnings, lists_limits, quiet), ready) {
         Err(error) => refused(records, &given_up(held, error)),
         Ok(mut report) => {
             let written = records.write(&mut report, Some(&signals));
@@ -111,7 +111,7 @@ fn planned(args: &Args, name: String, records: &mut Records<'_>, directory: Guar
     }
     run::only_with_rules(records, &resolved.plan)?;
     resolved.plan.policy_sha256 = resolved.plan.policy_hash();
-    resolved.warnings.iter().for_each(|warning| warn(warning));
+    resolved.warnings.iter().filter(|_| !args.is_on("quiet")).for_each(|warning| warn(warning));
     Ok((resolved.plan, terms))
 }
 
@@ -122,6 +122,9 @@ fn only_a_session(args: &Args) -> Result<()> {
         if args.is_on(flag) {
             return wrong(flag, "cannot be used together with --detach: nobody is at the command's terminal or input");
         }
+    }
+    if args.is_on("summary") {
+        return wrong("summary", "cannot be used together with --detach, which does not wait for the end");
     }
     if args.value("stats").is_some() {
         return wrong("stats", "cannot be used together with --detach");

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::SystemTime;
 
 use super::bridge::{self, Streams};
+use super::ending::{Ending, Limits};
 use super::records::Records;
 use super::report_file::ReportFile;
 use super::{flags, run, say};
@@ -32,10 +33,13 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     match ready {
         Err(error) => Err(run::refuse(records, &name, started, &error)),
         Ok((run, _, client, _)) if run.background => say(&(bridge::detached(client, run)? + "\n")),
-        Ok((run, streams, client, signals)) => match bridge::attached(client, run, streams, &signals) {
-            Err(error) => Err(run::refuse(records, &name, started, &error)),
-            Ok(report) => Ok(run::finish(report, records, &signals)),
-        },
+        Ok((run, streams, client, signals)) => {
+            let ending = Ending::new(args, Limits::from(&run));
+            match bridge::attached(client, run, streams, &signals) {
+                Err(error) => Err(run::refuse(records, &name, started, &error)),
+                Ok(report) => Ok(run::finish(report, records, &signals, ending)),
+            }
+        }
     }
 }
 
@@ -47,8 +51,10 @@ fn request(args: &Args) -> Result<Run> {
         return Err(Error::new(Step::Usage, "COMMAND", "is an empty string"));
     }
     let (tty, background) = (args.is_on("tty"), args.is_on("detach"));
-    if background && (tty || args.is_on("interactive") || args.value("report").is_some()) {
-        let reason = "cannot be used together with --interactive, --tty and --report, which wait for the command";
+    let waits = tty || args.is_on("interactive") || args.is_on("summary") || args.value("report").is_some();
+    if background && waits {
+        let reason =
+            "cannot be used together with --interactive, --tty, --summary and --report, which wait for the command";
         return Err(Error::new(Step::Usage, "--detach", reason));
     }
     let cwd = std::env::current_dir().ok();

@@ -33,3 +33,9 @@ pub fn write(fd: impl AsFd, bytes: &[u8], held: Option<&Blocked>) -> nix::Result
     }
     Ok(())
 }
+
+/// Whether a short message can be written without waiting for the reader.
+pub fn is_writable(fd: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut polled, PollTimeout::ZERO) == Ok(1) && polled[0].revents() == Some(PollFlags::POLLOUT)
+}

@@ -1,5 +1,6 @@
 //! The command line of `stockade`: verbs, exit codes, and the text of errors.
 
+mod amounts;
 mod attach;
 mod audit;
 mod bridge;
@@ -7,6 +8,7 @@ mod cp;
 pub(crate) mod denials;
 mod detached;
 mod doctor;
+mod ending;
 mod exec;
 mod final_write;
 mod flags;

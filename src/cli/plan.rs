@@ -26,9 +26,7 @@ pub fn main(args: &Args) -> Result<u8> {
 
 fn print(args: &Args) -> Result<u8> {
     let resolved = planning::plan(args, id::of(args)?)?;
-    for warning in &resolved.warnings {
-        warn(warning);
-    }
+    resolved.warnings.iter().filter(|_| !args.is_on("quiet")).for_each(|warning| warn(warning));
     let sources = resolved::sources(&resolved.plan)?;
     // The plan is shown all the same: it may be for another host.
     let refused = run::examine(&resolved.plan).err().map(|error| with_option(args, error));

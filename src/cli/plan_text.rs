@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use stockade_egress::rule::Rule;
 
+use super::amounts::{size, time};
 use crate::plan::{
     Bytes, Egress, IdMapping, Keep, Landlock, Mount, MountKind, Network, PathRule, Root, RunPlan, Seccomp,
     SeccompProfile,
@@ -267,20 +268,4 @@ fn quoted(bytes: &Bytes) -> String {
     let text = bytes.to_string();
     let plain = !text.is_empty() && text.chars().all(|c| !c.is_whitespace() && !matches!(c, '"' | '\\' | ','));
     if plain { text } else { format!("\"{}\"", text.replace('"', "\\\"")) }
-}
-
-fn size(bytes: u64) -> String {
-    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
-    match units.into_iter().find(|(shift, _)| bytes != 0 && bytes.trailing_zeros() >= *shift) {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => format!("{bytes} bytes"),
-    }
-}
-
-fn time(us: u64) -> String {
-    match us {
-        _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
-        _ if us.is_multiple_of(1_000) => format!("{}ms", us / 1_000),
-        _ => format!("{us}us"),
-    }
 }

@@ -5,17 +5,18 @@ use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime};
 
+use super::ending::{Ending, Limits};
 use super::net_log::NetLog;
 use super::records::{Records, and_also};
 use super::report_file::{ReportFile, Stream};
-use super::{denials, error_text, final_write, id, lease, notice, planning, warn};
+use super::{error_text, final_write, id, lease, planning, warn};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
 use crate::launch::steps::{self, step};
 use crate::plan::RunPlan;
 use crate::policy::value::{Deadline, Value as _};
-use crate::report::{Report, Sample, Status};
+use crate::report::{Report, Sample};
 use crate::run;
 use crate::run::{Extras, Sampler};
 
@@ -32,6 +33,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let id = id::of(args);
     let stats = stats(args, records.report.as_mut());
     let known_id = id.clone().unwrap_or_default();
+    let quiet = args.is_on("quiet");
     let ready = writable.and(readable).and(id).and_then(|id| Ok((id, lease?))).and_then(|(id, lease)| {
         let loaded = planning::load(args)?;
         records.open_audit_of(&loaded.settings)?;
@@ -39,7 +41,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         resolved.plan.stdio.relay = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
         only_with_rules(&records, &resolved.plan)?;
         // Before signals are blocked: if the reader stalls, a signal can still end this process.
-        resolved.warnings.iter().for_each(|warning| warn(warning));
+        resolved.warnings.iter().filter(|_| !quiet).for_each(|warning| warn(warning));
         step("plan", || format!("sandbox {known_id}"));
         Ok((resolved.plan, stats?, lease, Blocked::block()?))
     });
@@ -50,7 +52,8 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
             let plan = ManuallyDrop::new(plan);
             let net_log = records.net_log.take().map(NetLog::into_fd);
             let lists_limits = records.report.is_some();
-            let tell = |warnings: run::Warnings<'_>| tell(&warnings, lists_limits);
+            let tell = |warnings: run::Warnings<'_>| tell(&warnings, lists_limits, quiet);
+            let ending = Ending::new(args, Limits::from(&*plan));
             let report = match stats {
                 None => run::run(&plan, &signals, Extras { net_log, lease, sampler: None }, tell),
                 Some((period, stream)) => {
@@ -59,7 +62,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
                     run::run(&plan, &signals, Extras { net_log, lease, sampler }, tell)
                 }
             };
-            Ok(finish(report, records, &signals))
+            Ok(finish(report, records, &signals, ending))
         }
     }
 }
@@ -84,7 +87,10 @@ fn without_session(args: &Args) -> Result<()> {
 const MOST_WARNINGS: usize = 8;
 
 /// Prints the warnings of a start. A report lists what is not limited.
-pub fn tell(warnings: &run::Warnings<'_>, lists_limits: bool) {
+pub fn tell(warnings: &run::Warnings<'_>, lists_limits: bool, quiet: bool) {
+    if quiet {
+        return;
+    }
     warnings.namespaces.iter().for_each(|line| warn(line));
     warn_all(warnings.profile);
     warnings.budget.iter().filter(|_| !lists_limits).for_each(|line| warn(line));
@@ -121,17 +127,11 @@ pub fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error
     error
 }
 
-/// Records the run, prints its errors and denials, and returns its exit code. Signals stay blocked to the end: those that
+/// Records the run, prints its errors and what is said about its end, and returns its exit code. Signals stay blocked to the end: those that
 /// arrive now are for a run that is over.
-pub fn finish(report: Report, records: Records<'_>, signals: &Blocked) -> u8 {
+pub fn finish(report: Report, records: Records<'_>, signals: &Blocked, ending: Ending) -> u8 {
     let mut report = ManuallyDrop::new(report); // not freed, as the plan
-    let mut messages = String::new();
-    if report.status == Status::SeccompKilled {
-        messages.push_str(&notice(&denials::kill_reason(&report)));
-    }
-    if let Some(table) = denials::table(&report) {
-        messages.push_str(&notice(&table));
-    }
+    let mut messages = ending.messages(&report);
     let written = records.write(&mut report, Some(signals));
     match (&report.error, written) {
         (None, Ok(())) => {}

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
+use super::amounts::about;
 use super::grammar::STOCKADE;
 use super::ps;
 use crate::args::{Args, Dialect};
@@ -212,8 +213,8 @@ impl Row {
             or_dash(self.pid.map(|pid| pid.to_string())),
             or_dash(self.age_us.map(age)),
             or_dash(self.cpu_percent.map(|percent| format!("{percent:.1}"))),
-            or_dash(self.memory_bytes.map(size)),
-            or_dash(self.memory_limit_bytes.map(size)),
+            or_dash(self.memory_bytes.map(about)),
+            or_dash(self.memory_limit_bytes.map(about)),
             or_dash(self.pids.map(|count| count.to_string())),
             or_dash(self.commands.map(|count| count.to_string())),
             or_dash(self.command.as_ref().map(words)),
@@ -228,15 +229,6 @@ fn age(us: u64) -> String {
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
         _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
-fn size(bytes: u64) -> String {
-    let units = ["B", "K", "M", "G", "T", "P", "E"];
-    let exponent = bytes.checked_ilog2().map_or(0, |bits| bits as usize / 10);
-    match exponent {
-        0 => format!("{bytes}B"),
-        _ => format!("{:.1}{}", bytes as f64 / (1u64 << (10 * exponent)) as f64, units[exponent]),
     }
 }
 
@@ -257,8 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_for_people() {
-        assert_eq!([0, 1023, 1024, 64 << 20, u64::MAX].map(size), ["0B", "1023B", "1.0K", "64.0M", "16.0E"]);
+    fn ages_are_for_people() {
         let ages = [0, 59, 61, 3600, 90_061].map(|seconds| age(seconds * 1_000_000));
         assert_eq!(ages, ["0s", "59s", "1m01s", "1h00m", "1d01h"]);
     }

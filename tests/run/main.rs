@@ -8,6 +8,7 @@ mod budget;
 mod degrade;
 mod denials;
 mod egress;
+mod ending;
 mod guards;
 mod identity;
 mod isolation;

@@ -251,10 +251,11 @@ fn a_command_ends_at_its_limits_with_its_tree_and_the_session_lives_on() {
         let tree = "setsid sleep 4321 & sleep 4321 & trap '' TERM; while :; do sleep 4321; done";
         let timed = session.exec(&["--timeout", "300ms", "--kill-after", "200ms", name, "sh", "-c", tree]);
         assert_eq!(timed.code, Some(124), "{timed:?}");
+        assert_eq!(timed.err, "stockade: time limit of 300ms reached (--timeout); killed\n");
         assert!(!clock.is_past(Duration::from_secs(5)));
         session.has_processes(&count.out);
         assert_eq!(session.exec(&["--cpu-time", "200ms", name, "sh", "-c", "while :; do :; done"]).code, Some(124));
-        assert_eq!(session.exec(&["--idle-timeout", "200ms", name, "sleep", "1000"]).code, Some(124));
+        assert_eq!(session.exec(&["--idle-timeout", "200ms", "-q", name, "sleep", "1000"]).err, "");
         let limited = ["--output-limit", "10,head", name, "sh", "-c", "echo 0123456789abcdef"];
         session.exec(&limited).is(0, "0123456789");
         session.sh("echo alive").is(0, "alive\n");

@@ -38,6 +38,8 @@ pub const EXEC: &[(&str, &[Flag])] = &[
             ),
             value("report", "FILE|fd:N", "Write the report of the command to FILE or descriptor N"),
             switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
+            switch("summary", "Print status, time, CPU, memory and denials to standard error at the end"),
+            switch("quiet", "Do not print which limit was reached").short('q'),
         ],
     ),
 ];
