@@ -127,8 +127,8 @@ pub fn refuse(records: Records<'_>, id: &str, started: SystemTime, error: &Error
     error
 }
 
-/// Records the run, prints its errors and what is said about its end, and returns its exit code. Signals stay blocked to the end: those that
-/// arrive now are for a run that is over.
+/// Records the run, prints its errors and what is said about its end, and returns its exit code. Signals stay blocked to
+/// the end: those that arrive now are for a run that is over.
 pub fn finish(report: Report, records: Records<'_>, signals: &Blocked, ending: Ending) -> u8 {
     let mut report = ManuallyDrop::new(report); // not freed, as the plan
     let mut messages = ending.messages(&report);

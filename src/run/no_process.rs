@@ -23,8 +23,8 @@ pub fn reason(plan: &RunPlan) -> String {
     let own = plan.command.rlimits.iter().find(|limit| limit.resource == RlimitResource::Nproc);
     match own.and_then(|limit| limit.soft).filter(|soft| processes >= *soft) {
         Some(soft) => format!("--ulimit nproc={soft} counts all processes and threads of user {caller} on the host"),
-        None => "a limit on processes was reached that this run did not set: pids.max of a cgroup of the caller, or \
-                 kernel.pid_max or kernel.threads-max of the host"
+        None => "a limit on processes was reached: pids.max of a cgroup of the caller, kernel.pid_max or \
+                 kernel.threads-max of the host, or in a session its own --pids-limit"
             .to_owned(),
     }
 }
