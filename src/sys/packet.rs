@@ -37,7 +37,12 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>], wait: boo
 }
 
 /// One `sendmsg(2)` without a signal, and how many bytes it took. At most [`MOST`] descriptors; allocates nothing.
-pub(super) fn send_once(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>], flags: libc::c_int) -> Result<usize> {
+pub(super) fn send_once(
+    socket: impl AsFd,
+    message: &[u8],
+    fds: &[BorrowedFd<'_>],
+    flags: libc::c_int,
+) -> Result<usize> {
     assert!(fds.len() <= MOST);
     let mut ancillary = Ancillary([0; 48]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };

@@ -5,7 +5,7 @@ use std::io::{Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -226,9 +226,15 @@ pub fn binary_for(caller: Caller, home: &TempDir) -> PathBuf {
     if caller == Caller::Root || !is_root() {
         return built;
     }
+    // Many runs at once need only one copy, as long as a home with it is there.
+    static LAST: Mutex<Option<PathBuf>> = Mutex::new(None);
     let copy = home.join("stockade");
-    std::fs::copy(&built, &copy).expect("the binary can be copied");
-    set_mode(&copy, 0o755);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.as_ref().is_none_or(|last| std::fs::hard_link(last, &copy).is_err()) {
+        std::fs::copy(&built, &copy).expect("the binary can be copied");
+        set_mode(&copy, 0o755);
+    }
+    *last = Some(copy.clone());
     copy
 }
 

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::common::{Caller, PYTHON, Run, for_each_caller, is_root, skip};
+use crate::common::{Caller, PYTHON, Run, TempDir, for_each_caller, is_root, skip, text};
 
 /// The lines of standard error that are ours.
 fn said(stderr: &str) -> Vec<&str> {
@@ -118,8 +118,9 @@ fn reached_limits_of_memory_and_processes_are_named() {
 #[test]
 fn a_quiet_run_prints_errors_alone() {
     for_each_caller(|caller| {
-        let run =
-            || Run::new(caller).without_report().opts(["--landlock", "off", "--allow-read", "/usr"]).cmd(["true"]);
+        let workspace = TempDir::new(caller);
+        let options = ["--workspace", text(workspace.path()), "--seccomp-allow", "setuid-bits"];
+        let run = || Run::new(caller).without_report().opts(options).cmd(["true"]);
         let warned = run().go().expect(0);
         assert!(warned.stderr.contains("warning: "), "{warned}");
         assert_eq!(run().opts(["-q"]).go().expect(0).stderr, "");
