@@ -59,8 +59,8 @@ impl Ending {
     pub fn messages(&self, report: &Report) -> String {
         let mut text = String::new();
         if !self.quiet {
-            // A reader that stalls must not hold up a run that its deadline has ended.
-            if final_write::is_writable(std::io::stderr()) {
+            // The error of a run that did not start says why. A reader that stalls must not hold up one that its deadline has ended.
+            if report.status != Status::SetupError && final_write::is_writable(std::io::stderr()) {
                 text.extend(self.limits.reached(report).iter().map(|line| notice(line)));
             }
             if report.status == Status::SeccompKilled {

@@ -252,11 +252,16 @@ fn a_profile_that_the_workload_could_write_is_refused() {
     for_each_caller(|caller| {
         let workspace = idmappable_dir(caller);
         let file = workspace.file("profile.json", OCI);
-        let outcome = mkdir(caller, &["--workspace", text(workspace.path()), "--seccomp", text(&file)]).expect(125);
+        let writable = format!("{}:/data", text(workspace.path()));
+        let outcome = mkdir(caller, &["-v", &writable, "--seccomp", text(&file)]).expect(125);
         assert!(
             outcome.stderr.contains("is writable in the sandbox and contains the seccomp profile of this run"),
             "{outcome}"
         );
+        // In a workspace it is mounted read-only.
+        let options = ["--workspace", text(workspace.path()), "--seccomp", text(&file)];
+        let is_read_only = "grep -q ' /workspace/profile.json ro,' /proc/self/mountinfo";
+        Run::new(caller).opts(options).sh(is_read_only).go().expect(0);
         let mount = format!("{}:/data:ro", text(workspace.path()));
         mkdir(caller, &["-v", &mount, "--seccomp", text(&file)]).expect(0);
     });
