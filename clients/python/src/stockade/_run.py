@@ -75,7 +75,12 @@ class _Started:
         log, log_end = os.pipe()
         given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         try:
-            ours = ["--quiet", f"--report=fd:{report_end}", f"--lease=fd:{lease_end}", *([f"--net-log=fd:{log_end}"] if logs else [])]
+            ours = [
+                "--quiet",
+                f"--report=fd:{report_end}",
+                f"--lease=fd:{lease_end}",
+                *([f"--net-log=fd:{log_end}"] if logs else []),
+            ]
             self._child = subprocess.Popen(
                 [path, "run", *ours, *flags, "--", *words],
                 stdin=given,
