@@ -227,7 +227,8 @@ fn a_command_has_the_report_of_a_run() {
     for_each_session(&[], |session| {
         let path = session.home.dir("reports").join("report.json");
         let report = format!("--report={}", path.display());
-        session.exec(&[&report, &session.name, "sh", "-c", "exit 4"]).is(4, "");
+        let counts = "i=0; while [ $i -lt 9999 ]; do i=$((i + 1)); done; exit 4";
+        session.exec(&[&report, &session.name, "sh", "-c", counts]).is(4, "");
         let report: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let schema: Value = serde_json::from_str(include_str!("../../profiles/report.schema.json")).unwrap();
         assert_eq!(schema::violations(&schema, &report), [""; 0]);
