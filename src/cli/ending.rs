@@ -193,8 +193,9 @@ mod tests {
             output: Some(OutputLimit { bytes: 10, keep: Keep::Tail }),
             traffic_bytes: Some(1 << 20),
         };
-        let said = |limits: Limits, change: fn(&mut Report)| limits.reached(&report(change)).join("\n");
-        let cases: [(fn(&mut Report), &str); 9] = [
+        type Change = fn(&mut Report);
+        let said = |limits: Limits, change: Change| limits.reached(&report(change)).join("\n");
+        let cases: [(Change, &str); 9] = [
             (
                 |report| (report.status, report.signal) = (Status::TimeoutWall, Some(libc::SIGKILL)),
                 "time limit of 1500ms reached (--timeout); killed",
