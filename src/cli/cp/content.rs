@@ -85,7 +85,7 @@ fn has_holes(file: &File, size: u64) -> Result<bool> {
     Ok(size >= LEAST_WITH_HOLES && file.metadata()?.blocks().saturating_mul(512) < size)
 }
 
-/// From where to where the next piece that is no hole reaches.
+/// The next piece that is not a hole: where it begins and where it ends.
 fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     let seek = |at: u64, whence| lseek(file, i64::try_from(at).unwrap_or(i64::MAX), whence).map(|at| at as u64);
     if at >= size {
