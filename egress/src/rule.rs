@@ -111,9 +111,19 @@ pub enum Refused {
 }
 
 impl Rules {
+    /// The first rule that denies this name and port.
+    pub fn denying_name(&self, name: &Name, port: u16) -> Option<&Rule> {
+        self.deny.iter().find(|rule| rule.is_about(name) && rule.denies(port))
+    }
+
+    /// The first rule that denies this address and port.
+    pub fn denying_address(&self, address: IpAddr, port: u16) -> Option<&Rule> {
+        self.deny.iter().find(|rule| rule.holds(address) && rule.denies(port))
+    }
+
     /// The first rule that allows this name and port, by its number, unless another denies them.
     pub fn for_name(&self, name: &Name, port: u16) -> Option<usize> {
-        if self.deny.iter().any(|rule| rule.is_about(name) && rule.denies(port)) {
+        if self.denying_name(name, port).is_some() {
             return None;
         }
         self.allow.iter().position(|rule| rule.is_about(name) && rule.allows(port))
@@ -121,7 +131,7 @@ impl Rules {
 
     /// The first rule that allows an address that the workload dialled itself. A loopback address is the sandbox's own.
     pub fn for_address(&self, address: IpAddr, port: u16) -> Option<usize> {
-        if address.is_loopback() || self.deny.iter().any(|rule| rule.holds(address) && rule.denies(port)) {
+        if address.is_loopback() || self.denying_address(address, port).is_some() {
             return None;
         }
         let allows = |rule: &Rule| rule.holds(address) && rule.allows(port) && self.names(address, port);
@@ -140,7 +150,7 @@ impl Rules {
 
     /// Whether an address that a name has resolved to may be dialled.
     pub fn may_dial(&self, address: IpAddr, port: u16) -> Result<(), Refused> {
-        if self.deny.iter().any(|rule| rule.holds(address) && rule.denies(port)) {
+        if self.denying_address(address, port).is_some() {
             return Err(Refused::Denied);
         }
         match address::special(address) {

@@ -16,6 +16,7 @@ use super::manual;
 use super::pages::PAGES;
 use super::ps::Row;
 use super::top::Frame;
+use super::why::Shown;
 use stockade_seccomp::builtin::Group;
 
 use crate::args::{Args, Dialect, Flag, HELP, Operand, Verb};
@@ -34,6 +35,7 @@ fn generated_files_are_current() {
         ("profiles/audit.schema.json".to_owned(), schema::<Line>(|_| ())),
         ("profiles/top.schema.json".to_owned(), schema::<Frame>(|_| ())),
         ("profiles/ps.schema.json".to_owned(), schema::<Row>(|_| ())),
+        ("profiles/why.schema.json".to_owned(), schema::<Shown>(|_| ())),
         ("profiles/session.schema.json".to_owned(), schema::<Object>(|_| ())),
         ("profiles/net-log.schema.json".to_owned(), schema::<stockade_egress::record::Line>(|_| ())),
     ];

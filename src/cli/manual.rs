@@ -25,6 +25,13 @@ const OF_A_CHECK: &[(&str, &str)] = &[
     ("125", "It could not be found out."),
 ];
 
+const OF_A_QUESTION: &[(&str, &str)] = &[
+    ("0", "It is allowed. For a path, this is about reading, or what --to names."),
+    ("1", "It is refused."),
+    ("2", "It depends on what is not known before the run."),
+    ("125", "A run with these options would be refused here. Standard error says why."),
+];
+
 type Example = (&'static str, &'static str);
 
 /// Exit codes and examples of a page.
@@ -125,6 +132,19 @@ const MORE: &[More] = &[
             ("The same as data:", "stockade plan --json -p strict -- sort"),
         ],
     ),
+    more(
+        "stockade-why",
+        OF_A_QUESTION,
+        &[
+            ("Ask about a path, a host and a system call:", "stockade why /etc/hosts"),
+            ("", "stockade why --allow-net *.example.com api.example.com:443"),
+            ("", "stockade why -p strict socket"),
+            (
+                "Ask in a script whether a policy lets a directory be changed:",
+                "stockade why -p ./job.toml --to write /data",
+            ),
+        ],
+    ),
     more("stockade-doctor", OF_A_CHECK, &[("Print every finding as data:", "stockade doctor --json")]),
     more("stockade-top", USUAL, &[("Print one sample for a script:", "stockade top --once --json")]),
     more("stockade-gc", OF_A_CHECK, &[("Remove what killed supervisors left behind:", "stockade gc")]),
@@ -181,7 +201,8 @@ pub(super) fn more_sections(page: &str) -> String {
     }
     text += ".SH EXAMPLES\n";
     for (what, command) in more.examples {
-        text += &format!(".PP\n{}\n.PP\n.nf\n.RS 4\n{}\n.RE\n.fi\n", escaped(what), escaped(command));
+        let what = if what.is_empty() { String::new() } else { format!(".PP\n{}\n", escaped(what)) };
+        text += &format!("{what}.PP\n.nf\n.RS 4\n{}\n.RE\n.fi\n", escaped(command));
     }
     let above =
         page.rsplit_once('-').map_or("stockade\\-run", |(above, _)| above).replace("\\-", "-").replace('-', "\\-");

@@ -41,6 +41,7 @@ mod toolchain;
 mod top;
 mod usage;
 mod values;
+mod why;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -102,6 +103,7 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
         "net log" => session_net::log(&args),
         "rm" => session::remove(&args),
         "plan" => plan::main(&args),
+        "why" => why::main(&args),
         "doctor" => doctor::main(&args),
         "top" => top::main(&args),
         "gc" => gc::main(),

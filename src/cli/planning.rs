@@ -44,10 +44,11 @@ pub fn resolve(args: &Args, id: String, loaded: Loaded, records: Vec<Guarded>) -
     let profile_sha256 = trust::profile_sha256(&loaded.settings)?;
     // Not freed: freeing the environment would delay the start.
     let caller = ManuallyDrop::new(Caller { env: std::env::vars_os().collect(), profile_sha256, id });
-    // A session may be without a command of its own. Its plan is that of any command.
-    let no_command = args.is_on("detach") && args.words.is_empty();
+    // A session may be without a command of its own, and `why` has a question. Their plan is that of any command.
+    let (no_command, asks) = (args.is_on("detach") && args.words.is_empty(), args.name() == "why");
     let any = ["true".into()];
-    let mut resolved = policy::resolve(loaded.settings, if no_command { &any } else { &args.words }, &caller)?;
+    let command = if no_command || asks { &any } else { &args.words[..] };
+    let mut resolved = policy::resolve(loaded.settings, command, &caller)?;
     if no_command {
         resolved.plan.command.argv.clear();
     }

@@ -138,6 +138,35 @@ pub fn prepare(
     Ok(Some(PreparedLandlock { ruleset, flags, rules: rules(wanted, implied.mounts, abi)?, abi, handled_net }))
 }
 
+/// A path rule, for explanations.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The path inside. Everything below it is allowed too.
+    pub path: Bytes,
+    /// Reading files and listing directories.
+    pub read: bool,
+    /// Changing files.
+    pub write: bool,
+    /// Making files.
+    pub make: bool,
+    /// Executing files.
+    pub execute: bool,
+}
+
+/// The path rules of a run. `None` if this kernel has no Landlock.
+pub fn grants(wanted: &plan::Landlock, mounts: &[Mount]) -> Result<Option<Vec<Grant>>> {
+    let Ok(abi) = sys::landlock::abi() else { return Ok(None) };
+    let abi = ABI::from(i32::try_from(abi).unwrap_or(i32::MAX));
+    let grant = |rule: Rule| Grant {
+        path: Bytes::from([b"/".as_slice(), rule.path.to_bytes()].concat()),
+        read: rule.access.contains(AccessFs::ReadFile),
+        write: rule.access.contains(AccessFs::WriteFile),
+        make: rule.access.contains(AccessFs::MakeReg),
+        execute: rule.access.contains(AccessFs::Execute),
+    };
+    Ok(Some(rules(wanted, Some(mounts), abi)?.into_iter().map(grant).collect()))
+}
+
 fn too_old(wanted: &plan::Landlock, kernel: std::result::Result<u32, Errno>) -> Option<Error> {
     let error = match kernel {
         Ok(abi) if abi >= wanted.minimum_abi => return None,

@@ -20,7 +20,7 @@ use crate::plan::Bytes;
 use crate::sys::mount::{self, FsContext, NODEV, NOEXEC, NOSUID};
 
 /// The nodes of every sandbox, with the numbers that they must have on the host, Documentation/admin-guide/devices.txt.
-pub(super) const NODES: [(&CStr, &str, u64, u64); 6] = [
+pub const NODES: [(&CStr, &str, u64, u64); 6] = [
     (c"null", "/dev/null", 1, 3),
     (c"zero", "/dev/zero", 1, 5),
     (c"full", "/dev/full", 1, 7),
@@ -32,7 +32,7 @@ pub(super) const NODES: [(&CStr, &str, u64, u64); 6] = [
 const NODE_ATTRIBUTES: u64 = NOSUID | NOEXEC;
 
 /// The links in every `/dev`: name and target.
-pub(super) const LINKS: [(&CStr, &CStr); 5] = [
+pub const LINKS: [(&CStr, &CStr); 5] = [
     (c"fd", c"/proc/self/fd"),
     (c"stdin", c"/proc/self/fd/0"),
     (c"stdout", c"/proc/self/fd/1"),

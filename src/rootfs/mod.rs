@@ -35,7 +35,9 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
+pub use self::dev::{LINKS, NODES};
 pub use self::powers::Powers;
+pub use self::run_mounts::{MOST_COPIED, is_public};
 use crate::sys::mount::{self, NO_MAGICLINKS};
 
 /// The old root's procfs. Checked to be the root of a procfs: in any other directory `self` could be anything.

@@ -24,7 +24,7 @@ use crate::sys::file;
 use crate::sys::mount::{Attributes, NODEV, NOEXEC, NOSUID, RDONLY};
 
 /// The largest file that is copied.
-const MOST_COPIED: usize = 16 << 10;
+pub const MOST_COPIED: usize = 16 << 10;
 
 /// Parent half. `None` for an optional mount whose source does not exist.
 pub fn prepare(
@@ -141,7 +141,7 @@ fn generated(index: usize, destination: &Path, content: Content, places: &mut Mo
 }
 
 /// Whether every user of the host may read this file, or list and enter this directory.
-pub(super) fn is_public(stat: &FileStat) -> bool {
+pub fn is_public(stat: &FileStat) -> bool {
     let directory = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
     let needed = if directory { 0o005 } else { 0o004 };
     stat.st_mode & needed == needed

@@ -103,20 +103,41 @@ pub fn is_shown(plan: &RunPlan, path: &Path) -> bool {
     })
 }
 
+/// The interpreter that the kernel executes for a script or an ELF program.
+pub fn named_interpreter(file: &Path) -> Option<PathBuf> {
+    let head = head(file)?;
+    match script_words(&head) {
+        None => elf_interpreter(&head).map(path),
+        Some(mut words) => words.next().map(path),
+    }
+}
+
 /// The interpreter that a script or an ELF program names. For `env` it is the program that `env` looks up.
 fn interpreter(file: &Path) -> Option<PathBuf> {
-    let mut head = Vec::new();
-    std::fs::File::open(file).ok()?.take(4096).read_to_end(&mut head).ok()?;
-    let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()));
-    let Some(line) = head.strip_prefix(b"#!") else { return elf_interpreter(&head).map(path) };
-    let line = line.split(|byte| *byte == b'\n').next()?;
-    let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+    let head = head(file)?;
+    let Some(mut words) = script_words(&head) else { return elf_interpreter(&head).map(path) };
     let first = path(words.next()?);
     let word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     match word {
         Some(word) if first.file_name().is_some_and(|name| name == "env") => in_path(&path(word)).or(Some(first)),
         _ => Some(first),
     }
+}
+
+fn head(file: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    std::fs::File::open(file).ok()?.take(4096).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+/// The words behind `#!`, if the file is a script.
+fn script_words(head: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    Some(line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty()))
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec()))
 }
 
 /// The program of this name on the caller's `PATH`.

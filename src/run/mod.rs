@@ -84,7 +84,7 @@ use self::bare::{Bare, Orphans};
 use self::egress::PreparedEgress;
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
-pub use self::prepare::examine;
+pub use self::prepare::{Examined, examine};
 use self::prepare::{Kept, Prepared, Purpose};
 use self::supervise::alone::Alone;
 pub use self::supervise::alone::Sampler;

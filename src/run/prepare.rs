@@ -213,23 +213,39 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
     Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning, gateway: None }, stack))
 }
 
-/// Opens what a run would open, and makes neither a sandbox nor a cgroup. Returns what a run would be refused for.
-pub fn examine(plan: &RunPlan) -> Result<()> {
+/// What a run of a plan would be here.
+#[derive(Clone, Copy, Debug)]
+pub struct Examined {
+    /// The workload's user and group on the host.
+    pub host_ids: (u32, u32),
+    /// Whether these were chosen with privilege, so that the workload has no group of the caller.
+    pub is_privileged: bool,
+    /// Whether the run would have namespaces.
+    pub has_namespaces: bool,
+}
+
+/// Opens what a run would open, and makes neither a sandbox nor a cgroup. The error is what a run would be refused for.
+pub fn examine(plan: &RunPlan) -> Result<Examined> {
     sys::process::default_child_signal();
     let bare = super::bare::settle(plan)?;
     let wanted = bare.as_ref().map_or(plan, |bare| &bare.plan);
-    let examined = opened(wanted, bare.as_ref());
+    let opened = opened(wanted, bare.as_ref());
+    let has_namespaces = bare.is_none();
     bare.and_then(|bare| bare.remove_scratch());
-    examined.and_then(|()| cgroup::availability::examine(&plan.budget, &plan.confinement.allow_degraded))
+    let users = opened?;
+    cgroup::availability::examine(&plan.budget, &plan.confinement.allow_degraded)?;
+    let host_ids = (users.host_uid, users.host_gid);
+    Ok(Examined { host_ids, is_privileged: users.is_privileged(), has_namespaces })
 }
 
-fn opened(plan: &RunPlan, bare: Option<&Bare>) -> Result<()> {
+fn opened(plan: &RunPlan, bare: Option<&Bare>) -> Result<Users> {
     let mut degraded = Vec::new();
     let (users, _) = ids_and_root(plan, bare, &mut degraded)?;
     let users = if let Some(bare) = bare { bare.take_users(users, &mut degraded)? } else { users };
     process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules(plan))?;
     rules_of_paths(plan, bare, &mut degraded)?;
-    filter(plan, bare, &users).map(drop)
+    filter(plan, bare, &users)?;
+    Ok(users)
 }
 
 /// The Landlock ruleset.

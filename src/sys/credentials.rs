@@ -1,5 +1,8 @@
 //! Ids, groups and capabilities of this thread, `credentials(7)`.
 
+use nix::errno::Errno;
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+
 use super::process::prctl;
 use super::{Result, check};
 
@@ -22,6 +25,26 @@ pub fn clear_groups() -> Result<()> {
 pub fn set_groups(groups: &[u32]) -> Result<()> {
     // SAFETY: the kernel reads exactly the slice.
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+/// Calls `act` with the file system ids of a user who has neither groups nor capabilities, `setfsuid(2)`. The caller has dropped its
+/// groups.
+pub fn as_user<T>(uid: u32, gid: u32, act: impl FnOnce() -> T) -> Result<T> {
+    let own = capabilities()?;
+    let set = |uid, gid| {
+        let gid = setfsgid(Gid::from_raw(gid));
+        (setfsuid(Uid::from_raw(uid)), gid)
+    };
+    let before = set(uid, gid);
+    let taken = set(uid, gid) == (Uid::from_raw(uid), Gid::from_raw(gid));
+    let result = match taken {
+        true => set_capabilities(CapSets { effective: 0, ..own }).map(|()| act()),
+        false => Err(Errno::EPERM),
+    };
+    set_capabilities(own)?;
+    set(before.0.as_raw(), before.1.as_raw());
+    set_capabilities(own)?; // a change to root's id has added some
+    result
 }
 
 /// Keeps the permitted capabilities across a change of user, `PR_SET_KEEPCAPS`. Ends with execve.

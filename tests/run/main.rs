@@ -29,4 +29,5 @@ mod steps;
 mod streams;
 mod terminal;
 mod toolchains;
+mod why;
 mod workloads;

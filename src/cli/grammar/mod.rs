@@ -3,6 +3,7 @@
 mod exec;
 mod foreign;
 mod network;
+mod why;
 
 use self::exec::EXEC;
 use crate::args::{Flag, Operand, Verb, list, switch, value, verb};
@@ -93,6 +94,15 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .options(PLAN)
             .foreign(foreign::RUN)
             .operands(COMMAND),
+        verb("why", "Say whether a run may read a path, reach a host or make a system call, and what decides that")
+            .more(
+                "Takes the options of run, and runs nothing. The answer is about the start of a run on this host. Exits with 0 if it is \
+                 allowed, with 1 if it is refused, with 2 if that depends on what is not known before, and with 125 if such a run would \
+                 be refused.",
+            )
+            .options(WHY)
+            .foreign(foreign::RUN)
+            .operands(why::QUESTION),
         verb("doctor", "Test what this host can enforce")
             .more("Exits with 1 if this host cannot fully enforce a run with the default policy.")
             .options(&[("Options", &[switch("json", "Print the findings as JSON")])]),
@@ -179,6 +189,9 @@ const NO_NETWORK: Flag = switch("no-network", "Assume that the run has --network
 
 /// `run` has all groups of `plan` but the last: one table, so that the two cannot differ.
 const RUN: &[(&str, &[Flag])] = PLAN.split_at(PLAN.len() - 1).0;
+
+/// The options of `why`.
+const WHY: &[(&str, &[Flag])] = &why::options::<{ PLAN.len() }>(PLAN);
 
 /// The options of `plan`.
 const PLAN: &[(&str, &[Flag])] = &[

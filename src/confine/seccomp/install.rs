@@ -222,6 +222,16 @@ impl PreparedSeccomp {
         calls.all(|call| programs.iter().all(|program| call.is_allowed_by(program) == Some(true)))
     }
 
+    /// What the filter answers to a call of this number; `None` if that depends on its arguments.
+    pub fn answer(&self, call: &KnownCall) -> Option<Action> {
+        let answers: Vec<_> = self.programs().iter().map(|program| call.answer(program)).collect();
+        let refusing = answers.iter().flatten().find(|action| !action.lets_through());
+        match refusing {
+            Some(action) => Some(*action),
+            None => answers.into_iter().collect::<Option<Vec<_>>>().map(|_| Action::Allow),
+        }
+    }
+
     /// Whether execve fails. Where it kills instead, the run's status says so.
     fn fails_execve(&self) -> bool {
         let execve = KnownCall(libc::SYS_execve, &[]);

@@ -147,6 +147,11 @@ impl Judge {
         }
     }
 
+    /// The rules, unless they came compiled.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
     /// The name of a call.
     pub fn name(&self, call: &Call) -> String {
         if call.arch != Arch::NATIVE.audit() {
