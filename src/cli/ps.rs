@@ -140,12 +140,24 @@ fn table(args: &Args, rows: &[Row]) -> Result<u8> {
         return say(&rows.iter().map(|row| format!("{}\n", row.name)).collect::<String>());
     }
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(7);
+    // Only if there are any.
+    let labels: Vec<String> = rows.iter().map(|row| labels_text(&row.labels)).collect();
+    let labels_width = labels.iter().map(|labels| labels.chars().count()).max().filter(|width| *width > 0);
+    let labels_cell = |labels: &str| match labels_width {
+        Some(width) => format!("  {labels:width$}", width = width.max(6)),
+        None => String::new(),
+    };
     let _ = writeln!(
         text,
-        "{:width$}  {:12}  {:>8}  {:>8}  {:>8}  COMMAND",
-        "SESSION", "STATE", "AGE", "COMMANDS", "MEMORY"
+        "{:width$}  {:12}  {:>8}  {:>8}  {:>8}{}  COMMAND",
+        "SESSION",
+        "STATE",
+        "AGE",
+        "COMMANDS",
+        "MEMORY",
+        labels_cell("LABELS")
     );
-    for row in rows {
+    for (row, labels) in rows.iter().zip(&labels) {
         let state = match (row.exit_code, row.state.as_str()) {
             (Some(code), "ended") => format!("ended ({code})"),
             (_, state) => state.to_owned(),
@@ -156,14 +168,22 @@ fn table(args: &Args, rows: &[Row]) -> Result<u8> {
         let memory = row.memory_bytes.map_or("-".to_owned(), |bytes| format!("{}M", bytes >> 20));
         let _ = writeln!(
             text,
-            "{:width$}  {state:12}  {:>8}  {:>8}  {memory:>8}  {}",
+            "{:width$}  {state:12}  {:>8}  {:>8}  {memory:>8}{}  {}",
             row.name,
             age(row.created_at.as_deref()),
             number(row.commands),
+            labels_cell(labels),
             printable(&words),
         );
     }
     say(&text)
+}
+
+/// Labels in one cell.
+pub fn labels_text(labels: &BTreeMap<String, String>) -> String {
+    let text =
+        |(name, value): (&String, &String)| if value.is_empty() { name.clone() } else { format!("{name}={value}") };
+    printable(&labels.iter().map(text).collect::<Vec<_>>().join(",")).replace(char::is_whitespace, " ")
 }
 
 fn age(created_at: Option<&str>) -> String {

@@ -11,14 +11,15 @@ use serde::Serialize;
 
 use super::amounts::about;
 use super::grammar::STOCKADE;
-use super::ps;
+use super::ps::{self, labels_text};
 use crate::args::{Args, Dialect};
 use crate::cgroup::running::{Running, look};
 use crate::error::{Error, Result, Step, printable};
-use crate::plan::Bytes;
+use crate::plan::{Bytes, Network};
 use crate::policy::label;
 use crate::policy::value::{Deadline, Value as _};
 use crate::report::timestamp;
+use crate::run::egress::traffic;
 use crate::sys::terminal;
 
 /// The value of [`Frame::schema`].
@@ -63,6 +64,14 @@ struct Row {
     pids: Option<u64>,
     /// Its limit on processes and threads.
     pids_limit: Option<u64>,
+    /// Its network: `egress` if it has rules for hosts, otherwise as given on the command line; `null` if a policy may say it.
+    network: Option<&'static str>,
+    /// Open connections to hosts and published ports; `null` without rules for hosts, and for another user's sandbox.
+    connections: Option<u64>,
+    /// Bytes that it has sent over such connections.
+    bytes_sent: Option<u64>,
+    /// Bytes that it has received over them.
+    bytes_received: Option<u64>,
     /// Its cgroup.
     cgroup: String,
     /// The command that it runs, as given on the command line; empty for a session without one.
@@ -141,6 +150,8 @@ impl Before {
         }
         let words: Option<Vec<OsString>> = one.words().map(|words| words.into_iter().map(OsString::from_vec).collect());
         let (kind, command) = words.as_deref().map(command).unzip();
+        let counted = one.pid.and_then(traffic::of);
+        let network = if counted.is_some() { Some(Network::Egress) } else { words.as_deref().and_then(network) };
         let percent = |within: Duration| (used_us as f64 / within.as_micros().max(1) as f64 * 1000.0).round() / 10.0;
         Row {
             id: one.id.clone(),
@@ -153,6 +164,10 @@ impl Before {
             memory_limit_bytes: usage.memory.limit_bytes,
             pids: usage.pids.current,
             pids_limit: usage.pids.limit,
+            network: network.map(Network::name),
+            connections: counted.map(|counted| counted.connections),
+            bytes_sent: counted.map(|counted| counted.sent_bytes),
+            bytes_received: counted.map(|counted| counted.received_bytes),
             cgroup: one.path.display().to_string(),
             command,
             kind,
@@ -174,6 +189,18 @@ fn command(words: &[OsString]) -> (&'static str, Vec<Bytes>) {
     (if is_session { SESSION } else { RUN }, words.iter().map(Bytes::from).collect())
 }
 
+/// The network that the words of `stockade run` ask for, if no policy can ask for another.
+fn network(words: &[OsString]) -> Option<Network> {
+    let (args, _) = Args::read(&STOCKADE, Dialect::Stockade, words.get(1..)?);
+    let has_rules = ["allow-net", "publish"].iter().any(|option| args.value(option).is_some());
+    match (args.name().as_str(), super::network::mode(&args)) {
+        ("run", _) if has_rules => Some(Network::Egress),
+        ("run", Ok(Some(mode))) => Some(mode),
+        ("run", Ok(None)) if args.value("profile").is_none() => Some(Network::Loopback),
+        _ => None,
+    }
+}
+
 /// The labels among the words of `stockade run`.
 fn labels(words: &[OsString]) -> BTreeMap<String, String> {
     let (args, _) = Args::read(&STOCKADE, Dialect::Stockade, words.get(1..).unwrap_or_default());
@@ -183,17 +210,21 @@ fn labels(words: &[OsString]) -> BTreeMap<String, String> {
 
 impl Frame {
     fn lines(&self) -> Vec<String> {
-        let head = ["ID", "PID", "AGE", "CPU%", "MEMORY", "LIMIT", "PIDS", "COMMANDS", "COMMAND"].map(str::to_owned);
-        let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.sandboxes.iter().map(Row::cells)).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 9] = std::array::from_fn(width);
-        let of_row = |row: &[String; 9]| {
-            let [id, numbers @ .., command] = row;
-            let mut line = format!("{id:<width$}", width = widths[0]);
-            for (cell, width) in numbers.iter().zip(&widths[1..]) {
-                line.push_str(&format!("  {cell:>width$}"));
-            }
-            format!("{line}  {command}")
+        let shown: Vec<&Column> =
+            COLUMNS.iter().filter(|column| self.sandboxes.iter().any(|row| column.is_shown(row))).collect();
+        let head = shown.iter().map(|column| column.title.to_owned()).collect();
+        let cells = |row: &Row| shown.iter().map(|column| column.cell(row)).collect();
+        let rows: Vec<Vec<String>> = std::iter::once(head).chain(self.sandboxes.iter().map(cells)).collect();
+        let widths: Vec<usize> = (0..shown.len())
+            .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        let of_row = |row: &Vec<String>| {
+            let padded = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
+                0 => format!("{cell:<width$}"),
+                _ if at + 1 == row.len() => cell.clone(),
+                _ => format!("{cell:>width$}"),
+            });
+            padded.collect::<Vec<_>>().join("  ")
         };
         let mut lines = match self.sandboxes.is_empty() {
             true => vec!["no sandboxes with a cgroup are running".to_owned()],
@@ -204,21 +235,49 @@ impl Frame {
     }
 }
 
-impl Row {
-    fn cells(&self) -> [String; 9] {
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let words = |words: &Vec<Bytes>| words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        [
-            printable(&self.id),
-            or_dash(self.pid.map(|pid| pid.to_string())),
-            or_dash(self.age_us.map(age)),
-            or_dash(self.cpu_percent.map(|percent| format!("{percent:.1}"))),
-            or_dash(self.memory_bytes.map(about)),
-            or_dash(self.memory_limit_bytes.map(about)),
-            or_dash(self.pids.map(|count| count.to_string())),
-            or_dash(self.commands.map(|count| count.to_string())),
-            or_dash(self.command.as_ref().map(words)),
-        ]
+/// A column of the table.
+struct Column {
+    title: &'static str,
+    /// Whether it is left out if no sandbox has a value.
+    if_any: bool,
+    value: fn(&Row) -> Option<String>,
+}
+
+const fn column(title: &'static str, value: fn(&Row) -> Option<String>) -> Column {
+    Column { title, if_any: false, value }
+}
+
+const fn if_any(title: &'static str, value: fn(&Row) -> Option<String>) -> Column {
+    Column { title, if_any: true, value }
+}
+
+const COLUMNS: &[Column] = &[
+    column("ID", |row| Some(printable(&row.id))),
+    column("PID", |row| row.pid.map(|pid| pid.to_string())),
+    column("AGE", |row| row.age_us.map(age)),
+    column("CPU%", |row| row.cpu_percent.map(|percent| format!("{percent:.1}"))),
+    column("MEMORY", |row| row.memory_bytes.map(about)),
+    column("LIMIT", |row| row.memory_limit_bytes.map(about)),
+    column("PIDS", |row| row.pids.map(|count| count.to_string())),
+    if_any("COMMANDS", |row| row.commands.map(|count| count.to_string())),
+    column("NETWORK", |row| row.network.map(str::to_owned)),
+    if_any("OPEN", |row| row.connections.map(|count| count.to_string())),
+    if_any("SENT", |row| row.bytes_sent.map(about)),
+    if_any("RECEIVED", |row| row.bytes_received.map(about)),
+    if_any("LABELS", |row| (!row.labels.is_empty()).then(|| labels_text(&row.labels))),
+    column("COMMAND", |row| {
+        let words = row.command.as_ref()?.iter().map(ToString::to_string);
+        Some(words.collect::<Vec<_>>().join(" "))
+    }),
+];
+
+impl Column {
+    fn is_shown(&self, row: &Row) -> bool {
+        !self.if_any || (self.value)(row).is_some()
+    }
+
+    fn cell(&self, row: &Row) -> String {
+        (self.value)(row).unwrap_or_else(|| "-".to_owned())
     }
 }
 
@@ -252,6 +311,16 @@ mod tests {
     fn ages_are_for_people() {
         let ages = [0, 59, 61, 3600, 90_061].map(|seconds| age(seconds * 1_000_000));
         assert_eq!(ages, ["0s", "59s", "1m01s", "1h00m", "1d01h"]);
+    }
+
+    #[test]
+    fn a_network_is_known_unless_a_policy_may_name_it() {
+        let of = |line: &str| network(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("stockade run -- sleep 5"), Some(Network::Loopback));
+        assert_eq!(of("stockade run --network none -p x.toml -- sleep 5"), Some(Network::None));
+        assert_eq!(of("stockade run -p x.toml --allow-net a.example -- sleep 5"), Some(Network::Egress));
+        assert_eq!(of("stockade run -p x.toml -- sleep 5"), None);
+        assert_eq!(of("my-program x"), None);
     }
 
     #[test]

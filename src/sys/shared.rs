@@ -99,6 +99,18 @@ impl Drop for Shared {
     }
 }
 
+/// Maps counters at the beginning of a file, zero at first, for as long as this process runs. Children share them.
+pub fn counters<const N: usize>(file: BorrowedFd<'_>) -> Result<&'static [AtomicU64; N]> {
+    const { assert!(N * size_of::<AtomicU64>() <= LENGTH) };
+    nix::unistd::ftruncate(file, LENGTH as libc::off_t)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    check(page as libc::c_long)?; // MAP_FAILED is -1
+    // SAFETY: the mapping is a page, which holds them, and is never unmapped. Any bytes are valid atomics.
+    Ok(unsafe { &*page.cast::<[AtomicU64; N]>() })
+}
+
 fn set_robust_list(head: *const AtomicUsize) -> Result<()> {
     // SAFETY: the list stays mapped until `Shared` resets it. The kernel reads it when the thread ends.
     check(unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<[usize; 3]>()) }).map(drop)

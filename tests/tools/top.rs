@@ -1,7 +1,8 @@
 //! `stockade top` shows the running sandboxes with the figures of their cgroups, and lists those that it cannot read.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -71,6 +72,35 @@ fn a_running_sandbox_is_shown_with_the_figures_of_its_cgroup() {
     let marker = run.marker().to_owned();
     run.finish();
     assert!(self::row(&frame(), &marker).is_none(), "it is not shown after its end");
+}
+
+#[test]
+fn the_network_of_a_sandbox_is_shown_with_its_traffic() {
+    if !is_root() {
+        return skip("not root, and only root has a budget everywhere");
+    }
+    // A server of this host, to which only the rule leads.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let rules = [format!("a.example:{port}"), format!("127.0.0.1:{port}")];
+    let options = ["--memory", "64M", "--label", "who=me", "--allow-net", &rules[0], "--allow-net", &rules[1]];
+    let script = format!(
+        "import socket, time\ns = socket.create_connection(('a.example', {port}))\ns.sendall(b'x' * 1000)\ns.recv(9)\nprint('ready', flush=True)\ntime.sleep(60)"
+    );
+    let run = Run::new(Caller::Root).opts(options).opts(["--add-host", "a.example=127.0.0.1"]).python(&script).spawn();
+    let (mut client, _) = server.accept().unwrap();
+    client.read_exact(&mut [0; 1000]).unwrap();
+    client.write_all(b"0123456").unwrap();
+    run.wait_for("ready");
+    let row = row(&frame(), run.marker()).expect("it is shown");
+    let figures = ["network", "connections", "bytes_sent", "bytes_received"].map(|key| row[key].clone());
+    assert_eq!(figures, ["egress".into(), 1.into(), 1000.into(), Value::from(7)], "{row}");
+    let table = String::from_utf8(top(&["--once"]).stdout).unwrap();
+    let line = table.lines().find(|line| line.starts_with(run.marker())).unwrap_or_else(|| panic!("{table}"));
+    assert!(line.contains("egress") && line.contains("who=me"), "{table}");
+    assert!(["NETWORK", "OPEN", "SENT", "RECEIVED", "LABELS"].iter().all(|title| table.contains(title)), "{table}");
+    run.signal(nix::sys::signal::Signal::SIGTERM);
+    run.finish();
 }
 
 #[test]

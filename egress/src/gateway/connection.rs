@@ -14,6 +14,7 @@ use tokio::time::{Instant as Deadline, sleep, timeout, timeout_at};
 
 use super::pump::{Pump, Shared, idle};
 use super::state::{Happened, State};
+use super::traffic::Count;
 use super::{GRACE, proxy};
 use crate::client_hello::{self, Hello};
 use crate::name::Name;
@@ -65,8 +66,8 @@ struct Connection<'a> {
     dialled: Cell<Option<IpAddr>>,
     port: u16,
     server_name: RefCell<Option<String>>,
-    sent: Cell<u64>,
-    received: Cell<u64>,
+    sent: Count,
+    received: Count,
     /// Whether the workload's last byte was passed on.
     sent_all: Cell<bool>,
 }
@@ -89,8 +90,8 @@ async fn serve(state: Rc<State>, client: TcpStream) {
         dialled: Cell::new(None),
         port,
         server_name: RefCell::new(None),
-        sent: Cell::new(0),
-        received: Cell::new(0),
+        sent: state.traffic.sent(),
+        received: state.traffic.received(),
         sent_all: Cell::new(false),
     };
     let allowed = rule.ok_or("no_rule").and_then(|rule| state.may_open().map(|()| rule));
@@ -277,7 +278,7 @@ impl Connection<'_> {
     }
 
     /// Passes on bytes that were read already, within the budget.
-    async fn pass(&self, to: &TcpStream, bytes: &[u8], counted: &Cell<u64>) -> Result<(), Bad> {
+    async fn pass(&self, to: &TcpStream, bytes: &[u8], counted: &Count) -> Result<(), Bad> {
         let length = bytes.len() as u64;
         if length == 0 {
             return Ok(());
@@ -289,7 +290,7 @@ impl Connection<'_> {
         }
         self.state.meter.count(length);
         write(to, bytes).await?;
-        counted.set(counted.get() + length);
+        counted.add(length);
         Ok(())
     }
 

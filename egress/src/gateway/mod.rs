@@ -13,6 +13,7 @@ mod proxy;
 mod publish;
 mod pump;
 mod state;
+mod traffic;
 
 use std::io::{self, Write as _};
 use std::net::{TcpListener, UdpSocket};
@@ -29,6 +30,7 @@ use self::log::Log;
 pub use self::orders::{Order, Orders, Receive};
 use self::owner::Owners;
 use self::state::State;
+pub use self::traffic::Traffic;
 use crate::layout::{Kind, Layout, Socket};
 use crate::proxy::Proxy;
 use crate::rule::Rules;
@@ -55,6 +57,8 @@ pub struct Config {
     pub published: Vec<u16>,
     /// Whether it is for a session, whose commands it tells apart.
     pub is_session: bool,
+    /// Where the traffic is counted.
+    pub traffic: Traffic,
 }
 
 /// The bounds of the traffic.

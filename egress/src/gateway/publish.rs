@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::connection::{Bad, at_once, within_budget};
 use super::pump::{Pump, Shared, idle};
 use super::state::{Happened, State};
+use super::traffic::Count;
 use crate::record::{Event, Outcome};
 
 /// When fewer sockets are left than this, more are asked for.
@@ -31,7 +32,7 @@ pub async fn accept(state: Rc<State>, listener: TcpListener, port: u16) {
 
 async fn serve(state: Rc<State>, client: TcpStream, from: SocketAddr, port: u16) {
     let (at, begun) = (SystemTime::now(), Instant::now());
-    let (sent, received) = (Cell::new(0), Cell::new(0));
+    let (sent, received) = (state.traffic.sent(), state.traffic.received());
     let ended = match state.may_open() {
         Err(reason) => Err(Bad::Refused(reason.to_owned())),
         Ok(()) => {
@@ -65,12 +66,7 @@ async fn serve(state: Rc<State>, client: TcpStream, from: SocketAddr, port: u16)
     });
 }
 
-async fn relay(
-    state: &State,
-    client: &TcpStream,
-    port: u16,
-    (sent, received): (&Cell<u64>, &Cell<u64>),
-) -> Result<(), Bad> {
+async fn relay(state: &State, client: &TcpStream, port: u16, (sent, received): (&Count, &Count)) -> Result<(), Bad> {
     let inside = timeout(state.limits.connect, async { connect(state.connector(FEW).await, port).await }).await;
     let inside = inside.map_err(|_| Bad::Failed("timed_out".to_owned()))??;
     let _ = (client.set_nodelay(true), inside.set_nodelay(true));

@@ -13,6 +13,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::meter::Meter;
+use super::traffic::Count;
 
 /// What both directions of a connection share.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct Pump<'a> {
     /// Where they go.
     pub to: &'a TcpStream,
     /// Bytes so far.
-    pub bytes: &'a Cell<u64>,
+    pub bytes: &'a Count,
     /// The time of the last.
     pub shared: &'a Shared,
     /// The bounds of all connections.
@@ -82,7 +83,7 @@ impl Pump<'_> {
             let give = || Ok(splice(pipe.reader.as_fd(), None, self.to.as_fd(), None, left, flags())?);
             let moved = self.to.async_io(Interest::WRITABLE, give).await?;
             left -= moved;
-            self.bytes.set(self.bytes.get() + moved as u64);
+            self.bytes.add(moved as u64);
             self.shared.moved.set(Instant::now());
         }
         Ok(())

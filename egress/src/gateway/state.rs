@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::log::Log;
 use super::meter::Meter;
 use super::owner::Owners;
-use super::{Config, Limits, told};
+use super::{Config, Limits, Traffic, told};
 use crate::change::Change;
 use crate::layout::{Layout, Socket};
 use crate::proxy::Proxy;
@@ -47,6 +47,8 @@ pub struct State {
     pub limits: Limits,
     /// Rate and budget.
     pub meter: Meter,
+    /// What other processes may read of it.
+    pub traffic: Traffic,
     totals: RefCell<Totals>,
     /// The place in the list of each refusal.
     listed: RefCell<HashMap<Refused, usize>>,
@@ -95,7 +97,7 @@ pub struct Happened<'a> {
 impl State {
     /// The state at the beginning.
     pub fn new(config: Config, log: Log, owners: Option<Owners>, supervisor: UnixStream) -> Self {
-        let Config { id, rules, layout, hosts, servers, proxy, limits, .. } = config;
+        let Config { id, rules, layout, hosts, servers, proxy, limits, traffic, .. } = config;
         let mut totals = Totals::default();
         list(&mut totals, &rules);
         Self {
@@ -108,6 +110,7 @@ impl State {
             proxy,
             limits,
             meter: Meter::new(limits.rate, limits.budget),
+            traffic,
             totals: RefCell::new(totals),
             listed: RefCell::default(),
             log,
@@ -257,8 +260,9 @@ impl State {
 
     /// Counts an open connection, until what is returned is dropped.
     pub fn open(&self) -> Open<'_> {
-        self.open.send_modify(|open| *open += 1);
-        Open(&self.open)
+        let open = Open(self);
+        open.change(|open| open + 1);
+        open
     }
 
     /// Tells the supervisor that the budget is used up.
@@ -328,10 +332,19 @@ fn list(totals: &mut Totals, rules: &Rules) {
 }
 
 /// An open connection.
-pub struct Open<'a>(&'a watch::Sender<u32>);
+pub struct Open<'a>(&'a State);
+
+impl Open<'_> {
+    fn change(&self, change: impl FnOnce(u32) -> u32) {
+        self.0.open.send_modify(|open| {
+            *open = change(*open);
+            self.0.traffic.set_open(*open);
+        });
+    }
+}
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|open| *open -= 1);
+        self.change(|open| open - 1);
     }
 }

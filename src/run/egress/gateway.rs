@@ -61,6 +61,8 @@ pub struct Waiting {
     published: Vec<OwnedFd>,
     /// The supervisor's side, if it makes sockets while the gateway runs.
     changing: Option<Changing>,
+    /// The file of its counters, which the supervisor keeps.
+    counters: OwnedFd,
 }
 
 impl Waiting {
@@ -71,6 +73,7 @@ impl Waiting {
         log: Option<OwnedFd>,
         published: Vec<OwnedFd>,
         changing: Option<Changing>,
+        counters: OwnedFd,
     ) -> Result<Self> {
         let context = Context { arch: Arch::NATIVE, kernel: (5, 0), capabilities: &[], strict: true };
         let wrong = |error: stockade_seccomp::Error| Error::new(Step::SeccompProfile, "gateway", error.to_string());
@@ -88,7 +91,7 @@ impl Waiting {
         }
         let title = CString::new(format!("stockade: gateway {}", config.id))
             .map_err(|_| Error::new(Step::Plan, "id", "contains a NUL byte"))?;
-        Ok(Self { config, title, filter, descriptors, channel, log, published, changing })
+        Ok(Self { config, title, filter, descriptors, channel, log, published, changing, counters })
     }
 
     /// Creates the process. `ids` are those that it takes, if this process may take any.
@@ -100,7 +103,7 @@ impl Waiting {
             Cloned::Child => self.run(theirs, ids, parent),
             Cloned::Parent { pid, pidfd } => {
                 step("gateway", || format!("pid {pid}"));
-                Ok(Gateway::new(pid, pidfd, control, self.changing.take()))
+                Ok(Gateway::new(pid, pidfd, control, self.changing.take(), self.counters))
             }
         }
     }
@@ -247,7 +250,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    use stockade_egress::gateway::Limits;
+    use stockade_egress::gateway::{Limits, Traffic};
     use stockade_egress::layout::Layout;
     use stockade_egress::rule::Rules;
     use stockade_egress::upstream::Hosts;
@@ -268,6 +271,7 @@ mod tests {
             limits: Limits { connections: 1, rate: None, budget: None, connect: time, idle: time },
             published: vec![8080],
             is_session,
+            traffic: Traffic(Box::leak(Box::default())),
         }
     }
 

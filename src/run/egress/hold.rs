@@ -49,14 +49,16 @@ pub struct Gateway {
     control: UnixStream,
     /// Why it serves no more.
     ended: Option<Error>,
+    /// What it counts in, for those who look.
+    _counters: OwnedFd,
     /// How it gets what is made while it runs, if it is for a session or has published ports.
     pub changing: Option<Changing>,
 }
 
 impl Gateway {
     /// The process, which has just been created.
-    pub fn new(pid: Pid, pidfd: OwnedFd, control: UnixStream, changing: Option<Changing>) -> Self {
-        Self { pid, pidfd, control, ended: None, changing }
+    pub fn new(pid: Pid, pidfd: OwnedFd, control: UnixStream, changing: Option<Changing>, counters: OwnedFd) -> Self {
+        Self { pid, pidfd, control, ended: None, _counters: counters, changing }
     }
 
     /// Waits until it is confined.

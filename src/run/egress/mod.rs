@@ -20,6 +20,7 @@ mod hold;
 mod opener;
 mod refusals;
 mod routes;
+pub mod traffic;
 pub mod trial;
 
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socketpair};
-use stockade_egress::gateway::{Config, Limits};
+use stockade_egress::gateway::{Config, Limits, Traffic};
 use stockade_egress::layout::{Kind, Layout};
 use stockade_egress::upstream::{Hosts, name_servers};
 
@@ -79,8 +80,9 @@ fn prepare(plan: &RunPlan, log: Option<OwnedFd>, stays: bool) -> Result<Option<(
     };
     let published = egress.publish.iter().map(listener).collect::<Result<Vec<_>>>()?;
     let connectors = if published.is_empty() { 0 } else { changing::CONNECTORS };
-    let config = config(&plan.confinement.id, egress, &layout, stays);
-    let waiting = Waiting::prepare(config, outside, log, published, changing)?;
+    let (counters, traffic) = traffic::prepare()?;
+    let config = config(&plan.confinement.id, egress, &layout, stays, traffic);
+    let waiting = Waiting::prepare(config, outside, log, published, changing, counters)?;
     let prepared = PreparedEgress {
         routes: layout.routes.iter().map(|network| routes::local(*network)).collect(),
         addresses: layout.sockets.iter().map(|socket| socket.address.into()).collect(),
@@ -105,7 +107,7 @@ fn pair() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 /// What the gateway knows. The host's files are read here, because it has no files.
-fn config(id: &str, egress: &Egress, layout: &Layout, is_session: bool) -> Config {
+fn config(id: &str, egress: &Egress, layout: &Layout, is_session: bool, traffic: Traffic) -> Config {
     let mut hosts = Hosts::default();
     egress.hosts.iter().for_each(|host| hosts.add(host.name.clone(), host.address));
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -126,6 +128,7 @@ fn config(id: &str, egress: &Egress, layout: &Layout, is_session: bool) -> Confi
         },
         published: egress.publish.iter().map(|published| published.port).collect(),
         is_session,
+        traffic,
     }
 }
 
