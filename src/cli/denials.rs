@@ -8,7 +8,7 @@ use crate::report::{Denial, Report};
 /// The table shows at most this many lines; the report has all.
 const MOST_SHOWN: usize = 20;
 
-/// Nothing refuses a path that the sandbox does not have, so a failed command may have been denied nothing.
+/// What calls with paths were not looked at for.
 const NOT_FOUND: &str = "\n  what the sandbox does not have is not found (ENOENT) and not listed, such as most of /etc, and all of /run, /var, /opt \
                          and other homes: --ro PATH adds it";
 
@@ -37,7 +37,8 @@ pub fn table(report: &Report) -> Option<String> {
     for unheard in report.denials_unheard.iter().flatten() {
         let _ = write!(text, "\n  denials by {} could not be recorded: {}", unheard.layer, unheard.why);
     }
-    if report.exit_code != 0 {
+    let unseen = report.denials_unheard.iter().flatten().any(|unheard| unheard.layer.ends_with("view"));
+    if report.exit_code != 0 && unseen {
         text.push_str(NOT_FOUND);
     }
     Some(text)

@@ -299,7 +299,8 @@ pub struct NetworkRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Denial {
-    /// The layer that denied it: `seccomp`, `landlock` or `network`.
+    /// The layer that denied it: `seccomp`, `landlock`, `network`, `mount` (read-only or noexec), `mode` (of a file, or its owner) or
+    /// `view` (the host has it, and the sandbox does not).
     pub layer: String,
     /// The operation: a system call or an access right.
     pub op: String,

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use stockade_seccomp::Action;
 
+use super::observer::absent::Absence;
+use super::observer::{Observer, Refusal};
 use crate::confine::landlock;
-use crate::confine::seccomp::listen::{Attempt, Judge};
-use crate::plan::{Landlock, Network, RunPlan};
+use crate::confine::seccomp::listen::{Attempt, Judge, Look};
+use crate::plan::{Bytes, Landlock, Network, RunPlan};
 use crate::report::{Denial, Unheard};
 use crate::run::kernel_audit::{Access, Stream};
 
@@ -37,6 +40,10 @@ pub struct Denials {
     stream: Option<Stream>,
     /// Why the audit stream is not available, if Landlock is in use.
     stream_error: Option<Errno>,
+    /// Looks at calls with paths.
+    observer: Option<Observer>,
+    /// Why there is no observer.
+    unobserved: Option<&'static str>,
     landlock: Option<Landlock>,
     network: Network,
     listed: Vec<Denial>,
@@ -55,7 +62,10 @@ impl Denials {
             (Some(_), false) => Err(Errno::EOPNOTSUPP),
             (Some(_), true) => Stream::open().map(Some),
         };
+        let unobserved = unobserved(plan, judge.as_deref());
         Self {
+            observer: unobserved.is_none().then(|| Observer::new(plan, stream.is_err())),
+            unobserved,
             judge,
             listener: None,
             stream_error: stream.as_ref().err().copied(),
@@ -85,9 +95,18 @@ impl Denials {
     pub fn take(&mut self, since: Instant, process: Option<i32>) {
         for _ in 0..MOST_AT_ONCE {
             let Some((listener, judge)) = self.listener.as_ref().zip(self.judge.as_deref()) else { break };
+            let (observer, mut seen) = (&mut self.observer, None);
+            let mut look = |look: &Look<'_>| {
+                let refusal = observer.as_mut().and_then(|observer| observer.look(look, elapsed_us(since)));
+                seen = refusal.map(|refusal| (refusal, look.thread, look.comm()));
+            };
             let events = readiness(listener.as_fd());
             if events.contains(PollFlags::POLLIN) {
-                if let Some(attempt) = judge.take(listener.as_fd()) {
+                let attempt = judge.take(listener.as_fd(), &mut look);
+                if let Some((refusal, thread, comm)) = seen {
+                    self.note_refusal(refusal, thread, comm, since);
+                }
+                if let Some(attempt) = attempt {
                     self.note_call(&attempt, since);
                     if attempt.killed.is_some() {
                         break; // answering may have taken a while, and deadlines are pending
@@ -111,6 +130,9 @@ impl Denials {
     pub fn take_last(&mut self, since: Instant, process: Option<i32>) {
         let ended = Instant::now();
         self.listener = None;
+        if let Some(observer) = &mut self.observer {
+            observer.close();
+        }
         while let Some(stream) = self.stream.as_ref() {
             let delay = if stream.is_open() { END_OF_STREAM_DELAY } else { STREAM_DELAY };
             let Some(left) = delay.checked_sub(ended.elapsed()) else { return };
@@ -133,8 +155,7 @@ impl Denials {
 
     /// The layers whose denials could not be received, with the reason.
     pub fn unheard(&self) -> Vec<Unheard> {
-        let Some(errno) = self.stream_error else { return Vec::new() };
-        let why = match errno {
+        let landlock = self.stream_error.map(|errno| match errno {
             Errno::ENODATA => "the kernel's auditing is off; auditctl -e 1 enables it",
             Errno::EPERM | Errno::EACCES | Errno::ECONNREFUSED => {
                 "only the host's root can read the audit stream (CAP_AUDIT_READ and CAP_AUDIT_CONTROL)"
@@ -142,12 +163,25 @@ impl Denials {
             Errno::EPROTONOSUPPORT => "this kernel does not support auditing",
             Errno::EOPNOTSUPP => "Landlock reports denials since ABI 7 (Linux 6.15)",
             other => other.desc(),
-        };
-        vec![Unheard { layer: "landlock".to_owned(), why: why.to_owned() }]
+        });
+        let overflowed = self.observer.as_ref().is_some_and(|observer| observer.absences.overflowed);
+        let layers = [
+            ("landlock", landlock),
+            ("mount, mode and view", self.unobserved),
+            ("view", overflowed.then_some("more paths were not found than are compared with the host's")),
+        ];
+        let unheard =
+            |(layer, why): (&str, Option<&str>)| Some(Unheard { layer: layer.to_owned(), why: why?.to_owned() });
+        layers.into_iter().filter_map(unheard).collect()
     }
 
     /// The denials, in the order of their first occurrence.
-    pub fn into_listed(self) -> Vec<Denial> {
+    pub fn into_listed(mut self) -> Vec<Denial> {
+        let mut absences = self.observer.take().map(|observer| observer.absences).unwrap_or_default();
+        for absence in absences.on_host() {
+            self.note_absence(absence);
+        }
+        self.listed.sort_by_key(|denial| denial.first_us);
         self.listed
     }
 
@@ -176,6 +210,45 @@ impl Denials {
             denial.hint = judge.hint(&attempt.call);
             denial.pid = Some(attempt.pid);
             denial.comm = attempt.comm.clone();
+        }
+        self.add(key, denial);
+    }
+
+    fn note_refusal(&mut self, refusal: Refusal, thread: u32, comm: Option<Bytes>, since: Instant) {
+        let target = shown(&refusal.target);
+        let key = self.key(refusal.layer, refusal.op.to_owned(), Some(target));
+        if self.counted(&key) {
+            return;
+        }
+        let mut denial = Denial { errno: Some(refusal.errno), ..inferred(&key, since) };
+        if key.1 != OTHERS {
+            denial.rule = Some(refusal.rule);
+            denial.hint = refusal.hint.or_else(|| self.landlock_hint(&key.1, key.2.as_deref()));
+            (denial.pid, denial.comm) = (Some(thread), comm);
+        }
+        self.add(key, denial);
+    }
+
+    /// What the host has and the sandbox does not.
+    fn note_absence(&mut self, absence: Absence) {
+        let key = self.key("view", absence.op.to_owned(), Some(shown(&absence.target)));
+        if let Some(at) = self.known.get(&key) {
+            self.listed[*at].count += absence.count;
+            return;
+        }
+        let wanted = shown(absence.wanted());
+        let option = match () {
+            () if wanted.starts_with("/dev/") => "--device",
+            () if absence.writes => "--rw",
+            () => "--ro",
+        };
+        let errno = Some(libc::ENOENT);
+        let mut denial = Denial { errno, count: absence.count, ..inferred(&key, Instant::now()) };
+        denial.first_us = absence.first_us;
+        if key.1 != OTHERS {
+            denial.rule = Some("the host has it, and the sandbox does not".to_owned());
+            denial.hint = Some(format!("{option} {wanted} would show it"));
+            (denial.pid, denial.comm) = (Some(absence.thread), absence.comm);
         }
         self.add(key, denial);
     }
@@ -240,6 +313,25 @@ impl Denials {
         };
         Some(hint)
     }
+}
+
+/// Why calls with paths are not looked at.
+fn unobserved(plan: &RunPlan, judge: Option<&Judge>) -> Option<&'static str> {
+    match judge {
+        _ if !plan.namespaces.own => Some("without namespaces there are no mounts of its own"),
+        _ if plan.namespaces.nested > 0 => Some("nested namespaces can have mounts of their own"),
+        None => Some("system calls are not filtered, so none is seen"),
+        Some(judge) => judge.unobserved(),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    Bytes::from(path.as_os_str()).to_string()
+}
+
+/// A denial that was not told but known before the call.
+fn inferred(key: &Key, since: Instant) -> Denial {
+    Denial { confidence: "inferred".to_owned(), ..blank(key, since) }
 }
 
 fn blank(key: &Key, since: Instant) -> Denial {

@@ -102,6 +102,9 @@ fn of(plan: &RunPlan, step: Step, index: usize, errno: Errno) -> Option<String> 
         (Step::OomScore, Errno::EACCES) => {
             "a value below the caller's requires CAP_SYS_RESOURCE on the host, proc_pid_oom_score_adj(5)"
         }
+        (Step::Seccomp, Errno::EBUSY) if plan.explain_denials => {
+            "a filter of the caller's already has a listener, and the kernel allows one: leave --explain-denials out here"
+        }
         (Step::Streams, Errno::ENOENT) => "the sandbox has no /dev/null",
         (
             Step::Clone

@@ -63,6 +63,7 @@ pub(crate) mod kernel_audit;
 pub mod missing;
 mod network;
 mod no_process;
+mod observer;
 mod order;
 mod outcome;
 mod prepare;

@@ -8,6 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::seccomp::UNOBSERVED;
 use super::{Result, check};
 
 /// Whether this process is the host's root, and not only root of a user namespace, as under rootless engines. There `/run`,
@@ -114,9 +115,13 @@ impl CStringArray {
 }
 
 /// Executes another program. Returns only on failure.
+///
+/// Its last register, which the call does not use, says that a listener need not see it: nobody reads the listener yet.
 pub fn execve(path: &CStr, argv: &CStringArray, env: &CStringArray) -> Errno {
+    let (path, argv, env) = (path.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr());
+    let (none, unobserved): (libc::c_long, libc::c_long) = (0, UNOBSERVED.into());
     // SAFETY: path is NUL-terminated; both arrays are NULL-terminated and point into strings they own.
-    unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), env.pointers.as_ptr()) };
+    unsafe { libc::syscall(libc::SYS_execve, path, argv, env, none, none, unobserved) };
     Errno::last()
 }
 

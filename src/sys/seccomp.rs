@@ -6,6 +6,10 @@ use nix::errno::Errno;
 
 use super::{Result, check, check_fd};
 
+/// What our own execve has in the last register, which the call does not use: a filter that observes calls lets it pass, because nobody
+/// reads the listener yet. A workload that does the same is not observed either, and gains nothing else.
+pub const UNOBSERVED: u32 = 0x5354_4b44;
+
 /// Whether the kernel supports this filter action (`SECCOMP_RET_*`, without data). `EOPNOTSUPP` if it does not.
 pub fn action_available(action: u32) -> Result<()> {
     let none: libc::c_uint = 0;
@@ -79,6 +83,8 @@ struct Answer {
 const RECEIVE: libc::Ioctl = 0xC050_2100_u32 as libc::Ioctl;
 const SEND: libc::Ioctl = 0xC018_2101_u32 as libc::Ioctl;
 const ID_VALID: libc::Ioctl = 0x4008_2102;
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
+const CONTINUE: u32 = 1;
 
 /// Receives one waiting call, when the listener is readable. `ENOENT`: the caller is gone.
 pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification> {
@@ -88,10 +94,18 @@ pub fn receive(listener: BorrowedFd<'_>) -> Result<Notification> {
     Ok(notification)
 }
 
-/// Lets a call fail with this error number. There is deliberately no function to let a call continue. `ENOENT`: the caller is
-/// gone.
+/// Lets a call continue: the kernel makes it, with the registers of [`Notification`]. Only for what a filter has allowed by these
+/// registers. What the caller's memory says may have changed since it was read. `ENOENT`: the caller is gone.
+pub fn let_continue(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
+    answer(listener, Answer { id, value: 0, error: 0, flags: CONTINUE })
+}
+
+/// Lets a call fail with this error number. `ENOENT`: the caller is gone.
 pub fn refuse(listener: BorrowedFd<'_>, id: u64, errno: i32) -> Result<()> {
-    let answer = Answer { id, value: 0, error: -errno, flags: 0 };
+    answer(listener, Answer { id, value: 0, error: -errno, flags: 0 })
+}
+
+fn answer(listener: BorrowedFd<'_>, answer: Answer) -> Result<()> {
     // SAFETY: the request contains the size of `answer`, a live local that the kernel only reads.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const answer) }.into()).map(drop)
 }

@@ -68,7 +68,7 @@ fn denials_are_recorded_only_on_request() {
         assert_eq!(nothing.report()["denials"], serde_json::json!([]));
         assert!(nothing.stderr.contains("no denials were recorded"), "{nothing}");
         assert!(!nothing.stderr.contains("--ro PATH"), "{nothing}");
-        let missing = explained(caller, &[], "open('/etc/fstab')").expect(1);
+        let missing = explained(caller, &["--seccomp", "unconfined"], "open('/etc/fstab')").expect(1);
         assert!(missing.stderr.contains("ENOENT") && missing.stderr.contains("--ro PATH adds it"), "{missing}");
         let unfiltered = explained(caller, &["--seccomp", "unconfined"], "pass").expect(0);
         assert_eq!(unfiltered.report()["denials"], serde_json::json!([]));

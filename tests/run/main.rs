@@ -18,6 +18,7 @@ mod lifecycle;
 mod mounts;
 mod nested;
 mod network;
+mod observed;
 mod places;
 mod report;
 mod rules;

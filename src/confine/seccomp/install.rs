@@ -64,6 +64,8 @@ pub struct Implied<'a> {
     pub guards: &'a [String],
     /// Whether refused calls are reported to a listener.
     pub explain_denials: bool,
+    /// Whether the listener may be shown calls with paths too: every process has the view of the plan.
+    pub observes_paths: bool,
     /// Whether a profile may send calls to an agent that it names.
     pub has_agent: bool,
 }
@@ -75,6 +77,7 @@ impl<'a> From<&'a RunPlan> for Implied<'a> {
             network: plan.namespaces.network,
             guards: &plan.confinement.guards,
             explain_denials: plan.explain_denials,
+            observes_paths: plan.namespaces.own && plan.namespaces.nested == 0,
             has_agent: false,
         }
     }
@@ -87,6 +90,7 @@ impl<'a> From<&'a ContainerPlan> for Implied<'a> {
             network: Network::Host, // only matters to built-in profiles
             guards: &plan.confinement.guards,
             explain_denials: false,
+            observes_paths: false,
             has_agent: true,
         }
     }
@@ -136,7 +140,7 @@ pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Optio
     // Other filters of a container kill calls of other architectures themselves.
     let beside = if matches!(source, Source::Encoded(_)) { Some(guarding(&beside)?) } else { guard(&beside)? };
     let judge = match implied.explain_denials {
-        true => Some(Judge::new(program.clone(), &request, &context)?),
+        true => Some(Judge::new(program.clone(), &request, &context, implied.observes_paths)?),
         false => None,
     };
     let prepared = PreparedSeccomp {

@@ -3,29 +3,30 @@
 //! The installed program returns "notify the listener" where the profile's own program returns "fail with this error" or "kill
 //! the process". Every other result, and the path to it, is unchanged. The listener runs the profile's own program over the
 //! call. So the caller gets the same result, only later. (A signal whose handler does not restart calls can interrupt it while
-//! it waits, as any waiting call.) The listener cannot let a call continue. A further filter of the workload can only be
-//! stricter, and the kernel allows no second listener. When the listener is gone, the run has ended.
+//! it waits, as any waiting call.) A further filter of the workload can only be stricter, and the kernel allows no second
+//! listener. When the listener is gone, the run has ended.
+//!
+//! Calls with paths that the program allows are shown before they continue (`observe`). Only what the program allows continues.
 
-use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use stockade_seccomp::builtin::{Builtin, Group};
-use stockade_seccomp::{Action, Arch, Call, Context, Profile, Program, X32_BIT, explain, interpret};
+use stockade_seccomp::{Action, Arch, Call, Context, Instruction, Profile, Program, X32_BIT, explain, interpret};
 
+use super::observe::{self, Kind, PathOf};
 use super::remedy::{self, Refusing};
-use super::{Request, Source, arguments, rules};
-use crate::error::{Error, Result, Step};
+use super::{Request, Source, arguments, memory, rules};
+use crate::error::{Error, Step};
 use crate::plan::{Bytes, Network};
 use crate::sys::status::Status;
 use crate::sys::{process, seccomp};
 
-/// Longest text that is read from a caller's memory.
-const MOST_TEXT: usize = 256;
+/// The first kernel in which a call can continue, `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
+const CONTINUES: (u32, u32) = (5, 5);
 
 /// How long a process may take to die of SIGSYS. Shared signal handlers or a late tracer can keep it alive.
 const DEATH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -41,6 +42,38 @@ pub struct Judge {
     builtin: Option<Builtin>,
     /// Whether text is read from the caller's memory. Not where a page fault could block us for ever.
     reads: bool,
+    /// The program that also shows calls with paths, or why there is none.
+    observing: Result<Vec<Instruction>, &'static str>,
+}
+
+/// A path of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// What the call does with it.
+    pub kind: Kind,
+    /// The flags for that.
+    pub flags: u64,
+    /// The path from the root on.
+    pub path: Vec<u8>,
+}
+
+/// A call that is about to be made.
+pub struct Look<'a> {
+    /// The calling thread's id on the host.
+    pub thread: u32,
+    /// The call's name.
+    pub call: &'static str,
+    /// What it does with which paths.
+    pub aims: Vec<Aim>,
+    /// Whether the thread still waits. Then what was read from it belongs to this call.
+    pub is_waiting: &'a dyn Fn() -> bool,
+}
+
+impl Look<'_> {
+    /// The thread's name, `comm` in `proc(5)`.
+    pub fn comm(&self) -> Option<Bytes> {
+        memory::comm(Pid::from_raw(self.thread as i32))
+    }
 }
 
 /// A refused call.
@@ -64,7 +97,12 @@ pub struct Attempt {
 
 impl Judge {
     /// Uses the program of a request. Its profile is parsed again, to explain decisions.
-    pub fn new(program: Program, request: &Request<'_>, context: &Context<'_>) -> Result<Self> {
+    pub fn new(
+        program: Program,
+        request: &Request<'_>,
+        context: &Context<'_>,
+        observes_paths: bool,
+    ) -> Result<Self, Error> {
         let profile = match request.source {
             Source::Binary(_) | Source::Encoded(_) => None,
             Source::Builtin(_) | Source::File(_) | Source::Text(_) => Some(rules(request, context)?.0),
@@ -82,8 +120,20 @@ impl Judge {
             let reason = "is refused by the profile: nothing can run under it";
             return Err(Error::new(Step::SeccompProfile, name, reason));
         }
+        let reads = always("userfaultfd", |action| !action.lets_through());
+        let observing = match () {
+            () if !observes_paths => Err("the processes of the run do not all have its mounts"),
+            () if !reads => {
+                Err("the filter allows userfaultfd, with which a process can hold up whoever reads its memory")
+            }
+            // Where a filter of the workload says "tell the tracer", a listener would be asked instead.
+            () if allows_filters(&program.instructions) => Err("the filter allows filters of the command's own"),
+            () if context.kernel < CONTINUES => Err("a listener can let calls continue since Linux 5.5"),
+            () => observe::observing(&listening(&program.instructions)).ok_or("the filter is too long to be doubled"),
+        };
         Ok(Self {
-            reads: always("userfaultfd", |action| !action.lets_through()),
+            reads,
+            observing,
             program,
             profile,
             network: request.network,
@@ -95,31 +145,40 @@ impl Judge {
         })
     }
 
-    /// The program with its refusals turned into notifications.
+    /// The program to install.
     pub fn listening(&self) -> Vec<libc::sock_filter> {
-        let answers = self.program.instructions.iter().map(|one| match (one.code, Action::decode(one.k)) {
-            (0x06, Action::Errno(_) | Action::KillProcess) => (one, Action::Notify.encode()),
-            _ => (one, one.k),
-        });
-        answers.map(|(one, k)| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k }).collect()
+        let program = self.observing.clone().unwrap_or_else(|_| listening(&self.program.instructions));
+        program.into_iter().map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k }).collect()
     }
 
-    /// Receives a waiting call, records it and lets it fail. `None` if the caller is gone.
+    /// Why calls with paths are not shown. `None` if they are.
+    pub fn unobserved(&self) -> Option<&'static str> {
+        self.observing.as_ref().err().copied()
+    }
+
+    /// Receives a waiting call. A refused one is recorded and fails. One that the program allows is shown to `look` and
+    /// continues; then, or if the caller is gone, `None`.
     ///
     /// Blocks unless the listener is readable.
-    pub fn take(&self, listener: BorrowedFd<'_>) -> Option<Attempt> {
+    pub fn take(&self, listener: BorrowedFd<'_>, look: &mut dyn FnMut(&Look<'_>)) -> Option<Attempt> {
         let waiting = seccomp::receive(listener).ok()?;
         let call = Call { arch: waiting.arch, number: waiting.number, args: waiting.args };
         let action = interpret::run(&self.program.instructions, &call).0;
+        if action == Action::Allow {
+            self.show(&call, waiting.pid, &|| seccomp::is_waiting(listener, waiting.id), look);
+            let _ = seccomp::let_continue(listener, waiting.id); // fails only if the caller is gone
+            return None;
+        }
         let mut attempt =
             Attempt { call, action, pid: waiting.pid, comm: None, target: None, killed: None, escaped: false };
         let thread = Pid::from_raw(waiting.pid as i32);
-        attempt.comm = comm(thread);
+        attempt.comm = memory::comm(thread);
         if call.arch == Arch::NATIVE.audit()
             && let Some(name) = Arch::NATIVE.name(call.number)
         {
-            attempt.target =
-                arguments::describe(name, &call.args, |address| self.reads.then(|| text(thread, address)).flatten());
+            attempt.target = arguments::describe(name, &call.args, |address| {
+                self.reads.then(|| memory::text(thread, address)).flatten()
+            });
         }
         // The text is the caller's only if the caller was waiting all the time.
         if !seccomp::is_waiting(listener, waiting.id) {
@@ -150,6 +209,25 @@ impl Judge {
     /// The rules, unless they came compiled.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
+    }
+
+    /// Shows a call, if its paths can be read.
+    fn show(&self, call: &Call, pid: u32, is_waiting: &dyn Fn() -> bool, look: &mut dyn FnMut(&Look<'_>)) {
+        let native = call.arch == Arch::NATIVE.audit() && self.reads;
+        let Some((name, paths)) = native.then(|| observe::paths_of(call.number)).flatten() else { return };
+        let thread = Pid::from_raw(pid as i32);
+        let aim = |&PathOf(directory, at, kind): &PathOf| {
+            let path = memory::path(thread, call.args[at])?;
+            let path = memory::absolute(thread, directory.map(|at| call.args[at] as i32), path)?;
+            let flags = kind.flags().map_or(0, |at| call.args[at]);
+            let flags = if matches!(kind, Kind::OpenHow(_)) { memory::open_flags(thread, flags)? } else { flags };
+            Some(Aim { kind, flags, path })
+        };
+        let Some(aims) = paths.iter().map(aim).collect() else { return };
+        let look_at = Look { thread: pid, call: name, aims, is_waiting };
+        if is_waiting() {
+            look(&look_at);
+        }
     }
 
     /// The name of a call.
@@ -216,29 +294,22 @@ fn dies(pidfd: &OwnedFd) -> bool {
     matches!(process::pidfd_send_signal(pidfd.as_fd(), libc::SIGKILL), Ok(()) | Err(Errno::ESRCH))
 }
 
-fn comm(thread: Pid) -> Option<Bytes> {
-    let mut comm = std::fs::read(format!("/proc/{thread}/comm")).ok()?;
-    comm.truncate(comm.len().saturating_sub(1)); // the trailing newline
-    comm.retain(|byte| *byte != 0);
-    Some(Bytes::from(comm))
+/// Whether a program lets a process install another one.
+fn allows_filters(program: &[Instruction]) -> bool {
+    let lets_through = |name, args| {
+        let call = Call { arch: Arch::NATIVE.audit(), number: Arch::NATIVE.number(name).unwrap_or_default(), args };
+        interpret::run(program, &call).0.lets_through()
+    };
+    let (filter, mode) = (libc::SECCOMP_SET_MODE_FILTER.into(), libc::SECCOMP_MODE_FILTER.into());
+    lets_through("seccomp", [filter, 0, 0, 0, 0, 0])
+        || lets_through("prctl", [libc::PR_SET_SECCOMP as u64, mode, 0, 0, 0, 0])
 }
 
-/// A C string in a thread's memory, at most [`MOST_TEXT`] bytes, up to the first unreadable page.
-fn text(thread: Pid, address: u64) -> Option<Vec<u8>> {
-    let mut buffer = [0; MOST_TEXT];
-    let start = usize::try_from(address).ok()?;
-    let whole = 4096 - start % 4096; // a page is readable as a whole or not at all
-    let mut length = 0;
-    for (from, to) in [(0, whole.min(MOST_TEXT)), (whole.min(MOST_TEXT), MOST_TEXT)] {
-        let remote = RemoteIoVec { base: start.checked_add(from)?, len: to - from };
-        match process_vm_readv(thread, &mut [IoSliceMut::new(&mut buffer[from..to])], &[remote]) {
-            Ok(read @ 1..) => length = from + read,
-            _ => break,
-        }
-        if buffer[..length].contains(&0) {
-            break;
-        }
-    }
-    let end = buffer[..length].iter().position(|byte| *byte == 0).unwrap_or(length);
-    (end > 0).then(|| buffer[..end].to_vec())
+/// The program with its refusals turned into notifications.
+fn listening(program: &[Instruction]) -> Vec<Instruction> {
+    let answer = |one: &Instruction| match (one.code, Action::decode(one.k)) {
+        (0x06, Action::Errno(_) | Action::KillProcess) => Instruction { k: Action::Notify.encode(), ..*one },
+        _ => *one,
+    };
+    program.iter().map(answer).collect()
 }

@@ -2,12 +2,14 @@
 //!
 //! The crate stockade-seccomp turns profiles into programs. The build script has compiled the built-in profiles (`compiled`).
 //! The parent prepares a program before the workload exists; the child only installs it (`install`). `listen` receives refused
-//! calls for `--explain-denials`.
+//! calls for `--explain-denials`, and the calls that `observe` shows it.
 
 mod arguments;
 pub mod compiled;
 pub mod install;
 pub mod listen;
+mod memory;
+pub mod observe;
 mod remedy;
 
 use std::borrow::Cow;
