@@ -1717,7 +1717,7 @@ _stockade_or_session() {
                 -*) ;;
                 *) COMPREPLY+=($(compgen -W "$(stockade ps -q 2>/dev/null)" -- "$2")) ;;
             esac ;;
-        run|plan)
+        run|plan|why)
             case "$3" in
                 -p|--profile) COMPREPLY+=($(compgen -W "default strict build nested" -- "$2")) ;;
                 -u|--user) COMPREPLY+=($(compgen -W "root sandbox nobody" -- "$2")) ;;

@@ -940,5 +940,10 @@ CHECKPOINT_RESTORE\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -s p -l profile -r -a "default strict build nested"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -s u -l user -r -a "root sandbox nobody"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -l seccomp -r -a "default strict docker unconfined"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -l ulimit -r -a "cpu= fsize= data= stack= core= rss= nproc= nofile= memlock= as= locks= sigpending= msgqueue= nice= rtprio= rttime="
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -l output-limit -r -a "tail"
 complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs attach wait stop kill pause unpause net rm" -f -a "(stockade ps -q 2>/dev/null)"
 complete -c stockade -n "__fish_seen_subcommand_from cp" -F -a "(stockade ps -q 2>/dev/null | string replace -r '\$' ':')"

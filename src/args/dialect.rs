@@ -42,8 +42,8 @@ impl Dialect {
     }
 
     /// `name` is an option of another program; `said` is what it is here.
-    pub fn foreign_option(self, path: &str, name: &str, said: &str) -> Error {
-        self.error(path, &format!("--{name}"), format!("is not an option of `{path}`")).hint(said)
+    pub fn foreign_option(self, path: &str, option: &str, said: &str) -> Error {
+        self.error(path, option, format!("is not an option of `{path}`")).hint(said)
     }
 
     /// The option stands last, without its value.

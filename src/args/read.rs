@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use super::{Dialect, Flag, HELP, Meaning, Operand, Verb};
+use super::{Dialect, Flag, Foreign, HELP, Meaning, Operand, Verb};
 use crate::error::{Error, Result, Step};
 use crate::plan::Bytes;
 
@@ -97,7 +97,7 @@ impl Args {
                     // Its values are not the start of the command, so the options after them are still read.
                     let values = if attached.is_some() { 0 } else { foreign.values };
                     *rest = rest.get(values..).unwrap_or_default();
-                    return Err(self.dialect.foreign_option(&self.full_name(), &name, said));
+                    return Err(self.dialect.foreign_option(&self.full_name(), &format!("--{name}"), said));
                 }
             }
         }
@@ -124,7 +124,15 @@ impl Args {
         while let Some((letter, after)) = text.split_first() {
             text = after;
             let Some(flag) = flags.iter().find(|flag| flag.short == Some(char::from(*letter))) else {
+                let same = |foreign: &&Foreign| foreign.letter == Some(char::from(*letter));
                 let letter = Bytes::from(vec![*letter]).to_string();
+                if let Some(Foreign { values, meaning: Meaning::Other(said), .. }) =
+                    self.verb().foreign.iter().find(same)
+                {
+                    let values = if text.is_empty() { *values } else { 0 };
+                    *rest = rest.get(values..).unwrap_or_default();
+                    return Err(self.dialect.foreign_option(&self.full_name(), &format!("-{letter}"), said));
+                }
                 return Err(self.dialect.unknown_option(&self.full_name(), "-", &letter, std::iter::empty()));
             };
             if flag.value.is_none() {

@@ -24,6 +24,8 @@ pub struct Verb {
 pub struct Foreign {
     /// Its name there, after `--`.
     pub name: &'static str,
+    /// Its letter there.
+    pub letter: Option<char>,
     /// How many words follow it there, unless a value is attached with `=`.
     pub values: usize,
     /// What becomes of it.

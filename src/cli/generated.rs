@@ -83,24 +83,38 @@ fn with_sessions(shell: Shell, text: String) -> String {
             let named = text.replace(":_users", ":_stockade_sessions");
             assert_eq!(named.matches(":_stockade_sessions").count(), with_session(&STOCKADE));
             let named = named.replace(":_hosts", ":_stockade_files");
+            let named = named.lines().map(with_words).collect::<Vec<_>>().join("\n") + "\n";
             let function = "\n_stockade_sessions() {\n    compadd -- ${(f)\"$(stockade ps -q 2>/dev/null)\"}\n}\n\
                  \n_stockade_files() {\n    compadd -S '' -- ${(f)\"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\"}\n    _files\n}\n";
             named.replacen("\n_stockade() {", &format!("{function}\n_stockade() {{"), 1)
         }
         Shell::Fish => {
             let verbs = verbs.join(" ");
-            text + &format!(
-                "complete -c stockade -n \"__fish_seen_subcommand_from {verbs}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n\
+            let beside: String = words_beside().map(|(flag, words)| {
+                let letter = flag.short.map(|letter| format!(" -s {letter}")).unwrap_or_default();
+                let (long, words) = (flag.long, words.join(" "));
+                format!("complete -c stockade -n \"__fish_stockade_using_subcommand {OF_RUN}\"{letter} -l {long} -r -a \"{words}\"\n")
+            }).collect();
+            text + &beside
+                + &format!(
+                    "complete -c stockade -n \"__fish_seen_subcommand_from {verbs}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n\
                  complete -c stockade -n \"__fish_seen_subcommand_from cp\" -F -a \"(stockade ps -q 2>/dev/null | string replace -r '\\$' ':')\"\n"
-            )
+                )
         }
         _ => {
             let verbs = verbs.join("|");
-            let beside = words_beside();
+            let of_run = OF_RUN.replace(' ', "|");
+            let beside: String = words_beside()
+                .map(|(flag, words)| {
+                    let letter = flag.short.map(|letter| format!("-{letter}|")).unwrap_or_default();
+                    let (long, words) = (flag.long, words.join(" "));
+                    format!("                {letter}--{long}) COMPREPLY+=($(compgen -W \"{words}\" -- \"$2\")) ;;\n")
+                })
+                .collect();
             let function = format!(
                 "\n_stockade_or_session() {{\n    _stockade \"$@\"\n    case \"${{COMP_WORDS[1]}}\" in\n        {verbs})\n            case \
                  \"$2\" in\n                -*) ;;\n                *) COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null)\" -- \
-                 \"$2\")) ;;\n            esac ;;\n        run|plan)\n            case \"$3\" in\n{beside}            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
+                 \"$2\")) ;;\n            esac ;;\n        {of_run})\n            case \"$3\" in\n{beside}            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
                  compopt -o nospace\n                    COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\" -- \"$2\") \
                  $(compgen -f -- \"$2\")) ;;\n            esac ;;\n    esac\n}}\n"
             );
@@ -201,26 +215,38 @@ fn words_of(value: &str) -> Vec<String> {
     if value.contains('|') { words } else { Vec::new() }
 }
 
-/// Cases of a shell script for options that take one of some words, or something else: the words are added to the rest.
-fn words_beside() -> String {
+/// The verbs with the options of `run`.
+const OF_RUN: &str = "run plan why";
+
+/// The options of `run` that take one of some words, or something else: these words.
+fn words_beside() -> impl Iterator<Item = (&'static Flag, Vec<String>)> {
     let run = STOCKADE.verbs.iter().find(|verb| verb.name == "run").expect("there is run");
-    let case = |flag: &Flag| {
+    run.flags().filter_map(|flag| {
         let value = flag.value.filter(|_| known(flag).is_empty())?;
-        let words = match flag.long {
+        let words: Vec<String> = match flag.long {
             "profile" => builtin::ALL.iter().map(|(name, _)| (*name).to_owned()).collect(),
             "ulimit" => RlimitResource::ALL.iter().map(|one| format!("{}=", one.name())).collect(),
             _ => words_of(value),
         };
-        let letter = flag.short.map(|letter| format!("-{letter}|")).unwrap_or_default();
-        let long = flag.long;
-        (!words.is_empty()).then(|| {
-            format!(
-                "                {letter}--{long}) COMPREPLY+=($(compgen -W \"{}\" -- \"$2\")) ;;\n",
-                words.join(" ")
-            )
-        })
+        (!words.is_empty()).then_some((flag, words))
+    })
+}
+
+/// A line of the file for zsh, in which an option takes these words too.
+fn with_words(line: &str) -> String {
+    let is_it = |flag: &Flag| {
+        let letter = flag.short.is_some_and(|letter| line.contains(&format!("-{letter}+[")));
+        letter && line.contains(flag.help.split(['\'', ':']).next().unwrap_or_default())
+            || line.contains(&format!("--{}=[", flag.long))
     };
-    run.flags().filter_map(case).collect()
+    let Some((_, words)) = words_beside().find(|(flag, _)| is_it(flag)) else { return line.to_owned() };
+    let words = words.join(" ");
+    for (action, files) in [(":_files' \\", "; _files"), (":_default' \\", "")] {
+        if let Some(before) = line.strip_suffix(action) {
+            return format!("{before}:{{compadd -- {words}{files}}}' \\");
+        }
+    }
+    line.to_owned()
 }
 
 fn option(flag: &'static Flag) -> Arg {

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::args::Args;
 use crate::error::Step;
 use crate::plan::Bytes;
+use crate::policy;
 
 const MOUNTS: &[&str] = &["volume", "mount", "tmpfs", "ro", "rw", "workspace", "rootfs"];
 
@@ -73,7 +74,12 @@ pub fn of(args: &Args, step: Step, object: &str) -> Option<String> {
         }
         _ => None,
     });
-    found.map(|(option, value)| written(args, option, value))
+    found.map(|(option, value)| written(args, option, value)).or_else(|| {
+        let profiles: Vec<&OsStr> = args.all("profile").collect();
+        let is_path = step.is_of_mount() || matches!(step, Step::Host | Step::Device);
+        let cwd = std::env::current_dir().ok();
+        is_path.then(|| policy::named::key_of(object, &profiles, cwd.as_deref())).flatten()
+    })
 }
 
 fn file_name(object: &str) -> &str {

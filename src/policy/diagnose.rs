@@ -1,5 +1,7 @@
 //! Errors of policy files, with position and suggestion.
 
+use toml::de::{DeTable, DeValue};
+
 use crate::error::{Error, Step, nearest};
 
 /// The error for an invalid policy file: `FILE:LINE:COLUMN: key: reason`.
@@ -53,6 +55,31 @@ fn other_language(text: &str) -> Option<String> {
 pub fn line_of(key: &str, text: &str) -> usize {
     let is_here = |line: &str| line.trim_start().trim_start_matches(['"', '\'']).starts_with(key);
     text.lines().position(is_here).map_or(1, |index| index + 1)
+}
+
+/// Where a key such as `mounts[1].source` stands, `LINE:COLUMN`; if it is not there, where the table above it stands.
+pub fn place_of(key: &str, text: &str) -> Option<String> {
+    let table = DeTable::parse(text).ok()?;
+    let (mut span, mut here) = (table.span(), None::<&DeValue<'_>>);
+    for name in key.split('.') {
+        let (name, index) = name
+            .strip_suffix(']')
+            .and_then(|name| name.split_once('['))
+            .map_or((name, None), |(name, index)| (name, index.parse().ok()));
+        let inner = match here {
+            None => table.get_ref().get(name),
+            Some(value) => value.as_table().and_then(|table| table.get(name)),
+        };
+        let inner = inner.and_then(|inner| match index {
+            Some::<usize>(index) => inner.get_ref().as_array()?.get(index),
+            None => Some(inner),
+        });
+        let Some(inner) = inner else { break };
+        (span, here) = (inner.span(), Some(inner.get_ref()));
+    }
+    here?;
+    let (line, column) = position(text, span.start);
+    Some(format!("{line}:{column}"))
 }
 
 fn one_line(c: char) -> Vec<char> {

@@ -33,7 +33,7 @@ pub fn load(profiles: &[&OsStr], mut flags: Settings, cwd: Option<&Path>) -> Res
     for profile in profiles {
         loaded.add(profile, cwd, &mut Vec::new())?;
     }
-    settle(&mut flags, cwd, Step::Usage, "")?;
+    settle(&mut flags, cwd, Step::Usage, None)?;
     loaded.files.extend(flags.network.read_files(cwd)?.into_iter().map(Guarded::rules));
     loaded.settings = loaded.settings.overlaid_with(flags);
     Ok(loaded)
@@ -56,7 +56,7 @@ impl Loaded {
                 std::str::from_utf8(&file.bytes).map_err(|error| not_utf8(&name, &file.bytes, error.valid_up_to()))?;
             let mut settings = parse(&name, text)?;
             let directory = file.path.parent().map(Path::to_path_buf);
-            settle(&mut settings, directory.as_deref(), Step::Policy, &name)?;
+            settle(&mut settings, directory.as_deref(), Step::Policy, Some((&name, text)))?;
             self.files.extend(settings.network.read_files(directory.as_deref())?.into_iter().map(Guarded::rules));
             below.push(file.path.clone());
             self.files.push(Guarded::policy(file.trail));
@@ -78,7 +78,7 @@ impl Loaded {
             Some(_) if name == builtin::ALL[0].0 => Ok(()),
             Some(text) => {
                 let mut settings = parse(name, text)?;
-                settle(&mut settings, None, Step::Policy, name)?;
+                settle(&mut settings, None, Step::Policy, Some((name, text)))?;
                 self.stack(settings, None, below)
             }
             None => Err(unknown_name(reference)),
@@ -99,9 +99,15 @@ pub fn parse(name: &str, text: &str) -> Result<Settings> {
     toml::from_str(text).map_err(|error| diagnose::explain(name, text, &error))
 }
 
-/// Makes every host path absolute and checks conditions on more than one value. `name` is the file, empty for flags.
-fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) -> Result<()> {
-    let object = |field: String| if name.is_empty() { format!("--{field}") } else { format!("{name}: {field}") };
+/// Makes every host path absolute and checks conditions on more than one value. `file` has a name and a text; flags have none.
+fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, file: Option<(&str, &str)>) -> Result<()> {
+    let object = |field: String| match file {
+        None => format!("--{field}"),
+        Some((name, text)) => match diagnose::place_of(&field, text) {
+            Some(place) => format!("{name}:{place}: {field}"),
+            None => format!("{name}: {field}"),
+        },
+    };
     let fail = |field: &str| {
         let object = object(field.to_owned());
         move |reason: String| Error::new(step, object, reason)
@@ -146,11 +152,11 @@ fn settle(settings: &mut Settings, base: Option<&Path>, step: Step, name: &str) 
     let mut destinations = HashSet::new();
     for (index, mount) in settings.mounts.iter_mut().enumerate() {
         let field = || format!("mounts[{index}]");
-        mount.anchor(base).map_err(|reason| fail(&field())(reason))?;
+        mount.anchor(base).map_err(|reason| fail(&format!("{}.source", field()))(reason))?;
         let destination = mount.destination.as_ref().map(|path| path.0.clone()).unwrap_or_default();
         if destinations.contains(&destination) {
-            let what = if name.is_empty() { "volume" } else { &field() };
-            return Err(fail(what)(format!("\"{destination}\" is mounted twice")));
+            let what = if file.is_none() { "volume".to_owned() } else { format!("{}.destination", field()) };
+            return Err(fail(&what)(format!("\"{destination}\" is mounted twice")));
         }
         destinations.insert(destination);
     }

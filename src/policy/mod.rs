@@ -19,6 +19,7 @@ pub mod label;
 mod load;
 mod merge;
 pub mod mount;
+pub mod named;
 pub mod network;
 pub mod path;
 mod resolve;

@@ -6,7 +6,13 @@ use crate::args::Meaning::{Always, Option, Other};
 use crate::args::{Foreign, Meaning};
 
 const fn row(name: &'static str, values: usize, meaning: Meaning) -> Foreign {
-    Foreign { name, values, meaning }
+    Foreign { name, letter: None, values, meaning }
+}
+
+/// What a session has for all its commands.
+const fn of_session(name: &'static str, letter: std::option::Option<char>, values: usize) -> Foreign {
+    const SAID: &str = "all commands of a session share it: it is given when the session is made, with run -d";
+    Foreign { name, letter, values, meaning: Other(SAID) }
 }
 
 const ALWAYS_OWN: Meaning =
@@ -103,6 +109,52 @@ pub const RUN: &[Foreign] = &[
     row("nice", 1, Other("--cpu-weight N is the share of the CPUs")),
 ];
 
+/// What `exec` answers to options of docker's, and to those that only `run` has.
+pub const EXEC: &[Foreign] = &[
+    row("privileged", 0, Other("there is no such mode: a command has the confinement of its session")),
+    row("detach-keys", 1, Other("a terminal cannot be left and come back to; -d runs a command in the background")),
+    row("preserve-fds", 1, Other("the command gets the standard streams, and no other descriptor")),
+    row("preserve-fd", 1, Other("the command gets the standard streams, and no other descriptor")),
+    row("latest", 0, Other("the session is named: `stockade ps` lists them")),
+    row("cwd", 1, Option("workdir")),
+    row("init", 0, Always),
+    row("name", 1, Other("the session's name is the first word; commands are numbered: c1, c2")),
+    row("rm", 0, Other("nothing is kept of a command but its report, with --report FILE")),
+    of_session("user", Some('u'), 1),
+    of_session("host-user", None, 1),
+    of_session("cap-add", None, 1),
+    of_session("cap-drop", None, 1),
+    of_session("volume", Some('v'), 1),
+    of_session("mount", None, 1),
+    of_session("tmpfs", None, 1),
+    of_session("ro", None, 1),
+    of_session("rw", None, 1),
+    of_session("workspace", None, 1),
+    of_session("rootfs", None, 1),
+    of_session("device", None, 1),
+    of_session("profile", Some('p'), 1),
+    of_session("network", None, 1),
+    of_session("net", None, 1),
+    of_session("allow-net", None, 1),
+    of_session("deny-net", None, 1),
+    of_session("publish", None, 1),
+    of_session("add-host", None, 1),
+    of_session("net-budget", None, 1),
+    of_session("hostname", None, 1),
+    of_session("label", None, 1),
+    of_session("seccomp", None, 1),
+    of_session("seccomp-allow", None, 1),
+    of_session("security-opt", None, 1),
+    of_session("landlock", None, 1),
+    of_session("allow-read", None, 1),
+    of_session("allow-write", None, 1),
+    of_session("allow-exec", None, 1),
+    of_session("ulimit", None, 1),
+    of_session("scratch-size", None, 1),
+    of_session("lifetime", None, 1),
+    of_session("idle-stop", None, 1),
+];
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -113,34 +165,47 @@ mod tests {
 
     #[test]
     fn every_row_is_answered_and_names_options_that_exist() {
-        let run = STOCKADE.verbs.iter().find(|verb| verb.name == "run").expect("there is run");
-        let is_ours = |name: &str| run.flags().any(|flag| flag.long == name);
-        for row in RUN {
+        answered("run", &[], RUN);
+        answered("exec", &["web"], EXEC);
+    }
+
+    fn answered(verb: &str, before: &[&str], rows: &[Foreign]) {
+        let flags = |name: &str| STOCKADE.verbs.iter().find(|verb| verb.name == name).expect("there is one").flags();
+        let is_ours = |name: &str| flags(verb).any(|flag| flag.long == name);
+        let is_any = |name: &str| is_ours(name) || flags("run").any(|flag| flag.long == name);
+        for row in rows {
             let name = row.name;
             assert!(!is_ours(name), "{name} is ours");
-            assert_eq!(RUN.iter().filter(|other| other.name == name).count(), 1, "{name} has two rows");
-            let values = ["a", "b"].iter().take(row.values).map(|value| (*value).to_owned());
-            let words = ["run".to_owned(), format!("--{name}")].into_iter().chain(values);
-            let words: Vec<_> = words.chain(["--report=r".into(), "true".into()]).map(OsString::from).collect();
-            let (args, read) = Args::read(&STOCKADE, Dialect::Stockade, &words);
-            assert_eq!(
-                args.value("report").and_then(|value| value.to_str()),
-                Some("r"),
-                "{name}: options after it count"
-            );
-            assert_eq!(args.words, ["true"], "{name}: its values are not the command");
-            match (&row.meaning, read) {
-                (Option(ours), Ok(())) => {
-                    assert_eq!(args.value(ours).and_then(|value| value.to_str()), Some("a"), "{name}")
+            assert_eq!(rows.iter().filter(|other| other.name == name).count(), 1, "{name} has two rows");
+            for option in
+                [Some(format!("--{name}")), row.letter.map(|letter| format!("-{letter}"))].into_iter().flatten()
+            {
+                let values = ["a", "b"].iter().take(row.values).map(|value| (*value).to_owned());
+                let words =
+                    [verb.to_owned(), option.clone()].into_iter().chain(values).chain(["--report=r".to_owned()]);
+                let words: Vec<_> = words
+                    .chain(before.iter().map(|word| (*word).to_owned()))
+                    .chain(["true".into()])
+                    .map(OsString::from)
+                    .collect();
+                let (args, read) = Args::read(&STOCKADE, Dialect::Stockade, &words);
+                let report = args.value("report").and_then(|value| value.to_str());
+                assert_eq!(report, Some("r"), "{name}: options after it count");
+                assert_eq!(args.words.last().and_then(|word| word.to_str()), Some("true"), "{name}");
+                assert_eq!(args.words.len(), before.len() + 1, "{name}: its values are not the command");
+                match (&row.meaning, read) {
+                    (Option(ours), Ok(())) => {
+                        assert_eq!(args.value(ours).and_then(|value| value.to_str()), Some("a"), "{name}")
+                    }
+                    (Always, Ok(())) => assert_eq!(row.values, 0, "{name}"),
+                    (Other(said), Err(error)) => {
+                        assert_eq!((error.object, error.hint.as_deref()), (option, Some(*said)));
+                        let named = said.split([' ', ',', ';', ':']).filter_map(|word| word.strip_prefix("--"));
+                        let unknown: Vec<_> = named.filter(|word| !is_any(word) && *word != name).collect();
+                        assert!(unknown.is_empty(), "{name}: there is no {unknown:?}");
+                    }
+                    (meaning, read) => panic!("{name}: {meaning:?}, but {read:?}"),
                 }
-                (Always, Ok(())) => assert_eq!(row.values, 0, "{name}"),
-                (Other(said), Err(error)) => {
-                    assert_eq!((error.object, error.hint.as_deref()), (format!("--{name}"), Some(*said)));
-                    let named = said.split([' ', ',', ';', ':']).filter_map(|word| word.strip_prefix("--"));
-                    let unknown: Vec<_> = named.filter(|word| !is_ours(word) && *word != name).collect();
-                    assert!(unknown.is_empty(), "{name}: run has no {unknown:?}");
-                }
-                (meaning, read) => panic!("{name}: {meaning:?}, but {read:?}"),
             }
         }
     }

@@ -29,6 +29,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                  codes are those of run. It dies with its whole process tree if this program does, unless -d detaches it.",
             )
             .options(EXEC)
+            .foreign(foreign::EXEC)
             .operands(&[SESSION, Operand::Command("COMMAND")]),
         verb("ps", "List the sessions of this user").options(&[(
             "Options",
