@@ -212,6 +212,14 @@ impl Group {
         }
     }
 
+    /// How often the kernel killed a process of a cgroup of v1 for lack of memory. A cgroup of v2 counts that by command.
+    pub fn oom_kills(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::V2(_) => None,
+            Kind::V1(leaves) => leaves.cgroup().oom_kills(),
+        }
+    }
+
     /// The CPU time of the whole tree so far, in microseconds.
     pub fn cpu_us(&self) -> Option<u64> {
         match &self.kind {

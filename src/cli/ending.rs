@@ -106,6 +106,9 @@ impl Limits {
             let limit = of(usage.memory.limit_bytes.map(size));
             lines.push(format!("memory limit{limit} reached (--memory); the kernel killed {}", many(kills, "process")));
         }
+        if report.status == Status::Oom && usage.memory.oom_kills.is_none() {
+            lines.push("the session's memory limit was reached (--memory); the kernel killed the command".to_owned());
+        }
         if let Some(refused @ 1..) = usage.pids.max_events {
             let limit = of(usage.pids.limit.map(|limit| many(limit, "process")));
             lines.push(format!("limit{limit} reached (--pids-limit); {} refused", many(refused, "fork")));

@@ -297,6 +297,14 @@ fn classify_end(report: &mut Report, plan: &RunPlan, outcome: &Outcome) {
     };
 }
 
+/// Where the kernel counts OOM kills for the sandbox alone: `killed` is whether it counted one while this command ran.
+pub fn blame_memory(report: &mut Report, killed: bool) {
+    // SIGKILL, and not from the supervisor.
+    if killed && report.status == Status::Signaled && report.signal == Some(libc::SIGKILL) {
+        report.status = Status::Oom;
+    }
+}
+
 fn fill_rusage(usage: &mut Usage, outcome: &Outcome) {
     if let Some(rusage) = &outcome.rusage {
         usage.rusage = report::Rusage {

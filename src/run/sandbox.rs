@@ -164,6 +164,7 @@ impl Sandbox {
         let dir = group.as_ref().and_then(|group| group.dir());
         let events = group.as_ref().map(Group::events).transpose()?;
         id.map_or(Ok(()), |id| self.announce(id, group.as_ref()))?;
+        let oom_kills = self.kept.cgroup.as_ref().and_then(Group::oom_kills);
         self.init.begin(number, &order.pack(), &child_ends, descriptors, dir).map_err(failed)?;
         self.began = number;
         let init = Rc::clone(&self.init);
@@ -194,6 +195,7 @@ impl Sandbox {
             dead: false,
             drain_until: None,
             over: false,
+            oom_kills,
         })
     }
 
@@ -292,6 +294,7 @@ pub struct Running {
     dead: bool,
     drain_until: Option<Instant>,
     over: bool,
+    oom_kills: Option<u64>, // of the sandbox, before
 }
 
 impl Running {
@@ -389,6 +392,9 @@ impl Running {
             begun: self.begun,
             cloned_at: self.cloned_at,
         };
-        start.report(blank, &outcome, kept, enforced)
+        let mut report = start.report(blank, &outcome, kept, enforced);
+        let oom_kills = sandbox.kept.cgroup.as_ref().and_then(Group::oom_kills);
+        super::outcome::blame_memory(&mut report, oom_kills > self.oom_kills);
+        report
     }
 }

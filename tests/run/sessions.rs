@@ -273,8 +273,18 @@ fn a_command_that_uses_up_the_memory_of_its_session_dies_alone() {
     let other =
         session.background(&[&session.name, "sh", "-c", "while ! test -e /tmp/go; do sleep 0.02; done; exit 5"]);
     assert!(eventually(|| session.inspect()["running"].as_array().is_some_and(|all| all.len() == 1)));
-    let killed = session.exec(&[&session.name, PYTHON, "-c", "bytearray(500_000_000)"]);
-    assert_eq!(killed.code, Some(137), "{killed:?}");
+    let path = session.home.dir("reports").join("report.json");
+    let report = format!("--report={}", path.display());
+    for (program, status) in [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signaled"),
+        ("bytearray(500_000_000)", "oom"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signaled"),
+    ] {
+        let killed = session.exec(&[&report, &session.name, PYTHON, "-c", program]);
+        assert_eq!(killed.code, Some(137), "{killed:?}");
+        let report: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(report["status"], status, "{report}");
+    }
     session.sh("touch /tmp/go; echo alive").is(0, "alive\n");
     assert_eq!(outcome(other.wait_with_output().unwrap()).code, Some(5));
 }

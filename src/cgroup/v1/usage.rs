@@ -10,6 +10,11 @@ impl Cgroup {
         Some(self.with("cpuacct")?.number("cpuacct.usage")? / 1_000)
     }
 
+    /// How often the kernel killed one of its processes for lack of memory.
+    pub fn oom_kills(&self) -> Option<u64> {
+        keyed(&self.with("memory")?.read("memory.oom_control").ok()?, "oom_kill")
+    }
+
     /// Fills in every value that the hierarchies of this host provide.
     pub fn fill_in(&self, usage: &mut Usage) {
         let source = || Some("cgroup1".to_owned());
@@ -25,12 +30,11 @@ impl Cgroup {
             usage.cpu.throttled_periods = keyed(&text, "nr_throttled");
         }
         if let Some(dir) = self.with("memory") {
-            let control = dir.read("memory.oom_control").unwrap_or_default();
             usage.memory.current_bytes = dir.number("memory.usage_in_bytes");
             usage.memory.peak_bytes = dir.number("memory.max_usage_in_bytes");
             // Without a limit the file contains a very large number.
             usage.memory.limit_bytes = dir.number("memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 62);
-            usage.memory.oom_kills = keyed(&control, "oom_kill");
+            usage.memory.oom_kills = self.oom_kills();
             usage.memory.max_events = dir.number("memory.failcnt");
             usage.memory.source = source();
         }

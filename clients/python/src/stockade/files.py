@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from io import FileIO
@@ -46,7 +46,7 @@ class EntryInfo:
     gid: int
     modified_time: datetime
     symlink_target: Optional[str] = None
-    _stamp: Tuple[int, ...] = ()
+    _stamp: Tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def permissions(self) -> str:
@@ -127,7 +127,8 @@ class Files:
             except (KeyError, TypeError):
                 cwd = None
             self._cwd = cwd if isinstance(cwd, str) else "/"
-        return posixpath.join(self._cwd, given)
+        # `.` alone can be left out: what `..` stands for depends on links.
+        return posixpath.join(self._cwd, *(part for part in given.split("/") if part != "."))
 
     def _begin(self, path: Path) -> str:
         self._calls.take()
