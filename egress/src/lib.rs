@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ablate;
 pub mod address;
 pub mod change;
 pub mod client_hello;

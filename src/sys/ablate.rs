@@ -96,6 +96,9 @@ mod chosen {
         let mask = CHOSEN.get_or_init(|| {
             let text = std::env::var("STOCKADE_ABLATE").unwrap_or_default();
             text.split(',').filter(|word| !word.is_empty()).fold(0, |mask, word| {
+                if stockade_egress::ablate::NAMES.iter().any(|(name, _)| *name == word) {
+                    return mask;
+                }
                 let found = NAMES.iter().find(|(name, _)| *name == word);
                 mask | 1 << found.unwrap_or_else(|| panic!("STOCKADE_ABLATE: there is no layer {word}")).1 as u32
             })

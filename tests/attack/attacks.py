@@ -33,6 +33,8 @@ WATCHES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no option for a l
 SOURCES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "follows links in the sources of mounts: the caller has to name them")
 STREAMS = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "hands its standard streams on unchanged: the caller makes them")
 NAMES = dict.fromkeys(("oci", "runc", "crun", "bwrap"), "has no network access by name")
+# Checks of rules for hosts, which other attacks do not meet.
+CHECKS = ("names", "connections", "addresses", "servername")
 INIT = dict.fromkeys(("oci", "runc", "crun"), "give a container no pid 1 but its own program")
 # Programs of the host through the links of /proc: descriptors of the caller, and descriptors of a runtime.
 PROGRAMS = [f"{what}{number}" for what in ("", "script-") for number in (40, 41)] + [str(number) for number in range(3, 13)]
@@ -80,12 +82,12 @@ ATTACKS = {
     "D40": Attack("abstract sockets of the host"),
     "D41": Attack("sockets in the host's files"),
     "D41-bound": Attack("a socket in a directory that was bound", open_below_landlock=9),
-    "D42": Attack("names and addresses without a rule", options=OPTIONS, absent=NAMES, layers=("net", "seccomp", "landlock")),
-    "D43": Attack("an allowed name that leads to a cloud's metadata", options=OPTIONS, absent=NAMES, layers=("net", "landlock")),
-    "D44": Attack("an allowed name that leads to inner addresses", options=OPTIONS, absent=NAMES, layers=("net", "landlock")),
-    "D45": Attack("an allowed name whose address changes", options=OPTIONS, absent=NAMES, layers=("net", "landlock")),
-    "D46": Attack("questions whose names are not what they seem", options=OPTIONS, absent=NAMES, layers=("net", "landlock"), deadline=60),
-    "D47": Attack("TLS for another host behind an allowed name", options=OPTIONS, absent=NAMES, layers=("net", "landlock"), deadline=60),
+    "D42": Attack("names and addresses without a rule", options=OPTIONS, absent=NAMES, layers=("seccomp", "landlock") + CHECKS),
+    "D43": Attack("an allowed name that leads to a cloud's metadata", options=OPTIONS, absent=NAMES, layers=("landlock",) + CHECKS),
+    "D44": Attack("an allowed name that leads to inner addresses", options=OPTIONS, absent=NAMES, layers=("landlock",) + CHECKS),
+    "D45": Attack("an allowed name whose address changes", options=OPTIONS, absent=NAMES, layers=("landlock",) + CHECKS),
+    "D46": Attack("questions whose names are not what they seem", options=OPTIONS, absent=NAMES, layers=("landlock",) + CHECKS, deadline=60),
+    "D47": Attack("TLS for another host behind an allowed name", options=OPTIONS, absent=NAMES, layers=("landlock",) + CHECKS, deadline=60),
     "D48": Attack("more processes and threads", absent=LIMITS, ways=["processes", "threads"], options=["--pids-limit", "64"], limits={"pids": {"limit": 64}}, layers=("budget", "rlimits", "seccomp", "landlock")),
     "D49": Attack("more memory", absent=LIMITS, ways=["heap", "shared", "memfd", "pipes", "tables"], options=["--memory", "64M"], limits={"memory": {"limit": 64 << 20}}, layers=BUDGET),
     "D50": Attack("fill temporary directories", options=["--scratch-size", "16M"], layers=BUDGET + ("nnp",)),
@@ -129,6 +131,10 @@ LAYERS = {
     "budget": "cgroup",
     "rlimits": "resource limits",
     "scratch": "size of temporary directories",
+    "names": "rules before a name gets an address",
+    "connections": "rules before a connection is made",
+    "addresses": "the check of the addresses of names",
+    "servername": "the comparison of TLS server names",
 }
 # The same for containers of `stockade-oci` with a strict configuration.
 OCI_LAYERS = {
@@ -177,6 +183,12 @@ ALONE = {
     "D39": "as D37",
     "D40": "the names of the host's abstract sockets are visible; Landlock stops connections",
     "D41-bound": "only Landlock refuses a socket in a bound directory, from ABI 9 on",
+    "D42": "the workload gets addresses that stand for other names. No connection to them is made, and nobody outside is asked",
+    "D43": "only the check of addresses keeps whoever owns an allowed name from leading it to inner addresses",
+    "D44": "as D43",
+    "D45": "as D43",
+    "D46": "as D42",
+    "D47": "only the comparison of server names keeps TLS for another host from a server of an allowed name",
     "D48": "without a cgroup, the limit on processes counts all processes of the user and is higher",
     "D49": "without a cgroup, the limits on memory apply to each process and are higher",
     "D53": "without a cgroup, only the CPU time of each process is limited, not the share of the CPUs",

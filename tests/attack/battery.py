@@ -13,7 +13,7 @@ import termios
 import time
 from dataclasses import dataclass, field
 
-from attacks import ALONE, ATTACKS, DEADLINE, LAYERS, OCI_ALONE, OCI_LAYERS
+from attacks import ALONE, ATTACKS, CHECKS, DEADLINE, LAYERS, OCI_ALONE, OCI_LAYERS
 from rig import RIG, Rig
 from sandboxes import ABLATE, ATTACK, BUILT, MAPPED, OCI, OCI_ABLATE, OTHER, STOCKADE, Sandboxes, become
 
@@ -267,7 +267,7 @@ class Battery:
                     continue  # needs root
                 for name in names:
                     attack = ATTACKS[name]
-                    if attack.layers and layer not in attack.layers or not attack.layers and layer in ("budget", "rlimits", "scratch"):
+                    if attack.layers and layer not in attack.layers or not attack.layers and layer in ("budget", "rlimits", "scratch", *CHECKS):
                         continue
                     make = lambda name, way: self.sandboxes.run(name, way, ABLATE, [f"STOCKADE_ABLATE={layer}"], caller)
                     result = self.go(name, make, caller)

@@ -16,6 +16,7 @@ use super::pump::{Pump, Shared, idle};
 use super::state::{Happened, State};
 use super::traffic::Count;
 use super::{GRACE, proxy};
+use crate::ablate::{Check, without};
 use crate::client_hello::{self, Hello};
 use crate::name::Name;
 use crate::record::{Event, Outcome};
@@ -82,6 +83,7 @@ async fn serve(state: Rc<State>, client: TcpStream) {
         Some(name) => state.rules.borrow().for_name(name, port),
         None => state.rules.borrow().for_address(address, port),
     };
+    let rule = rule.or(without(Check::Connections).then_some(0));
     let cgroup = state.owners.as_ref().and_then(|owners| owners.cgroup_of(&client));
     let connection = Connection {
         state: &state,
@@ -258,6 +260,7 @@ impl Connection<'_> {
             bytes.extend_from_slice(&part[..length]);
             match client_hello::read(&bytes) {
                 Hello::Incomplete => {}
+                _ if without(Check::ServerName) => break,
                 Hello::NotTls => break,
                 Hello::Malformed => return refused("tls_malformed"),
                 Hello::Tls(None) if name.is_single() => break, // Java sends none for such a name

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socketpair};
+use stockade_egress::ablate::{Check, without};
 use stockade_egress::gateway::{Config, Limits, Traffic};
 use stockade_egress::layout::{Kind, Layout};
 use stockade_egress::upstream::{Hosts, name_servers};
@@ -72,6 +73,7 @@ pub fn start(
 /// Parent half: the child's side, and what the gateway is made from.
 fn prepare(plan: &RunPlan, log: Option<OwnedFd>, stays: bool) -> Result<Option<(PreparedEgress, Waiting)>> {
     let Some(egress) = &plan.egress else { return Ok(None) };
+    let _ = without(Check::Names); // the gateway has no environment to read it from
     let layout = Layout::of(&egress.rules).map_err(|reason| Error::new(Step::Plan, "network.allow", reason))?;
     let (outside, channel) = pair()?;
     let (changing, supervisor) = match stays || !egress.publish.is_empty() {
