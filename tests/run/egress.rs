@@ -5,6 +5,7 @@ mod clients;
 mod process;
 mod proxy;
 mod publish;
+mod upstream;
 pub mod world;
 
 use std::path::Path;

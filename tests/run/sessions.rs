@@ -1,9 +1,13 @@
 //! Sessions: sandboxes that stay, and the commands in them.
 
+#[path = "sessions/commands.rs"]
+mod commands;
 #[path = "sessions/cp.rs"]
 mod cp;
 #[path = "sessions/faults.rs"]
 mod faults;
+#[path = "sessions/faults_files.rs"]
+mod faults_files;
 #[path = "sessions/files.rs"]
 mod files;
 #[path = "sessions/hostile.rs"]

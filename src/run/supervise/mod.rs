@@ -185,6 +185,9 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
                 .get_or_insert_with(|| Error::new(Step::Supervise, "command", "its end was not reported"));
         }
         let ended = !self.starting && (reported || unreported);
+        if ended && matches!(self.tree, Tree::Cgroup { .. }) {
+            self.release(); // of one that failed before it ran, too, which nobody looks at
+        }
         if self.tree.is_dead(ready.dead, ended) || self.never_began() {
             return Ok(true);
         }

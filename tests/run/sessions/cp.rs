@@ -6,10 +6,10 @@ use std::path::Path;
 use super::*;
 
 /// Prints type, mode, time, target and content of everything below the working directory.
-const LISTING: &str =
+pub(super) const LISTING: &str =
     "find . -mindepth 1 -printf '%P %y %m %T@ %l\\n' | sort; find . -type f -print0 | sort -z | xargs -0r sha256sum";
 
-fn listing(directory: &Path) -> String {
+pub(super) fn listing(directory: &Path) -> String {
     let listed = Command::new("sh").args(["-c", LISTING]).current_dir(directory).output().unwrap();
     assert!(listed.status.success(), "{listed:?}");
     String::from_utf8_lossy(&listed.stdout).into_owned()

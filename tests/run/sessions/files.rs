@@ -122,6 +122,31 @@ fn a_file_server_that_cannot_start_says_why() {
     session.sh("cat /tmp/file").is(0, "content");
 }
 
+/// Here strace makes it fail after it was cloned. Init offers the end of one process at a time.
+#[test]
+fn a_file_server_that_fails_in_its_start_holds_up_no_command() {
+    if !crate::common::host::may_trace() || !crate::common::is_root() {
+        return;
+    }
+    let session = Session::new(Caller::Root, &[]);
+    let init = session.init();
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-f", "-o", "/dev/null", "-e", "inject=capset:error=EPERM", "-p", &init.to_string()]);
+    let mut strace = strace.spawn().unwrap();
+    let tracer = || std::fs::read_to_string(format!("/proc/{init}/status")).unwrap();
+    assert!(eventually(|| !tracer().contains("TracerPid:\t0\n")));
+    client(&session, STAT).is(0, "error\n");
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    let (mut alive, clock) = (session.background(&[&session.name, "echo", "alive"]), Clock::start());
+    while alive.try_wait().unwrap().is_none() && !clock.is_past(Duration::from_secs(10)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = alive.kill();
+    outcome(alive.wait_with_output().unwrap()).is(0, "alive\n");
+    client(&session, STAT).is(0, "done\n");
+}
+
 /// Files that no client may wait for.
 const TRAPS: &str = r#"
 session = Session(sys.argv[1])
