@@ -16,7 +16,7 @@ pub enum FileOperation {
         /// The file.
         path: Bytes,
         /// Whether a symlink itself is described.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         no_follow: bool,
     },
     /// Describe the entries of a directory, as many as fit. Reply: `done` with `entries`, and `next` if there may be more.
@@ -38,7 +38,7 @@ pub enum FileOperation {
         #[serde(skip_serializing_if = "Option::is_none")]
         mode: Option<u32>,
         /// Whether missing directories above it are made too, and it may exist.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         parents: bool,
     },
     /// Rename a file. Reply: `done`.
@@ -48,7 +48,7 @@ pub enum FileOperation {
         /// Its new path.
         to: Bytes,
         /// Whether it is an error that the new path exists.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         no_replace: bool,
     },
     /// Remove a file or a directory. Reply: `done`; with `more` only a part is removed, and the request must be repeated.
@@ -56,7 +56,7 @@ pub enum FileOperation {
         /// The file.
         path: Bytes,
         /// Whether the content of a directory is removed too.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         recursive: bool,
     },
     /// Make a symlink. Reply: `done`.
@@ -98,22 +98,22 @@ pub struct Open {
     /// What the descriptor is for.
     pub access: Access,
     /// Whether a missing file is made.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub create: bool,
     /// With `create`: whether it is an error that it exists.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
     /// Whether its content is removed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncate: bool,
     /// Whether every write goes to its end.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub append: bool,
     /// With `create`: whether missing directories above it are made too.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parents: bool,
     /// Whether it is an error that it is a symlink.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_follow: bool,
     /// The mode of a new file; 0666 without the session's umask if absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -179,7 +179,7 @@ pub struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash_program: Option<bool>,
     /// Whether it lives on when the client disconnects.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
 }
 
