@@ -83,7 +83,8 @@ fn with_sessions(shell: Shell, text: String) -> String {
             let named = text.replace(":_users", ":_stockade_sessions");
             assert_eq!(named.matches(":_stockade_sessions").count(), with_session(&STOCKADE));
             let named = named.replace(":_hosts", ":_stockade_files");
-            let named = named.lines().map(with_words).collect::<Vec<_>>().join("\n") + "\n";
+            let lines = named.lines().map(|line| with_words(&without_colons(line)));
+            let named = lines.collect::<Vec<_>>().join("\n") + "\n";
             let function = "\n_stockade_sessions() {\n    compadd -- ${(f)\"$(stockade ps -q 2>/dev/null)\"}\n}\n\
                  \n_stockade_files() {\n    compadd -S '' -- ${(f)\"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\"}\n    _files\n}\n";
             named.replacen("\n_stockade() {", &format!("{function}\n_stockade() {{"), 1)
@@ -230,6 +231,17 @@ fn words_beside() -> impl Iterator<Item = (&'static Flag, Vec<String>)> {
         };
         (!words.is_empty()).then_some((flag, words))
     })
+}
+
+/// A line of an option for zsh, which takes a colon in the name of a value for its end: `SRC[:DST]`.
+fn without_colons(line: &str) -> String {
+    match (line.find("]:"), line.rfind(":_")) {
+        (Some(help), Some(action)) if help + 2 < action => {
+            let (before, name, after) = (&line[..help + 2], &line[help + 2..action], &line[action..]);
+            format!("{before}{}{after}", name.replace(':', "\\:"))
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// A line of the file for zsh, in which an option takes these words too.

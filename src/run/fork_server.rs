@@ -2,7 +2,8 @@
 //! process inside can trace, read or kill it. It dies with its supervisor.
 
 use std::convert::Infallible;
-use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,10 +18,11 @@ use super::order::Order;
 use super::prepare::Prepared;
 use crate::error::Step;
 use crate::failure::{Applied, During, Failure};
-use crate::launch::channels::{ChildEnds, send_exited};
+use crate::launch::channels::{ChildEnds, Exited, send_exited};
 use crate::launch::requests::{self, Begin, LARGEST, Request};
 use crate::rootfs::pivot::BuiltRoot;
 use crate::sys::process::{self, ChildEvent};
+use crate::sys::schedule::pause;
 use crate::sys::stack::Stack;
 
 struct ForkServer<'a> {
@@ -162,7 +164,7 @@ impl ForkServer<'_> {
                         }
                         let one = self.commands.swap_remove(at);
                         if let Some(control) = one.control {
-                            let _ = send_exited(control.as_fd(), exited(status, self.root.scratch.as_fd()));
+                            report_end(control.as_fd(), exited(status, self.root.scratch.as_fd()));
                         }
                     }
                     let _ = process::reap(pid);
@@ -173,6 +175,16 @@ impl ForkServer<'_> {
                 // The end of commands cannot be observed any more. Ending the sandbox is better than running for ever.
                 Err(_) => process::exit(125),
             }
+        }
+    }
+}
+
+/// Says how a command ended. That takes memory, of which the sandbox may have none until what used it up is freed.
+fn report_end(control: BorrowedFd<'_>, end: Exited) {
+    for _ in 0..20 {
+        match send_exited(control, end) {
+            Err(Errno::ENOMEM | Errno::ENOBUFS) => pause(Duration::from_millis(5)),
+            _ => return,
         }
     }
 }

@@ -75,6 +75,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
                     "uint8" => value.as_u64().is_none_or(|number| u8::try_from(number).is_ok()),
                     "uint16" => value.as_u64().is_none_or(|number| u16::try_from(number).is_ok()),
                     "uint32" => value.as_u64().is_none_or(|number| u32::try_from(number).is_ok()),
+                    "int16" => value.as_i64().is_none_or(|number| i16::try_from(number).is_ok()),
                     "int32" => value.as_i64().is_none_or(|number| i32::try_from(number).is_ok()),
                     "uint64" | "uint" | "int64" => !value.is_f64(),
                     "double" => true,

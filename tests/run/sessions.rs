@@ -6,8 +6,6 @@ mod commands;
 mod cp;
 #[path = "sessions/faults.rs"]
 mod faults;
-#[path = "sessions/faults_files.rs"]
-mod faults_files;
 #[path = "sessions/files.rs"]
 mod files;
 #[path = "sessions/hostile.rs"]

@@ -137,7 +137,7 @@ pub struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<Bytes>>,
     /// Variables to add or replace, as `NAME=value`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_env: Vec<Bytes>,
     /// The working directory: an absolute path in the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
