@@ -14,8 +14,6 @@ mod hostile;
 mod life;
 #[path = "sessions/network.rs"]
 mod network;
-#[path = "sessions/packets.rs"]
-mod packets;
 #[path = "sessions/place.rs"]
 mod place;
 #[path = "sessions/programs.rs"]
