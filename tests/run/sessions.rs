@@ -272,8 +272,7 @@ fn a_command_that_uses_up_the_memory_of_its_session_dies_alone() {
         return crate::common::skip("only root is sure of a memory limit");
     }
     let session = Session::new(Caller::Root, &["-m", "96M"]);
-    let other =
-        session.background(&[&session.name, "sh", "-c", "while ! test -e /tmp/go; do sleep 0.02; done; exit 5"]);
+    let other = session.background(&[&session.name, "sh", "-c", "mkfifo /tmp/go; read word < /tmp/go; exit 5"]);
     assert!(eventually(|| session.inspect()["running"].as_array().is_some_and(|all| all.len() == 1)));
     let path = session.home.dir("reports").join("report.json");
     let report = format!("--report={}", path.display());
@@ -287,7 +286,7 @@ fn a_command_that_uses_up_the_memory_of_its_session_dies_alone() {
         let report: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(report["status"], status, "{report}");
     }
-    session.sh("touch /tmp/go; echo alive").is(0, "alive\n");
+    session.sh("echo > /tmp/go; echo alive").is(0, "alive\n");
     assert_eq!(outcome(other.wait_with_output().unwrap()).code, Some(5));
 }
 
