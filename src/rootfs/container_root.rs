@@ -157,7 +157,7 @@ impl PreparedContainerRoot {
         };
         let proc = proc.during(Step::Verify, FIRST_INDEX - 1)?;
         let (is_callers, proc, limits) = (false, Some(proc), None);
-        Ok(BuiltRoot { is_callers, root, hidden, scratch, devpts, freeze, expected, proc, limits })
+        Ok(BuiltRoot { is_callers, root, hidden, scratch, devpts, freeze, expected, proc, limits, oom_score: None })
     }
 
     /// Child half, after the hooks and the console: masks paths, makes them read-only, makes the root `/`, and reads all mounts

@@ -14,6 +14,7 @@ mod copy_up;
 mod dev;
 mod host;
 pub mod mount_point;
+pub mod oom;
 mod operation;
 mod outer_proc;
 pub mod pivot;

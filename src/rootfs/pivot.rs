@@ -36,6 +36,8 @@ pub struct BuiltRoot {
     pub proc: Option<OwnedFd>,
     /// The directory of the namespace limits. `None` for a container, which has no such limits.
     pub limits: Option<OwnedFd>,
+    /// Init's own OOM score adjustment, in a session.
+    pub oom_score: Option<OwnedFd>,
 }
 
 impl BuiltRoot {
@@ -87,7 +89,7 @@ impl BuiltRoot {
 
     /// All descriptors that it holds.
     pub fn fds(&self) -> impl Iterator<Item = RawFd> {
-        let optional = [&self.devpts, &self.proc, &self.limits].into_iter().flatten();
+        let optional = [&self.devpts, &self.proc, &self.limits, &self.oom_score].into_iter().flatten();
         [&self.root, &self.scratch].into_iter().chain(optional).chain(&self.freeze).map(AsRawFd::as_raw_fd)
     }
 

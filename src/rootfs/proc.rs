@@ -138,36 +138,12 @@ pub fn limit_namespaces(limits: BorrowedFd<'_>, most: &CStr, watches: &CStr) -> 
     Ok(())
 }
 
-/// Parent half: the OOM score adjustment to set, if any. That is the planned one, or at least `least`: a protected caller must
-/// not protect the workload.
-pub fn oom_score(planned: Option<i16>, least: i16) -> Result<Option<CString>> {
-    let text = |score: i16| Some(CString::new(score.to_string()).expect("digits hold no NUL"));
-    if planned.is_some() {
-        return Ok(planned.and_then(text));
-    }
-    let failed = |errno| Error::errno(Step::OomScore, OWN_OOM_SCORE, errno);
-    let mut read = [0; 16];
-    let length = file::open(OWN_OOM_SCORE, OFlag::O_RDONLY)
-        .and_then(|file| nix::unistd::read(file, &mut read))
-        .map_err(failed)?;
-    let own = std::str::from_utf8(&read[..length]).ok().and_then(|own| own.trim().parse().ok());
-    let own: i16 = own.ok_or_else(|| failed(Errno::EINVAL))?;
-    Ok(if own < least { text(least) } else { None })
-}
-
-const OWN_OOM_SCORE: &str = "/proc/self/oom_score_adj";
-
-/// Child half: sets this process's OOM score adjustment.
-pub fn set_oom_score(proc: BorrowedFd<'_>, text: &CStr) -> Applied {
-    write_setting(proc, c"self/oom_score_adj", text.to_bytes()).during(Step::OomScore, 0)
-}
-
 /// Child half: sets the offsets of the new time namespace, in the format of `time_namespaces(7)`.
 pub fn set_time_offsets(proc: BorrowedFd<'_>, text: &CStr) -> Applied {
     write_setting(proc, c"self/timens_offsets", text.to_bytes()).during(Step::TimeNamespace, 0)
 }
 
-fn write_setting(proc: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> std::result::Result<(), Errno> {
+pub(super) fn write_setting(proc: BorrowedFd<'_>, name: &CStr, text: &[u8]) -> std::result::Result<(), Errno> {
     let file = openat(proc, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     nix::unistd::write(file, text).map(drop)
 }

@@ -11,6 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::host::{Fault, Last, Resolver};
 use super::mount_point::{MountPoints, Shape, make_directory};
+use super::oom::OomScore;
 use super::operation::{BuildResults, Operation};
 use super::pivot::BuiltRoot;
 use super::powers::Powers;
@@ -39,7 +40,7 @@ pub struct PreparedRoot {
     privileged: bool,
     masked: Vec<CString>,
     read_only: Vec<CString>,
-    oom_score: Option<CString>,
+    pub oom_score: OomScore,
     clock: Option<Clock>,
     /// How many namespaces of each kind the workload may create.
     nested: CString,
@@ -94,7 +95,7 @@ pub fn prepare(plan: &RunPlan, powers: &mut Powers<'_>) -> Result<PreparedRoot> 
         privileged: powers.privileged,
         masked: proc::prepare(&plan.confinement.masked_paths)?,
         read_only: proc::prepare(&plan.confinement.readonly_paths)?,
-        oom_score: proc::oom_score(plan.command.oom_score_adj, 0)?,
+        oom_score: OomScore::default(),
         clock: plan.namespaces.time.then(Clock::at_zero).transpose()?,
         nested: text(plan.namespaces.nested.into()),
         watches: proc::share_of_watches()?,
@@ -116,7 +117,7 @@ pub fn of_caller(plan: &RunPlan, scratch: &ScratchDirectory) -> Result<PreparedR
         privileged: false,
         masked: Vec::new(),
         read_only: Vec::new(),
-        oom_score: proc::oom_score(plan.command.oom_score_adj, 0)?,
+        oom_score: OomScore::default(),
         clock: None,
         nested: empty(),
         watches: empty(),
@@ -142,9 +143,6 @@ fn open_rootfs(path: &Path, privileged: bool, sources: &mut Resolver) -> Result<
     Ok((directory, source))
 }
 
-/// The score of a process that uses half of all memory.
-const OOM_SCORE_WITHOUT_BUDGET: i16 = 500;
-
 const ROOTFS_ATTRIBUTES: u64 = RDONLY | NOSUID | NODEV;
 
 /// The clocks of a new time namespace.
@@ -167,12 +165,6 @@ impl Clock {
 }
 
 impl PreparedRoot {
-    /// Parent half: if no cgroup limits memory, makes the kernel's OOM killer prefer the workload.
-    pub fn prefer_for_oom(&mut self, plan: &RunPlan) -> Result<()> {
-        self.oom_score = proc::oom_score(plan.command.oom_score_adj, OOM_SCORE_WITHOUT_BUDGET)?;
-        Ok(())
-    }
-
     /// Parent half: shows the sandbox its own cgroups, or nothing if it has none.
     pub fn show_cgroup(&mut self, view: Option<&CgroupView>) -> Result<()> {
         let Some(at) = self.cgroup_at else { return Ok(()) };
@@ -203,7 +195,7 @@ impl PreparedRoot {
         missing.add_all(results.missing);
         proc::mask(root.as_fd(), scratch.as_fd(), &self.masked, &mut |_, _| Ok(()))?;
         let proc = self.open_proc(results.proc)?;
-        self.write_settings(proc.as_fd())?;
+        let oom_score = self.write_settings(proc.as_fd())?;
         let limits = proc::open_limits(proc.as_fd())?;
         proc::freeze(root.as_fd(), &self.read_only, &mut |_, _| Ok(()))?;
         let read_only = Attributes { set: RDONLY, ..Attributes::default() };
@@ -214,13 +206,14 @@ impl PreparedRoot {
         let (expected, proc) = (Vec::new(), None);
         let limits = Some(limits);
         let (devpts, freeze) = (results.devpts, Vec::new());
-        Ok(BuiltRoot { is_callers: false, root, hidden, scratch, devpts, freeze, expected, proc, limits })
+        Ok(BuiltRoot { is_callers: false, root, hidden, scratch, devpts, freeze, expected, proc, limits, oom_score })
     }
 
     /// The caller's root, as if it had been built.
     fn keep_callers(&self, scratch: &OwnedFd, terminal: bool) -> Applied<BuiltRoot> {
-        if self.oom_score.is_some() {
-            self.write_settings(host_proc().during(Step::OomScore, 0)?.as_fd())?;
+        let mut oom_score = None;
+        if !self.oom_score.is_callers() {
+            oom_score = self.write_settings(host_proc().during(Step::OomScore, 0)?.as_fd())?;
         }
         let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(BuiltRoot {
@@ -233,6 +226,7 @@ impl PreparedRoot {
             expected: Vec::new(),
             proc: None,
             limits: None,
+            oom_score,
         })
     }
 
@@ -290,15 +284,13 @@ impl PreparedRoot {
         made.map_or_else(host_proc, Ok).during(Step::NamespaceLimits, 0)
     }
 
-    fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied {
-        if let Some(text) = &self.oom_score {
-            proc::set_oom_score(proc, text)?;
-        }
+    fn write_settings(&self, proc: BorrowedFd<'_>) -> Applied<Option<OwnedFd>> {
+        let oom_score = self.oom_score.set(proc)?;
         if let Some(clock) = &self.clock {
             process::unshare_time().during(Step::TimeNamespace, 0)?;
             proc::set_time_offsets(proc, &clock.offsets)?;
         }
-        Ok(())
+        Ok(oom_score)
     }
 
     /// The mount or path of a failure of [`Self::build`].

@@ -126,10 +126,14 @@ impl ForkServer<'_> {
         let terminal = open_terminal(&order, self.root, ends)?;
         let (prepared, root) = (self.prepared, self.root);
         let command = Command { prepared, order: &order, root, terminal: terminal.as_ref(), ends, cgroup };
-        let started = match cgroup {
-            Some(_) => command.start(&mut self.stack),
-            None => return keeper::start(&command, &mut self.stack),
-        };
+        let stack = &mut self.stack;
+        let started = prepared.root.oom_score.inherited(root.oom_score.as_ref(), || match cgroup {
+            Some(_) => command.start(stack),
+            None => keeper::start(&command, stack),
+        });
+        if cgroup.is_none() {
+            return started;
+        }
         let shared_descriptors = order.explain_denials;
         drop((terminal, order));
         if shared_descriptors {

@@ -21,6 +21,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Command, Facility, IdMapping, Landlock, Network, RunPlan};
 use crate::report::Degraded;
 use crate::rootfs::Powers;
+use crate::rootfs::oom::OomScore;
 use crate::rootfs::run_root::{self, PreparedRoot};
 use crate::sys;
 use crate::sys::stack::Stack;
@@ -171,9 +172,8 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
     let lacking: Vec<Facility> = missing.iter().filter_map(|one| one.what.parse().ok()).collect();
     let is_root_outside = privilege::may_be_root_outside(users.host_uid);
     let stand_ins = process.stand_in(&plan.budget, &lacking, is_root_outside)?;
-    if stand_ins.iter().any(|one| one.controller == Facility::Memory) {
-        root.prefer_for_oom(plan)?;
-    }
+    let has_budget = stand_ins.iter().all(|one| one.controller != Facility::Memory);
+    root.oom_score = OomScore::prepare(plan.command.oom_score_adj, has_budget, stays)?;
     for one in &mut missing {
         if let Some(stand_in) = stand_ins.iter().find(|stand_in| stand_in.controller.name() == one.what) {
             one.got = stand_in.to_string();

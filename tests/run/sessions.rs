@@ -12,6 +12,8 @@ mod files;
 mod hostile;
 #[path = "sessions/life.rs"]
 mod life;
+#[path = "sessions/memory.rs"]
+mod memory;
 #[path = "sessions/network.rs"]
 mod network;
 #[path = "sessions/place.rs"]
@@ -264,30 +266,6 @@ fn a_command_ends_at_its_limits_with_its_tree_and_the_session_lives_on() {
         session.sh("echo alive").is(0, "alive\n");
         assert_eq!(session.inspect()["running"], serde_json::json!([]));
     });
-}
-
-#[test]
-fn a_command_that_uses_up_the_memory_of_its_session_dies_alone() {
-    if !crate::common::is_root() {
-        return crate::common::skip("only root is sure of a memory limit");
-    }
-    let session = Session::new(Caller::Root, &["-m", "96M"]);
-    let other = session.background(&[&session.name, "sh", "-c", "mkfifo /tmp/go; read word < /tmp/go; exit 5"]);
-    assert!(eventually(|| session.inspect()["running"].as_array().is_some_and(|all| all.len() == 1)));
-    let path = session.home.dir("reports").join("report.json");
-    let report = format!("--report={}", path.display());
-    for (program, status) in [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signaled"),
-        ("bytearray(500_000_000)", "oom"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signaled"),
-    ] {
-        let killed = session.exec(&[&report, &session.name, PYTHON, "-c", program]);
-        assert_eq!(killed.code, Some(137), "{killed:?}");
-        let report: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        assert_eq!(report["status"], status, "{report}");
-    }
-    session.sh("echo > /tmp/go; echo alive").is(0, "alive\n");
-    assert_eq!(outcome(other.wait_with_output().unwrap()).code, Some(5));
 }
 
 #[test]
