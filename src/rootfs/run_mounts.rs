@@ -159,11 +159,20 @@ fn small_file(found: &Found) -> std::result::Result<Option<Content>, Errno> {
     Ok((content.len() <= MOST_COPIED).then(|| Content::File(content, Mode::from_bits_truncate(0o644))))
 }
 
+/// As docker makes missing sources.
+const MISSING: &str =
+    "no source is created on the host: create it first, or leave it out if it is missing, SRC:DST:optional";
+
 /// `None` if an optional source does not exist.
 pub(super) fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {
     match found {
         Err(fault) if mount.optional && fault.is_missing() => Ok(None),
-        found => found.map(Some).map_err(|fault| fault.error(Step::Source, path.display().to_string())),
+        Err(fault) => {
+            let is_missing = fault.is_missing();
+            let error = fault.error(Step::Source, path.display().to_string());
+            Err(if is_missing { error.hint(MISSING) } else { error })
+        }
+        Ok(found) => Ok(Some(found)),
     }
 }
 

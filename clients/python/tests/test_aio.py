@@ -109,6 +109,24 @@ async def test_a_terminal(sb: stockade.AsyncSandbox) -> None:
         await asyncio.sleep(0.02)
 
 
+def test_a_sandbox_starts_when_it_is_entered() -> None:
+    async def enter() -> None:
+        sandbox = stockade.AsyncSandbox(hostname="entered")
+        with pytest.raises(AttributeError, match="not started"):
+            await sandbox.commands.run("true")
+        assert "not started" in repr(sandbox)
+        async with sandbox as sb:
+            assert sb is sandbox and (await sb.commands.run("hostname")).stdout == "entered\n"
+            async with sb:
+                assert sb.sandbox_id in repr(sb)
+            assert not await sb.is_running()
+        with pytest.raises(stockade.SetupError, match="/no/such"):
+            async with stockade.AsyncSandbox(workspace="/no/such"):
+                pass
+
+    asyncio.run(enter())
+
+
 def test_every_public_name_is_there() -> None:
     def names(kind: Any) -> "set[str]":
         return {name for name in dir(kind) if not name.startswith("_")}

@@ -49,6 +49,11 @@ def test_what_cannot_start_says_why() -> None:
         stockade.run(["no-such-command"], check=False)
     with pytest.raises(stockade.SetupError, match="/no/such/source"):
         stockade.run(["true"], volumes="/no/such/source:/x")
+    says = r"^source: /no/such: No such file or directory \(from --workspace /no/such\)"
+    for start in (lambda: stockade.run(["true"], workspace="/no/such"), lambda: stockade.Sandbox(workspace="/no/such")):
+        with pytest.raises(stockade.SetupError, match=says) as missing:
+            start()
+        assert missing.value.hint and "create it first" in missing.value.hint
     with pytest.raises(stockade.SetupError) as mistaken:
         stockade.run(["true"], args=["--memroy=1G"])
     assert mistaken.value.hint and "memory" in mistaken.value.hint

@@ -256,29 +256,47 @@ class AsyncFiles(_Waits[Files]):
 
 
 class AsyncSandbox(_Waits[Sandbox]):
-    """A sandbox: `await AsyncSandbox.create(…)`. The keywords are those of `Sandbox`."""
+    """A sandbox: `async with AsyncSandbox(…)`, which starts it, or `await AsyncSandbox.create(…)`. The keywords are those of
+    `Sandbox`."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        super().__init__(sandbox)
-        self.commands = AsyncCommands(sandbox.commands)
-        self.pty = AsyncPty(sandbox.pty)
-        self.files = AsyncFiles(sandbox.files)
+    commands: AsyncCommands
+    pty: AsyncPty
+    files: AsyncFiles
+
+    def __init__(self, **options: "Unpack[SandboxOptions]") -> None:
+        self._options = options
+
+    if not TYPE_CHECKING:  # which would take every name for one that exists
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("_of", "commands", "pty", "files"):
+                raise AttributeError("the sandbox is not started: use `async with`, or `await AsyncSandbox.create(…)`")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @classmethod
+    async def _begin(cls, make: Callable[[], Sandbox]) -> "AsyncSandbox":
+        # If this is cancelled meanwhile, nobody refers to the sandbox, and the collector ends it.
+        return cls()._take(await in_thread(make))
+
+    def _take(self, sandbox: Sandbox) -> "AsyncSandbox":
+        self._of = sandbox
+        self.commands, self.pty, self.files = AsyncCommands(sandbox.commands), AsyncPty(sandbox.pty), AsyncFiles(sandbox.files)
+        return self
 
     @classmethod
     async def create(cls, **options: "Unpack[SandboxOptions]") -> "AsyncSandbox":
         """A new sandbox."""
-        # If this is cancelled meanwhile, nobody refers to the sandbox, and the collector ends it.
-        return cls(await in_thread(lambda: Sandbox(**options)))
+        return await cls._begin(lambda: Sandbox(**options))
 
     @classmethod
     async def connect(cls, sandbox_id: str) -> "AsyncSandbox":
         """A session that another program of this user made."""
-        return cls(await in_thread(lambda: Sandbox.connect(sandbox_id)))
+        return await cls._begin(lambda: Sandbox.connect(sandbox_id))
 
     @classmethod
     async def of(cls, pool: Pool, timeout: Optional[Time] = None) -> "AsyncSandbox":
         """A sandbox of a pool."""
-        return cls(await in_thread(lambda: pool.acquire(timeout)))
+        return await cls._begin(lambda: pool.acquire(timeout))
 
     @property
     def sandbox_id(self) -> str:
@@ -320,7 +338,7 @@ class AsyncSandbox(_Waits[Sandbox]):
     kill = _waits(Sandbox.kill)
 
     async def __aenter__(self) -> "AsyncSandbox":
-        return self
+        return self if "_of" in self.__dict__ else self._take(await in_thread(lambda: Sandbox(**self._options)))
 
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
@@ -328,4 +346,6 @@ class AsyncSandbox(_Waits[Sandbox]):
         await self.kill()
 
     def __repr__(self) -> str:
+        if "_of" not in self.__dict__:
+            return "<AsyncSandbox, not started>"
         return repr(self._of).replace("Sandbox", "AsyncSandbox", 1)

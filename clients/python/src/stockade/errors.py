@@ -139,6 +139,7 @@ def setup_error(report: Report, fallback: str = "it could not be started") -> Se
     record = report.get("error")
     if not isinstance(record, dict):
         return SetupError(fallback, report=report)
-    named, reason, hint = record.get("object"), record.get("reason"), record.get("hint")
-    message = f"{record.get('step')}: {named}: {reason}"
+    hint, option = record.get("hint"), record.get("option")
+    parts = [record.get("step"), record.get("object"), record.get("reason")]
+    message = ": ".join(str(part) for part in parts if part) + (f" (from {option})" if option else "")
     return SetupError(message, hint=hint if isinstance(hint, str) else None, report=report)
