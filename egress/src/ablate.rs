@@ -6,7 +6,7 @@
 pub enum Check {
     /// Rules, before the name server gives a name an address.
     Names,
-    /// Rules, before a connection is made.
+    /// Rules, before a connection is made and while it is open: left out in one place only, the other would hold.
     Connections,
     /// Where a name leads to.
     Addresses,

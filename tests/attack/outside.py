@@ -5,9 +5,11 @@ import socket
 import struct
 import threading
 
-PUBLIC, RESOLVER, INNER_PORT, TLS_PORT = "203.0.113.10", ("203.0.113.53", 5354), 8081, 8443
-# The rules of every run that is attacked; names below example.org lead where their owner likes.
-OPTIONS = ["--allow-net", f"api.example.com:{TLS_PORT}", "--allow-net", f"*.example.org:{INNER_PORT}", "--dns", "%s:%s" % RESOLVER]
+PUBLIC, RESOLVER, INNER_PORT, TLS_PORT, NETWORK_PORT = "203.0.113.10", ("203.0.113.53", 5354), 8081, 8443, 8082
+# The rules of every run that is attacked; names below example.org lead where their owner likes. The network takes its port on
+# every address of the sandbox, so that connections to the names arrive there, too.
+RULES = [f"api.example.com:{TLS_PORT}", f"*.example.org:{INNER_PORT}", f"198.51.100.0/24:{NETWORK_PORT}"]
+OPTIONS = [*(word for rule in RULES for word in ("--allow-net", rule)), "--dns", "%s:%s" % RESOLVER]
 # A list of lists is used up one by one; the last stays.
 ZONE = {
     "api.example.com": [[PUBLIC]],
@@ -32,6 +34,7 @@ class Outside:
         self.serve(socket.AF_INET, RESOLVER, self.question)
         self.serve(socket.AF_INET6, ("::", INNER_PORT), self.inner)
         self.serve(socket.AF_INET, (PUBLIC, TLS_PORT), self.tls)
+        self.serve(socket.AF_INET, (PUBLIC, NETWORK_PORT), self.network)
 
     def heard(self):
         """What arrived since the last call."""
@@ -74,6 +77,10 @@ class Outside:
         if connection.recv(4096):
             self.songs.append("a ClientHello for another host arrived")
             connection.sendall(b"k")
+
+    def network(self, connection):
+        self.songs.append("connected: a port that no rule for this name has")
+        connection.sendall(b"k")
 
     def datagrams(self, udp):
         while True:

@@ -304,7 +304,8 @@ impl Connection<'_> {
                 Some(name) => rules.for_name(name, self.port),
                 None => rules.for_address(local.ip().to_canonical(), self.port),
             };
-            by_rule.is_some() && self.dialled.get().is_none_or(|address| rules.may_dial(address, self.port).is_ok())
+            (by_rule.is_some() || without(Check::Connections))
+                && self.dialled.get().is_none_or(|address| rules.may_dial(address, self.port).is_ok())
         };
         self.state.unless(allowed).await;
     }

@@ -12,6 +12,7 @@ const OUTER_RESOLVER: &str = "203.0.113.53:5354";
 const INNER_RESOLVER: &str = "198.18.0.1:53";
 const INNER_PORT: u16 = 8081;
 const TLS_PORT: u16 = 8443;
+const NETWORK_PORT: u16 = 8082;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub fn run(id: &str) -> bool {
@@ -34,6 +35,9 @@ fn names_and_addresses() {
     attempt("a question to another resolver", || answered(&ask(OUTER_RESOLVER, &secret)?));
     attempt("a question to another resolver by TCP", || answered(&ask_by_tcp(OUTER_RESOLVER, &secret)?));
     attempt("another port of an allowed name", || connect(resolve(&[b"api", b"example", b"com"])?, 7001));
+    attempt("another port of an allowed name, which a rule for a network has", || {
+        connect(resolve(&[b"api", b"example", b"com"])?, NETWORK_PORT)
+    });
     for address in ["203.0.113.10", "10.0.0.5", "::ffff:203.0.113.10"] {
         attempt(address, || connect(address.parse().map_err(|_| libc::EINVAL)?, 7001));
     }
@@ -197,7 +201,7 @@ fn open(address: IpAddr, port: u16) -> Result<TcpStream, i32> {
 /// Connects, and waits for a word, because the gateway accepts before it dials.
 fn connect(address: IpAddr, port: u16) -> Outcome {
     let mut stream = open(address, port)?;
-    if port == INNER_PORT {
+    if [INNER_PORT, NETWORK_PORT].contains(&port) {
         let mut one = [0];
         stream.read_exact(&mut one).map_err(number)?;
     }
