@@ -398,9 +398,26 @@ fn refusals_are_explained() {
     let Some(mut world) = World::new() else { return };
     for_each_caller(|caller| {
         let run = world.run(caller, &["private.example.com"]).opts(["--explain-denials"]);
-        let outcome = fetch(run, &["http://private.example.com/", "http://other.example.com/"]);
+        let urls = [
+            "http://private.example.com/",
+            "http://other.example.com/",
+            "http://private.example.com:8080/",
+            "http://10.0.0.6/",
+        ];
+        let outcome = fetch(run, &urls);
         assert!(outcome.stderr.contains("--allow-net other.example.com would allow it"), "{outcome}");
         assert!(outcome.stderr.contains("--allow-net 10.0.0.5:80 would let names lead there"), "{outcome}");
+        for (host, error) in [("private.example.com:8080", "ECONNREFUSED"), ("10.0.0.6:80", "ENETUNREACH")] {
+            let line = outcome
+                .stderr
+                .lines()
+                .find(|line| line.contains(&format!("network connect({host})")))
+                .unwrap_or_default();
+            assert!(
+                line.contains(error) && line.contains(&format!("--allow-net {host} would allow it")),
+                "{host}: {outcome}"
+            );
+        }
     });
     world.came();
 }

@@ -6,8 +6,9 @@
 //! it waits, as any waiting call.) A further filter of the workload can only be stricter, and the kernel allows no second
 //! listener. When the listener is gone, the run has ended.
 //!
-//! Calls with paths that the program allows are shown before they continue (`observe`). Only what the program allows continues.
+//! Calls with paths, and `connect`, that the program allows are shown before they continue (`observe`). Only what the program allows continues.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -65,6 +66,8 @@ pub struct Look<'a> {
     pub call: &'static str,
     /// What it does with which paths.
     pub aims: Vec<Aim>,
+    /// What it connects to.
+    pub peer: Option<SocketAddr>,
     /// Whether the thread still waits. Then what was read from it belongs to this call.
     pub is_waiting: &'a dyn Fn() -> bool,
 }
@@ -224,7 +227,8 @@ impl Judge {
             Some(Aim { kind, flags, path })
         };
         let Some(aims) = paths.iter().map(aim).collect() else { return };
-        let look_at = Look { thread: pid, call: name, aims, is_waiting };
+        let peer = (name == "connect").then(|| memory::peer(thread, call.args[1], call.args[2])).flatten();
+        let look_at = Look { thread: pid, call: name, aims, peer, is_waiting };
         if is_waiting() {
             look(&look_at);
         }

@@ -2,6 +2,7 @@
 //! the listener asks.
 
 use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -61,6 +62,21 @@ pub fn open_flags(thread: Pid, address: u64) -> Option<u64> {
     let read = process_vm_readv(thread, &mut [IoSliceMut::new(&mut how)], &[remote]).ok()?;
     let word = |at: usize| how[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
     word(0).filter(|_| read == how.len() && word(16) == Some(0))
+}
+
+/// The internet address in a `struct sockaddr` of this length, `ip(7)`, `ipv6(7)`.
+pub fn peer(thread: Pid, address: u64, length: u64) -> Option<SocketAddr> {
+    let (base, mut bytes) = (usize::try_from(address).ok()?, [0; size_of::<libc::sockaddr_in6>()]);
+    let len = usize::try_from(length).ok()?.min(bytes.len());
+    let read =
+        process_vm_readv(thread, &mut [IoSliceMut::new(&mut bytes[..len])], &[RemoteIoVec { base, len }]).ok()?;
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let ip = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
+        libc::AF_INET if read >= 8 => IpAddr::from(<[u8; 4]>::try_from(&bytes[4..8]).ok()?),
+        libc::AF_INET6 if read >= 24 => IpAddr::from(<[u8; 16]>::try_from(&bytes[8..24]).ok()?).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 /// A path from the root of the sandbox. A relative one starts in a directory of the thread.

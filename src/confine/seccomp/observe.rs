@@ -1,4 +1,4 @@
-//! The calls that look up a path, shown to the listener of `--explain-denials` before they are made.
+//! The calls that look up a path or connect, shown to the listener of `--explain-denials` before they are made.
 //!
 //! The installed program has two copies of the profile's own. The calls of [`CALLS`] go to the second one, in which "allow" is also
 //! "notify the listener". The listener runs the profile's own program over the registers of the call, as for refusals, and lets
@@ -68,12 +68,13 @@ const REPLACE: Kind = Make { replaces: true };
 #[derive(Clone, Copy, Debug)]
 pub struct PathOf(pub Option<usize>, pub usize, pub Kind);
 
-/// The calls, sorted by name. Some exist on one architecture alone.
-pub const CALLS: [(&str, &[PathOf]); 41] = [
+/// The calls, sorted by name. Some exist on one architecture alone. `connect` has an address instead of a path.
+pub const CALLS: [(&str, &[PathOf]); 42] = [
     ("access", &[PathOf(None, 0, Look(Follow))]),
     ("chdir", &[PathOf(None, 0, Enter)]),
     ("chmod", &[PathOf(None, 0, Attributes(Follow))]),
     ("chown", &[PathOf(None, 0, Attributes(Follow))]),
+    ("connect", &[]),
     ("creat", &[PathOf(None, 0, Creat)]),
     ("execve", &[PathOf(None, 0, Execute)]),
     ("execveat", &[PathOf(Some(0), 1, Execute)]),

@@ -1,9 +1,10 @@
-//! Explains the refusals that no filter hears: by a read-only mount, by the view, by file modes, and by Landlock where its audit
-//! records cannot be read. Each call with a path is looked at before it is made (`confine::seccomp::observe`), and what will
+//! Explains the refusals that no filter hears: by a read-only mount, by the view, by file modes, by the sandbox's network, and by
+//! Landlock where its audit records cannot be read. Each call with a path is looked at before it is made (`confine::seccomp::observe`), and what will
 //! refuse it is known from the mounts, the modes and the rules. The kernel makes the call in any case: nothing is decided here.
 
 pub mod absent;
 mod credentials;
+mod reach;
 mod view;
 mod wish;
 
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use self::absent::{Absence, Absences};
 use self::credentials::{Credentials, EXECUTE, READ, WRITE};
+use self::reach::Reach;
 use self::view::{Node, Place, View, Way};
 use self::wish::Wish;
 use crate::confine::landlock::{self, Grant};
@@ -21,7 +23,7 @@ use crate::sys::process::is_hosts_root;
 /// What refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// `mount`, `mode` or `landlock`.
+    /// `mount`, `mode`, `network` or `landlock`.
     pub layer: &'static str,
     /// The call, or Landlock's right.
     pub op: &'static str,
@@ -45,6 +47,7 @@ pub struct Observer {
     /// The same with the files that they are for, when the view is known.
     granted: Vec<(Inode, Grant)>,
     view: Option<View>,
+    reach: Option<Reach>,
     /// What the sandbox does not have.
     pub absences: Absences,
 }
@@ -62,12 +65,16 @@ impl Observer {
             rules: rules.and_then(|rules| landlock::grants(rules, &plan.mounts).ok().flatten()),
             granted: Vec::new(),
             view: None,
+            reach: Reach::of(plan),
             absences: Absences::default(),
         }
     }
 
     /// What will refuse this call, as far as that can be known.
     pub fn look(&mut self, look: &Look<'_>, since_us: Option<u64>) -> Option<Refusal> {
+        if let Some(peer) = look.peer {
+            return self.reach.as_ref()?.refusal(peer).filter(|_| (look.is_waiting)());
+        }
         if self.view.is_none() {
             let view = View::of(&look.thread.to_string()).ok();
             // Only if the caller has waited all the time, the thread of this number is the caller.
