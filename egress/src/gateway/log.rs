@@ -238,3 +238,58 @@ impl Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use tokio::runtime::Builder;
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::record::{Event, Outcome, SCHEMA};
+
+    fn line() -> Line {
+        Line {
+            schema: SCHEMA.to_owned(),
+            time: String::new(),
+            id: "x".repeat(1000),
+            command: None,
+            event: Event::Name,
+            name: None,
+            rule: None,
+            address: None,
+            port: None,
+            server_name: None,
+            bytes_sent: 0,
+            bytes_received: 0,
+            duration_us: 0,
+            result: Outcome::Refused,
+            reason: None,
+            lost: 0,
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_of_the_log_gets_a_bounded_queue() {
+        const LINES: u64 = 3000;
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (read, write) = nix::unistd::pipe().unwrap();
+        let (lost, reader) = LocalSet::new().block_on(&runtime, async {
+            let log = Log::new(Some(write), false);
+            assert!((0..LINES).all(|_| log.add(line())), "the reader is slow, not gone");
+            let reader = std::thread::spawn(move || {
+                let mut text = String::new();
+                File::from(read).read_to_string(&mut text).map(|_| text).unwrap()
+            });
+            log.finish(Duration::from_secs(60)).await;
+            assert!(log.add(line()));
+            (log.finish(Duration::from_secs(60)).await.0, reader)
+        });
+        let text = reader.join().unwrap();
+        let came: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(text.len() < WAITING + 4096, "{} bytes waited", text.len());
+        assert_eq!(came.len() as u64 + lost, LINES + 1);
+        assert_eq!(came.last().unwrap().lost, lost, "the next line says how many");
+    }
+}

@@ -57,7 +57,7 @@ fn rules_change_while_a_session_runs() {
             "--",
             "bash",
             "-c",
-            "exec 3<>/dev/tcp/api.example.com/22; read -u 3 word; touch /tmp/up; cat <&3; echo over",
+            "exec 3<>/dev/tcp/api.example.com/22; read -u 3 word; touch /tmp/up; timeout 60 cat <&3; [ $? = 124 ] || echo over",
         ]);
         assert!(eventually(|| session.sh("test -e /tmp/up").code == Some(0)));
         net(&["deny", "api.example.com"]).is(0, "");
