@@ -181,8 +181,10 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let fail = |reason: String| format!("{text:?} is not a rule: {reason}");
-        if text.contains("://") {
-            return Err(fail("a rule names a host and ports, not a URL".into()));
+        if let Some((_, rest)) = text.split_once("://") {
+            let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+            let host = host.rsplit('@').next().unwrap_or(host);
+            return Err(fail(format!("a rule names a host and ports, not a URL: try {host}")));
         }
         let (host, ports) = split(text).map_err(fail)?;
         let host = host_of(host).map_err(fail)?;

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.server
+import io
+import os
 import threading
+import zipfile
 from collections.abc import Iterator
 
 import pytest
@@ -63,3 +66,19 @@ def test_the_hosts_of_a_sandbox_change(server: int) -> None:
         assert "refused" in sandbox.commands.run(["python3", "-c", GET, url]).stdout
         log = sandbox.net_log()
         assert any(event.name == "api.example.com" and event.rule and event.bytes_received for event in log)
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/pip"), reason="the system's Python has no pip")
+def test_the_pip_of_a_distribution_installs_in_a_sandbox() -> None:
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny.py", "said = 'hello from pip'\n")
+        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    with stockade.Sandbox() as sandbox:
+        sandbox.files.write("tiny-1.0-py3-none-any.whl", wheel.getvalue())
+        sandbox.commands.run("/usr/bin/python3 -m pip install -q --no-index ./tiny-1.0-py3-none-any.whl", timeout=100)
+        assert sandbox.run_code("import tiny; tiny.said").text == "'hello from pip'"
+    with stockade.Sandbox(envs={"PIP_BREAK_SYSTEM_PACKAGES": "0"}) as sandbox:
+        assert sandbox.commands.run("echo $PIP_BREAK_SYSTEM_PACKAGES").stdout == "0\n"

@@ -197,10 +197,14 @@ class Session(Owned):
             connection.close()
 
 
+# Distributions tell pip to leave their packages alone. In a sandbox /usr is read-only, and pip installs below the home.
+_ENV = ("--env", "PIP_BREAK_SYSTEM_PACKAGES=1")
+
+
 def start(options: Options, name: Optional[str], lifetime: Optional[Time], idle_stop: Optional[Time]) -> Session:
     """Makes a session that ends with this process."""
     name = name or f"py-{secrets.token_hex(6)}"
-    words = [program(), "run", "-d", "--rm", "--name", name, *flags(options)]
+    words = [program(), "run", "-d", "--rm", "--name", name, *_ENV, *flags(options)]
     if lifetime is not None:
         words += ["--lifetime", time_flag(lifetime, "timeout")]
     if idle_stop is not None:
