@@ -407,6 +407,7 @@ fn refusals_are_explained() {
         let outcome = fetch(run, &urls);
         assert!(outcome.stderr.contains("--allow-net other.example.com would allow it"), "{outcome}");
         assert!(outcome.stderr.contains("--allow-net 10.0.0.5:80 would let names lead there"), "{outcome}");
+        assert!(!outcome.stderr.contains("host.conf"), "every resolver does without it: {outcome}");
         for (host, error) in [("private.example.com:8080", "ECONNREFUSED"), ("10.0.0.6:80", "ENETUNREACH")] {
             let line = outcome
                 .stderr
@@ -418,6 +419,9 @@ fn refusals_are_explained() {
                 "{host}: {outcome}"
             );
         }
+        let run = world.run_plain(caller).opts(["--network", "host", "--explain-denials"]);
+        let outcome = fetch(run, &["http://10.0.0.6:81/"]);
+        assert!(!outcome.stderr.contains("network connect"), "the caller's network is not explained: {outcome}");
     });
     world.came();
 }

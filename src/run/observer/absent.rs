@@ -12,7 +12,7 @@ const MOST_PATHS: usize = 1024;
 const MOST_BYTES: usize = 128 << 10;
 
 /// What libraries look for and do without.
-const TRIED: [&str; 2] = ["/etc/ld.so.preload", "/etc/locale.alias"];
+const TRIED: [&str; 3] = ["/etc/host.conf", "/etc/ld.so.preload", "/etc/locale.alias"];
 
 /// A call with a path that leads to nothing.
 #[derive(Clone, Debug)]
