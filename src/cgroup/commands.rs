@@ -18,6 +18,9 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility};
 use crate::report::{Degraded, Usage};
 
+/// The controllers that commands have where they can be had, for limits of their own.
+const OFFERED: [Facility; 3] = [Facility::Cpu, Facility::Memory, Facility::Pids];
+
 /// The cgroups of a session's processes.
 #[derive(Debug)]
 pub struct Commands {
@@ -48,6 +51,9 @@ impl Commands {
             None => budget.map(|group| group.controllers.clone()).unwrap_or_default(),
             Some(_) => Vec::new(),
         };
+        if own.is_none() {
+            parent::offer(&path, &OFFERED);
+        }
         let base = super::files::Dir::open(&path).map_err(|errno| failed(&path, errno))?;
         let commands = Self { own, base, controllers, user: Uid::from_raw(user) };
         commands.write("cgroup.max.descendants", "max")?;
@@ -64,15 +70,17 @@ impl Commands {
     }
 
     /// Moves init into a cgroup of its own, so that the commands' cgroups can have controllers.
-    pub fn settle(&self, init: Pid) -> Result<()> {
+    pub fn settle(&mut self, init: Pid) -> Result<()> {
         let leaf = self.make("init")?;
         let moved = leaf.dir().write("cgroup.procs", &init.to_string());
         moved.map_err(|errno| failed(&leaf.dir().path().join("cgroup.procs"), errno))?;
         leaf.keep();
         self.give(self.base.fd(), self.base.path())?;
-        for controller in &self.controllers {
-            self.write("cgroup.subtree_control", &format!("+{}", controller.name()))?;
-        }
+        let enable = |one: &Facility| self.write("cgroup.subtree_control", &format!("+{}", one.name()));
+        self.controllers.iter().try_for_each(enable)?;
+        let is_new = |one: &Facility| !self.controllers.contains(one) && enable(one).is_ok();
+        let offered: Vec<_> = OFFERED.into_iter().filter(is_new).collect();
+        self.controllers.extend(offered);
         // Of a session that is out of memory one command dies, and not all with init.
         die_as_a_whole(&self.base, false)
     }

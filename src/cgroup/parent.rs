@@ -117,6 +117,13 @@ impl Parent {
     }
 }
 
+/// Enables these controllers for a cgroup, as far as its parent has them.
+pub fn offer(path: &Path, controllers: &[Facility]) {
+    if let Some(dir) = path.parent().and_then(|parent| Dir::open(parent).ok()) {
+        let _ = enable(&dir, controllers, Path::new("")); // no process is moved for what nothing has asked for
+    }
+}
+
 fn enabled(dir: &Dir) -> nix::Result<Vec<Facility>> {
     dir.read("cgroup.subtree_control").map(|text| names(&text))
 }

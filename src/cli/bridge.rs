@@ -6,7 +6,6 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{getegid, geteuid};
 
 use crate::error::{Error, Result, Step};
 use crate::launch::pump::Pump;
@@ -21,14 +20,8 @@ use crate::sys::file::open;
 use crate::sys::process::borrow_standard;
 use crate::sys::terminal;
 
-/// How the caller's streams are connected.
-#[derive(Clone, Copy, Debug)]
-pub struct Streams {
-    /// Whether the command reads the caller's standard input.
-    pub input: bool,
-    /// Whether the report goes to a file that is also a stream, see [`Stdio::relay`].
-    pub relay: bool,
-}
+/// A user and group that own no file. The command's are not known here, and matter for files that are not relayed.
+const NOBODY: (u32, u32) = (65534, 65534);
 
 /// A command in the foreground.
 struct Attached<'a> {
@@ -70,13 +63,14 @@ pub fn detached(mut client: Client, run: Run) -> Result<String> {
     }
 }
 
-/// Runs a command between the caller's streams, and returns its report.
-pub fn attached(mut client: Client, run: Run, streams: Streams, signals: &Blocked) -> Result<Report> {
+/// Runs a command between the caller's streams, and returns its report. It reads standard input if `input` says so.
+pub fn attached(mut client: Client, run: Run, input: bool, signals: &Blocked) -> Result<Report> {
     let is_terminal = run.tty.is_some();
-    let stdio = Stdio { stdin: streams.input, tty: is_terminal, output_limit: None, relay: streams.relay };
+    // Landlock knows no file that the caller has opened since the session began, so the command could not open it anew.
+    let stdio = Stdio { stdin: input, tty: is_terminal, output_limit: None, relay: true };
     // What the session counts must pass through it, and it writes to pipes alone.
     let counted = run.output_limit.is_some() || run.idle_us.is_some();
-    let (ends, _, pumps) = streams::prepare(&stdio, counted, workload())?;
+    let (ends, _, pumps) = streams::prepare(&stdio, counted, NOBODY)?;
     let fds = match is_terminal {
         true => Vec::new(),
         false => ends.into_iter().map(passed).collect::<Result<_>>()?,
@@ -90,7 +84,7 @@ pub fn attached(mut client: Client, run: Run, streams: Streams, signals: &Blocke
         request,
         signals: source,
         pumps,
-        input: streams.input,
+        input,
         raw: None,
         command: None,
         early: Vec::new(),
@@ -226,12 +220,6 @@ impl Attached<'_> {
 fn report(client: &Client, reply: &Reply) -> Result<Report> {
     let json = reply.report.as_ref().map(|report| report.get()).unwrap_or_default();
     serde_json::from_str(json).map_err(|error| client.wrong(&format!("its report is damaged: {error}")))
-}
-
-/// The user of the command on the host, as far as that is known here: root's sandboxes have users that own no file.
-fn workload() -> (u32, u32) {
-    const NOBODY: (u32, u32) = (65534, 65534);
-    if geteuid().is_root() { NOBODY } else { (geteuid().as_raw(), getegid().as_raw()) }
 }
 
 /// A stream as it is passed to the session.

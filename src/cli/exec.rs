@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::SystemTime;
 
-use super::bridge::{self, Streams};
+use super::bridge;
 use super::ending::{Ending, Limits};
 use super::records::Records;
-use super::report_file::ReportFile;
 use super::{flags, run, say};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
@@ -23,19 +22,17 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let started = SystemTime::now();
     let (records, writable) = Records::open(args);
     let name = args.words.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let is_in_a_stream = records.report.as_ref().is_some_and(ReportFile::is_in_a_stream);
     let ready = writable.and(readable).and_then(|()| {
         let run = request(args)?;
-        let streams = Streams { input: args.is_on("interactive"), relay: is_in_a_stream };
         let client = Client::connect(&name)?;
-        Ok((run, streams, client, Blocked::block()?))
+        Ok((run, client, Blocked::block()?))
     });
     match ready {
         Err(error) => Err(run::refuse(records, &name, started, &error)),
-        Ok((run, _, client, _)) if run.background => say(&(bridge::detached(client, run)? + "\n")),
-        Ok((run, streams, client, signals)) => {
+        Ok((run, client, _)) if run.background => say(&(bridge::detached(client, run)? + "\n")),
+        Ok((run, client, signals)) => {
             let ending = Ending::new(args, Limits::from(&run));
-            match bridge::attached(client, run, streams, &signals) {
+            match bridge::attached(client, run, args.is_on("interactive"), &signals) {
                 Err(error) => Err(run::refuse(records, &name, started, &error)),
                 Ok(report) => Ok(run::finish(report, records, &signals, ending)),
             }

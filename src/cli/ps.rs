@@ -59,15 +59,16 @@ pub fn main(args: &Args) -> Result<u8> {
     for name in home.names()? {
         // A session that is removed meanwhile is left out.
         if let Ok(place) = home.place(&name) {
-            rows.push(row(&place)?);
+            rows.push(row(&place));
         }
     }
     table(args, &rows)
 }
 
-fn row(place: &Place) -> Result<Row> {
-    let (record, damaged) = Record::of(place).map_or((None, true), |record| (record, false));
-    let alive = place.is_alive()?;
+fn row(place: &Place) -> Row {
+    let (record, locked) = (Record::of(place), place.is_alive());
+    let damaged = record.is_err() || locked.is_err(); // which hides no other session
+    let (record, alive) = (record.unwrap_or_default(), locked.unwrap_or_default());
     let end = record.as_ref().and_then(|record| record.end.as_ref());
     let mut row = Row {
         schema: SCHEMA.to_owned(),
@@ -86,7 +87,7 @@ fn row(place: &Place) -> Result<Row> {
         row.state = "damaged".to_owned();
     }
     if alive && record.is_some() && end.is_none() {
-        row.state = "silent".to_owned();
+        row.state = if place.has_socket() { "silent" } else { "ending" }.to_owned();
         if let Ok(status) = status(place) {
             let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
             row.state = if is("ending") {
@@ -101,7 +102,7 @@ fn row(place: &Place) -> Result<Row> {
             row.memory_bytes = status.pointer("/usage/memory/current_bytes").and_then(Value::as_u64);
         }
     }
-    Ok(row)
+    row
 }
 
 fn running(status: &Value) -> Option<u64> {

@@ -106,6 +106,12 @@ pub fn freeze(args: &Args, frozen: bool) -> Result<u8> {
     Client::connect(&name(args))?.ask(operation).map(|_| 0)
 }
 
+/// Whether it is not in its last steps.
+fn listens(name: &str) -> bool {
+    let home = Home::open().ok().flatten();
+    home.and_then(|home| home.place(name).ok()).is_some_and(|place| place.has_socket())
+}
+
 /// Removes what is kept of a session.
 pub fn remove(args: &Args) -> Result<u8> {
     let name = name(args);
@@ -117,14 +123,14 @@ pub fn remove(args: &Args) -> Result<u8> {
             Ok(Some(held)) => return held.remove().map(|()| 0),
             Err(_) if asked => return Ok(0), // it was made with --rm, and has removed itself
             Err(error) => return Err(error),
-            Ok(None) if !args.is_on("force") => {
+            Ok(None) if !args.is_on("force") && listens(&name) => {
                 let error = Error::new(Step::SessionPlace, &name, "the session runs");
                 return Err(error.hint("stop it, or use --force"));
             }
             Ok(None) if Instant::now() > until => {
                 return Err(Error::new(Step::SessionConnect, &name, "the session does not end"));
             }
-            Ok(None) if !asked => {
+            Ok(None) if args.is_on("force") && !asked => {
                 asked = true;
                 let _ = end(&name, Some(0));
             }

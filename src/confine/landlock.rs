@@ -19,8 +19,8 @@ use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::{self, Bytes, Facility, Mount, MountKind, Network, PathRule};
 use crate::report::{Degraded, Enforced};
-use crate::sys;
 use crate::sys::mount::{IN_ROOT, NO_MAGICLINKS, NO_SYMLINKS, open_beneath};
+use crate::sys::{self, file};
 
 /// The newest ABI that this program uses.
 const NEWEST: ABI = ABI::V9;
@@ -300,6 +300,14 @@ impl PreparedLandlock {
             return Ok(());
         }
         sys::landlock::allow_beneath(&self.ruleset, stream, access.bits()).map_err(failed)
+    }
+
+    /// Parent half: lets the workload open a standard stream anew that is the host's null device.
+    pub fn allow_null(&self) -> Result<()> {
+        let null =
+            file::open("/dev/null", OFlag::O_RDWR).map_err(|errno| Error::errno(Step::Landlock, "/dev/null", errno))?;
+        self.allow_stream(null.as_fd(), false)?;
+        self.allow_stream(null.as_fd(), true)
     }
 
     /// Parent half: allows this file of the host, or this directory and everything below it, for a run whose root is the caller's.

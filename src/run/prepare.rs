@@ -153,6 +153,9 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
             ChildStream::Inherited(file) => landlock.allow_stream(*file, number != 0),
             _ => Ok(()),
         })?;
+        if stays {
+            landlock.allow_null()?; // a client's stream may be that
+        }
     }
     if let (Some(bare), Some(landlock)) = (bare, &landlock) {
         bare.allow(landlock)?;

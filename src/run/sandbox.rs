@@ -81,7 +81,7 @@ impl Sandbox {
         let mut inhabited = None;
         let ready = super::admit(plan, &prepared, &child, &ends, &mut kept, &mut inhabited, &mut enforced)
             .and_then(|()| until_serving(plan, &prepared, &ends, &child.pidfd))
-            .and_then(|missing| commands.as_ref().map_or(Ok(()), |one| one.settle(child.pid)).map(|()| missing))
+            .and_then(|missing| commands.as_mut().map_or(Ok(()), |one| one.settle(child.pid)).map(|()| missing))
             .map(|missing| (missing, Outbox::new(ends.control)));
         let (missing, init) = ready.inspect_err(|_| {
             process::end_child(child.pidfd.as_fd(), child.pid);

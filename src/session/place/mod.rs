@@ -247,8 +247,8 @@ impl Place {
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
-    /// Whether it has a socket.
-    fn has_socket(&self) -> bool {
+    /// Whether it has a socket. A session that takes its last steps has none any more.
+    pub fn has_socket(&self) -> bool {
         fstatat(&self.directory, SOCKET, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
 

@@ -11,8 +11,7 @@ fn limits_of_a_command_are_its_own() {
     if !is_root() {
         return skip("only root is sure of a cgroup");
     }
-    // A command can have a limit of a kind that its session has.
-    let session = Session::new(Caller::Root, &["--cpus", "1"]);
+    let session = Session::new(Caller::Root, &[]);
     let name = session.name.as_str();
     let grow = "import sys\nbytearray(100_000_000)\nprint('grown')";
     let bounded = session.exec(&["-m", "64M", name, PYTHON, "-c", grow]);

@@ -176,6 +176,7 @@ const LEAVER: &str = r#"
 session = Session(sys.argv[1])
 null = os.open("/dev/null", os.O_RDWR)
 session.send("run", (null, null, null), argv=["sleep", "1000"])
+session.socket.close()
 "#;
 
 /// Here strace delays init, so that the command is killed before it is cloned.
@@ -293,17 +294,19 @@ fn top_shows_a_session_with_its_commands_as_ps_does() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_hides_no_other_session() {
+fn a_record_or_lock_that_cannot_be_read_hides_no_other_session() {
     for_each_session(&[], |session| {
-        let damaged = session.place().with_file_name(unique());
-        let mut made = session.caller.command("mkdir");
-        assert!(
-            made.args(["-p", "-m", "700"]).arg(&damaged).arg(damaged.join("record.json")).status().unwrap().success()
-        );
-        let rows = session.ask(&["ps", "--json"]);
-        let state = session.row().unwrap()["state"].clone();
-        std::fs::remove_dir_all(&damaged).unwrap();
-        assert!(rows.code == Some(0) && rows.out.contains("\"state\":\"damaged\""), "{rows:?}");
-        assert_eq!(state, "running");
+        for planted in ["record.json", "lock"] {
+            let damaged = session.place().with_file_name(unique());
+            let mut made = session.caller.command("mkdir");
+            assert!(
+                made.args(["-p", "-m", "700"]).arg(&damaged).arg(damaged.join(planted)).status().unwrap().success()
+            );
+            let rows = session.ask(&["ps", "--json"]);
+            let state = session.row().unwrap()["state"].clone();
+            std::fs::remove_dir_all(&damaged).unwrap();
+            assert!(rows.code == Some(0) && rows.out.contains("\"state\":\"damaged\""), "{rows:?}");
+            assert_eq!(state, "running");
+        }
     });
 }

@@ -132,3 +132,17 @@ fn postgresql_serves_a_client_in_another_command() {
         session.verb(&["wait"]).is(0, "0\n");
     });
 }
+
+/// The files are the caller's alone, and refuse the workload's user.
+#[test]
+fn a_command_opens_its_redirected_outputs_anew() {
+    for_each_session(&[], |session| {
+        let script = "umask 077; \"$@\" >out 2>err; cat out err; rm out err; \"$@\" >/dev/null 2>&1 && echo opened";
+        let words = ["exec", &session.name, "sh", "-c", "echo out >>/dev/stdout; echo err >/dev/stderr"];
+        let mut shell = session.caller.command("sh");
+        shell.args(["-c", script, "sh"]).arg(&session.binary).args(words).current_dir(session.home.path());
+        let plain = session.command(&words);
+        shell.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        outcome(shell.output().unwrap()).is(0, "out\nerr\nopened\n");
+    });
+}
