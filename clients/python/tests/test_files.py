@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import descriptors
+from conftest import descriptors, eventually
 
 import stockade
 from stockade import FilesystemEventType, FileType
@@ -126,5 +126,5 @@ def test_threads_share_and_descriptors_do_not_leak(sb: stockade.Sandbox) -> None
     for thread in threads:
         thread.join()
     next(iter(sb.files.read("/tmp/1", "stream")))
-    assert descriptors() <= before
+    assert eventually(lambda: descriptors() <= before)
     assert sb.stats().calls == 162

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import descriptors
+from conftest import descriptors, eventually
 
 import stockade
 
@@ -98,7 +98,7 @@ def test_a_handler_that_fails_ends_the_run() -> None:
 
     with pytest.raises(KeyError):
         stockade.run("echo x; sleep 60", on_stdout=fail)
-    assert descriptors() <= before
+    assert eventually(lambda: descriptors() <= before)
 
 
 def test_the_options_are_those_of_the_program(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_runs_in_threads_and_leaves_no_descriptor() -> None:
     for thread in threads:
         thread.join()
     assert results == {number: f"{number}\n" for number in range(8)}
-    assert descriptors() <= before
+    assert eventually(lambda: descriptors() <= before)
 
 
 def test_the_program_is_found(monkeypatch: Any, tmp_path: Path) -> None:
