@@ -123,6 +123,7 @@ steps! {
     SessionRequest = "session_request", "reading the request";
     Copy = "copy", "copying files";
     SessionFile = "session_file", "using a file of the session";
+    Learn = "learn", "writing the learned policy";
 }
 
 impl Step {

@@ -42,6 +42,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -f -a "net" -d 'Change t
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "rm" -d 'Remove what is kept of a session that has ended'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "plan" -d 'Print what a run would do, without running it'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "why" -d 'Say whether a run may read a path, reach a host or make a system call, and what decides that'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "learn" -d 'Run a command once, and write the narrowest policy under which it ran'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'Test what this host can enforce'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "top" -d 'Show running sandboxes and their resource usage'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "gc" -d 'Remove what killed supervisors left behind'
@@ -716,6 +717,213 @@ complete -c stockade -n "__fish_stockade_using_subcommand why" -s d -l detach -d
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l json -d 'Print the answers as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -s h -l help -d 'Print help'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s p -l profile -d 'Add a policy: default, strict, build, or a file (with a slash or .toml in its name)' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-degraded -d 'Run even if this host cannot enforce NAME' -r -f -a "cpu\t''
+memory\t''
+pids\t''
+keyring\t''
+namespace-limits\t''
+landlock\t''
+io\t''
+cpuset\t''
+hugetlb\t''
+rdma\t''
+misc\t''
+dmem\t''
+udp\t''
+host-id\t''
+idmap\t''
+proc\t''
+outer-proc\t''
+hostname\t''
+namespaces\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s v -l volume -d 'Mount SRC at DST: ro or rw (default), noexec, optional' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l mount -d 'Mount with these keys: type=bind|tmpfs, source, destination, readonly, noexec, optional, size, nr_inodes, mode' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l tmpfs -d 'Mount a new tmpfs at DST: size=, nr_inodes=, mode=, exec, ro' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l ro -d 'Mount PATH read-only at the same path' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l rw -d 'Mount PATH read-write at the same path' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l workspace -d 'Mount DIR read-write at /workspace, the working directory' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l rootfs -d 'Use DIR, read-only, as the root, instead of the view of the host' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l toolchain -d 'Show python, node, rust, java, go, or auto for all, where PATH has them' -r -f -a "python\t''
+node\t''
+rust\t''
+java\t''
+go\t''
+auto\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l device -d 'Provide this device node of the host' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l scratch-size -d 'Size limit of /tmp, the home and /dev/shm together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l scratch-inodes -d 'Limit on the number of files there' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s e -l env -d 'Set a variable, or pass the caller\'s value' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l env-file -d 'Read variables from FILE, one a line' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s w -l workdir -d 'Working directory in the sandbox, or a relative path of the host that it shows' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l umask -d 'File mode creation mask, octal' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s u -l user -d 'User of the command in the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l host-user -d 'User of the command on the host (needs root)' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cap-add -d 'Keep a capability inside the user namespace' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cap-drop -d 'Drop a capability that a policy keeps; ALL drops every one' -r -f -a "CHOWN\t''
+DAC_OVERRIDE\t''
+DAC_READ_SEARCH\t''
+FOWNER\t''
+FSETID\t''
+KILL\t''
+SETGID\t''
+SETUID\t''
+SETPCAP\t''
+LINUX_IMMUTABLE\t''
+NET_BIND_SERVICE\t''
+NET_BROADCAST\t''
+NET_ADMIN\t''
+NET_RAW\t''
+IPC_LOCK\t''
+IPC_OWNER\t''
+SYS_MODULE\t''
+SYS_RAWIO\t''
+SYS_CHROOT\t''
+SYS_PTRACE\t''
+SYS_PACCT\t''
+SYS_ADMIN\t''
+SYS_BOOT\t''
+SYS_NICE\t''
+SYS_RESOURCE\t''
+SYS_TIME\t''
+SYS_TTY_CONFIG\t''
+MKNOD\t''
+LEASE\t''
+AUDIT_WRITE\t''
+AUDIT_CONTROL\t''
+SETFCAP\t''
+MAC_OVERRIDE\t''
+MAC_ADMIN\t''
+SYSLOG\t''
+WAKE_ALARM\t''
+BLOCK_SUSPEND\t''
+AUDIT_READ\t''
+PERFMON\t''
+BPF\t''
+CHECKPOINT_RESTORE\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l network -d 'Sockets of TCP and UDP: none, in the sandbox (default), to hosts of --allow-net, or on the host\'s network' -r -f -a "none\t''
+loopback\t''
+egress\t''
+host\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l hostname -d 'Host name in the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l name -d 'Name of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l add-host -d 'The address of a name, which no name server is asked about' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l net-connections -d 'Limit on connections at a time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l net-rate -d 'Limit on bytes per second, of all connections together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l net-budget -d 'End the run after this many bytes, of all connections together' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l net-connect-timeout -d 'Time to resolve a name and connect' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l net-idle-timeout -d 'End a connection after this time without a byte' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l net-log -d 'Append a line of JSON for each connection and refused name to FILE or descriptor N' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l seccomp -d 'Filter system calls with this profile; a FILE is OCI or seccompiler JSON' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l seccomp-bpf -d 'Filter system calls with this compiled program' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l seccomp-allow -d 'Allow these calls too: debug, sysv, aio, splice, nested, setuid-bits or nettools' -r -f -a "debug\t''
+sysv\t''
+aio\t''
+splice\t''
+nested\t''
+setuid-bits\t''
+nettools\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l security-opt -d 'The same, in docker\'s syntax' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-read -d 'Allow reading only below these paths (and /proc and /dev)' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-write -d 'Allow writing only below these paths' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-exec -d 'Allow execution only below these paths, and never on writable mounts' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-connect -d 'Allow TCP connections only to these ports' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-bind -d 'Allow binding only these TCP ports' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l landlock -d 'Landlock enforces these rules: refuse to run without it, use it if possible, or do not use it' -r -f -a "require\t''
+auto\t''
+off\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l landlock-abi -d 'Refuse to run with an older Landlock ABI than N' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s m -l memory -d 'Memory limit of the whole process tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l memory-high -d 'Memory usage above which the tree is slowed down' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l swap -d 'Swap limit of the tree; with a memory limit the default is no swap' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cpus -d 'CPU limit of the tree, such as 0.5, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cpu-weight -d 'Share of the CPUs, 1 to 10000; the default of a cgroup is 100' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cpuset-cpus -d 'CPUs that the tree may use, such as 0-3,7' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cpuset-mems -d 'NUMA nodes that the tree may use' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l pids-limit -d 'Limit on processes and threads of the tree, or unlimited' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l io-max -d 'Limit on disk traffic: rbps, wbps (bytes/s), riops, wiops (per second)' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l io-weight -d 'Share of the disks, 1 to 10000; the default of a cgroup is 100' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l hugetlb -d 'Limit on huge pages of this size, such as 2M=64M' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cgroup-set -d 'Any other file of a cgroup v2 controller, such as memory.low=64M' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l ulimit -d 'Resource limit of each process' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l timeout -d 'End the run after this wall-clock time, such as 30s' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l cpu-time -d 'End the run after this CPU time of the tree' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l idle-timeout -d 'End the run after this time without output' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l kill-after -d 'Time between the first signal and SIGKILL' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l oom-score-adj -d 'Preference of the OOM killer for the tree, -1000 to 1000: high values are killed first' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l output-limit -d 'Limit on the output of each stream: keep the start or the end, or end the run' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l report -d 'Write the report of the run to FILE or descriptor N, which the command cannot reach' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l audit -d 'Append a line about the run to this log, also if the run is refused; no bind mount may contain FILE' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l stats -d 'Write the resource usage as a line of JSON to the report\'s descriptor, at this interval' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l lifetime -d 'End the session after this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l idle-stop -d 'End the session when no command ran for this time' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l lease -d 'End the session or run at once when the other end of this pipe or socket is closed' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s o -l output -d 'Write the policy to FILE, which the command cannot reach; required' -r -F
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l follow -d 'Follow symlinks in these host paths even if other users could have made them'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l sysfs -d 'Mount the host\'s /sys read-only'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l keep-env -d 'Pass the caller\'s environment, without variables that make programs load code'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l subuid -d 'Map the caller\'s subordinate ids with newuidmap'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l time-namespace -d 'Start the monotonic and boot clocks at zero'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l no-init -d 'Run the command as pid 1, without an init'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l seccomp-strict -d 'Refuse a profile that has warnings'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l require-budget -d 'Refuse the run if a limit of the policy cannot be enforced for the whole tree'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s i -l interactive -d 'Pass standard input to the command'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s t -l tty -d 'Give the command a terminal of its own'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l audit-sync -d 'Sync that line to the disk before exiting'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l debug -d 'Print each step of the start to standard error as it happens'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l summary -d 'Print status, time, CPU, memory and denials to standard error at the end'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s q -l quiet -d 'Print no warnings, and not which limit was reached'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l rm -d 'Keep nothing of the session when it has ended'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l check -d 'Run the command a second time, under the policy, and say whether it does the same'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -l json -d 'Print the findings as JSON'
 complete -c stockade -n "__fish_stockade_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c stockade -n "__fish_stockade_using_subcommand top" -l interval -d 'Time between samples, 1s by default' -r
@@ -940,10 +1148,11 @@ CHECKPOINT_RESTORE\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l filter -d 'The filter of a seccompiler file that has several' -r
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -l no-network -d 'Assume that the run has --network none'
 complete -c stockade -n "__fish_stockade_using_subcommand seccomp; and __fish_seen_subcommand_from explain" -s h -l help -d 'Print help'
-complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -s p -l profile -r -a "default strict build nested"
-complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -s u -l user -r -a "root sandbox nobody"
-complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -l seccomp -r -a "default strict docker unconfined"
-complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -l ulimit -r -a "cpu= fsize= data= stack= core= rss= nproc= nofile= memlock= as= locks= sigpending= msgqueue= nice= rtprio= rttime="
-complete -c stockade -n "__fish_stockade_using_subcommand run plan why" -l output-limit -r -a "tail"
-complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs attach wait stop kill pause unpause net rm" -f -a "(stockade ps -q 2>/dev/null)"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why learn" -s p -l profile -r -a "default strict build nested"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why learn" -s u -l user -r -a "root sandbox nobody"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why learn" -l seccomp -r -a "default strict docker unconfined"
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why learn" -l ulimit -r -a "cpu= fsize= data= stack= core= rss= nproc= nofile= memlock= as= locks= sigpending= msgqueue= nice= rtprio= rttime="
+complete -c stockade -n "__fish_stockade_using_subcommand run plan why learn" -l output-limit -r -a "tail"
+complete -c stockade -n "__fish_stockade_using_subcommand net; and __fish_seen_subcommand_from allow deny log" -f -a "(stockade ps -q 2>/dev/null)"
+complete -c stockade -n "__fish_seen_subcommand_from exec inspect logs attach wait stop kill pause unpause rm" -f -a "(stockade ps -q 2>/dev/null)"
 complete -c stockade -n "__fish_seen_subcommand_from cp" -F -a "(stockade ps -q 2>/dev/null | string replace -r '\$' ':')"

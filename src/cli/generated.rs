@@ -69,14 +69,20 @@ fn with_session(verb: &Verb) -> usize {
     own + verb.verbs.iter().map(with_session).sum::<usize>()
 }
 
-/// The verbs that name a session.
-fn verbs_of_sessions() -> Vec<&'static str> {
-    STOCKADE.verbs.iter().filter(|verb| with_session(verb) > 0).map(|verb| verb.name).collect()
+/// The verbs that name a session, of these.
+fn verbs_of_sessions(verbs: &[Verb]) -> Vec<&'static str> {
+    verbs.iter().filter(|verb| verb.verbs.is_empty() && with_session(verb) > 0).map(|verb| verb.name).collect()
+}
+
+/// The verbs that have such verbs below them, and these.
+fn verbs_above_sessions() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let above = STOCKADE.verbs.iter().filter(|verb| !verb.verbs.is_empty() && with_session(verb) > 0);
+    above.map(|verb| (verb.name, verbs_of_sessions(verb.verbs)))
 }
 
 /// Completes the names of sessions too, which clap's files cannot: they are known only when the shell asks.
 fn with_sessions(shell: Shell, text: String) -> String {
-    let verbs = verbs_of_sessions();
+    let verbs = verbs_of_sessions(STOCKADE.verbs);
     match shell {
         // By the kind of value that `operand` gives them, which no other word has.
         Shell::Zsh => {
@@ -96,7 +102,12 @@ fn with_sessions(shell: Shell, text: String) -> String {
                 let (long, words) = (flag.long, words.join(" "));
                 format!("complete -c stockade -n \"__fish_stockade_using_subcommand {OF_RUN}\"{letter} -l {long} -r -a \"{words}\"\n")
             }).collect();
+            let below: String = verbs_above_sessions().map(|(verb, below)| {
+                let below = below.join(" ");
+                format!("complete -c stockade -n \"__fish_stockade_using_subcommand {verb}; and __fish_seen_subcommand_from {below}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n")
+            }).collect();
             text + &beside
+                + &below
                 + &format!(
                     "complete -c stockade -n \"__fish_seen_subcommand_from {verbs}\" -f -a \"(stockade ps -q 2>/dev/null)\"\n\
                  complete -c stockade -n \"__fish_seen_subcommand_from cp\" -F -a \"(stockade ps -q 2>/dev/null | string replace -r '\\$' ':')\"\n"
@@ -112,10 +123,17 @@ fn with_sessions(shell: Shell, text: String) -> String {
                     format!("                {letter}--{long}) COMPREPLY+=($(compgen -W \"{words}\" -- \"$2\")) ;;\n")
                 })
                 .collect();
+            let sessions = "COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null)\" -- \"$2\"))";
+            let below: String = verbs_above_sessions()
+                .map(|(verb, below)| {
+                    let below = below.join("|*:");
+                    format!("        {verb})\n            case \"$2:${{COMP_WORDS[2]}}\" in\n                -*) ;;\n                *:{below}) {sessions} ;;\n            esac ;;\n")
+                })
+                .collect();
             let function = format!(
                 "\n_stockade_or_session() {{\n    _stockade \"$@\"\n    case \"${{COMP_WORDS[1]}}\" in\n        {verbs})\n            case \
                  \"$2\" in\n                -*) ;;\n                *) COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null)\" -- \
-                 \"$2\")) ;;\n            esac ;;\n        {of_run})\n            case \"$3\" in\n{beside}            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
+                 \"$2\")) ;;\n            esac ;;\n{below}        {of_run})\n            case \"$3\" in\n{beside}            esac ;;\n        cp)\n            case \"$2\" in\n                -*) ;;\n                *)\n                    \
                  compopt -o nospace\n                    COMPREPLY+=($(compgen -W \"$(stockade ps -q 2>/dev/null | sed 's/$/:/')\" -- \"$2\") \
                  $(compgen -f -- \"$2\")) ;;\n            esac ;;\n    esac\n}}\n"
             );
@@ -217,7 +235,7 @@ fn words_of(value: &str) -> Vec<String> {
 }
 
 /// The verbs with the options of `run`.
-const OF_RUN: &str = "run plan why";
+const OF_RUN: &str = "run plan why learn";
 
 /// The options of `run` that take one of some words, or something else: these words.
 fn words_beside() -> impl Iterator<Item = (&'static Flag, Vec<String>)> {

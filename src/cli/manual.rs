@@ -32,6 +32,13 @@ const OF_A_QUESTION: &[(&str, &str)] = &[
     ("125", "A run with these options would be refused here. Standard error says why."),
 ];
 
+const OF_A_LESSON: &[(&str, &str)] = &[
+    ("0", "The policy was written and holds."),
+    ("1", "The policy was written, but the command failed, or the policy does not hold. Standard error says which."),
+    ("125", "No policy was written. Standard error says why."),
+    ("126, 127", "The same: the command could not be executed, or was not found."),
+];
+
 type Example = (&'static str, &'static str);
 
 /// Exit codes and examples of a page.
@@ -142,6 +149,21 @@ const MORE: &[More] = &[
             (
                 "Ask in a script whether a policy lets a directory be changed:",
                 "stockade why -p ./job.toml --to write /data",
+            ),
+        ],
+    ),
+    more(
+        "stockade-learn",
+        OF_A_LESSON,
+        &[
+            (
+                "Write a policy for a job, and try it:",
+                "stockade learn --workspace . -o ../job.toml --check -- python3 job.py",
+            ),
+            ("Use it:", "stockade run -p ../job.toml -- python3 job.py"),
+            (
+                "Learn which hosts of a domain a program needs:",
+                "stockade learn --allow-net *.example.com -o fetch.toml -- ./fetch",
             ),
         ],
     ),

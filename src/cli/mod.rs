@@ -18,6 +18,7 @@ mod generated;
 mod grammar;
 mod id;
 mod inspect;
+mod learn;
 mod lease;
 mod logs;
 #[cfg(test)]
@@ -85,6 +86,9 @@ fn dispatch(words: &[OsString]) -> Result<u8> {
     }
     if name == "exec" {
         return exec::main(&args, read);
+    }
+    if name == "learn" {
+        return learn::main(&args, read);
     }
     read?;
     match name.as_str() {

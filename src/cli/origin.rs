@@ -30,6 +30,7 @@ const OF_STEP: &[(Step, &[&str])] = &[
     (Step::Hostname, &["hostname"]),
     (Step::Report, &["report"]),
     (Step::Audit, &["audit"]),
+    (Step::Learn, &["output"]),
     (Step::Cgroup, &["cgroup-set", "io-max"]),
 ];
 

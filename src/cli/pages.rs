@@ -21,7 +21,7 @@ macro_rules! pages {
 /// The manual pages, by file name.
 pub const PAGES: &[(&str, &str)] = pages! {
     "stockade" "stockade-run" "stockade-exec" "stockade-ps" "stockade-inspect" "stockade-logs" "stockade-attach" "stockade-cp" "stockade-wait" "stockade-stop"
-    "stockade-kill" "stockade-pause" "stockade-unpause" "stockade-net" "stockade-net-allow" "stockade-net-deny" "stockade-net-log" "stockade-rm" "stockade-plan" "stockade-why" "stockade-doctor" "stockade-top" "stockade-gc" "stockade-audit"
+    "stockade-kill" "stockade-pause" "stockade-unpause" "stockade-net" "stockade-net-allow" "stockade-net-deny" "stockade-net-log" "stockade-rm" "stockade-plan" "stockade-why" "stockade-learn" "stockade-doctor" "stockade-top" "stockade-gc" "stockade-audit"
     "stockade-audit-verify" "stockade-completions" "stockade-man" "stockade-seccomp" "stockade-seccomp-check"
     "stockade-seccomp-compile" "stockade-seccomp-dump" "stockade-seccomp-explain"
 };

@@ -73,10 +73,14 @@ impl ReportFile {
     pub fn write(self, report: &Report, held: Option<&Blocked>) -> Result<()> {
         let json = if self.lines { serde_json::to_string(report) } else { serde_json::to_string_pretty(report) };
         let json = json.map_err(|error| self.failed(error.to_string()))?;
-        let json = (printable_json(&json) + "\n").into_bytes();
+        self.put((printable_json(&json) + "\n").as_bytes(), held)
+    }
+
+    /// Writes this text instead.
+    pub fn put(self, text: &[u8], held: Option<&Blocked>) -> Result<()> {
         let shown = self.shown;
         let forged = "a file at this path may be forged: put reports where the workload cannot write";
-        put(self.target, &json, held).map_err(|errno| match errno {
+        put(self.target, text, held).map_err(|errno| match errno {
             Errno::ESTALE => Error::new(Step::Report, shown, "its directory was moved during the run").hint(forged),
             Errno::EEXIST => {
                 Error::new(Step::Report, shown, "was replaced during the run, and is not a regular file").hint(forged)

@@ -55,11 +55,11 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
             let tell = |warnings: run::Warnings<'_>| tell(&warnings, lists_limits, quiet);
             let ending = Ending::new(args, Limits::from(&*plan));
             let report = match stats {
-                None => run::run(&plan, &signals, Extras { net_log, lease, sampler: None }, tell),
+                None => run::run(&plan, &signals, Extras { net_log, lease, ..Extras::default() }, tell),
                 Some((period, stream)) => {
                     let sink = Box::new(|sample: &Sample| stream.line(sample));
                     let sampler = Some(Sampler { period, sink });
-                    run::run(&plan, &signals, Extras { net_log, lease, sampler }, tell)
+                    run::run(&plan, &signals, Extras { net_log, lease, sampler, touched: None }, tell)
                 }
             };
             Ok(finish(report, records, &signals, ending))

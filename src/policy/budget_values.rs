@@ -62,6 +62,15 @@ pub fn pair<K: Value, V: Value>(bytes: &[u8]) -> Result<(K, V), String> {
 #[cfg_attr(test, schemars(with = "String"))]
 pub struct IoBound(pub(super) IoMax);
 
+impl std::fmt::Display for IoBound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let IoMax { device, rbps, wbps, riops, wiops } = &self.0;
+        let bounds = [("rbps", rbps), ("wbps", wbps), ("riops", riops), ("wiops", wiops)];
+        let bounds = bounds.iter().filter_map(|(key, bound)| Some(format!("{key}={}", (*bound).as_ref()?)));
+        write!(f, "{device}:{}", bounds.collect::<Vec<_>>().join(","))
+    }
+}
+
 impl Value for IoBound {
     const WHAT: &'static str = "DEVICE:KEY=VALUE[,…], with keys rbps, wbps, riops and wiops";
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -121,6 +130,11 @@ impl Value for PageSize {
 }
 
 impl PageSize {
+    /// The size.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0
+    }
+
     pub(super) fn limited_to(&self, max_bytes: u64) -> HugetlbMax {
         let (shift, unit) = match self.0 {
             size if size >= 1 << 30 => (30, "GB"),

@@ -27,12 +27,14 @@ pub mod rules;
 #[cfg(test)]
 mod schema;
 mod settings;
+pub mod toml_text;
 pub mod trust;
 pub mod ulimit;
 pub mod units;
 pub mod value;
 mod view;
 mod workspace;
+pub mod write;
 
 pub use budget::BudgetSettings;
 pub use load::{Loaded, load, parse};

@@ -81,6 +81,12 @@ impl Guarded {
         Self { step: Step::Egress, what: "the network log", hidden: false, is_only_read: false, hint, trail }
     }
 
+    /// The policy that is learned from the run.
+    pub fn learned(trail: Trail) -> Self {
+        let hint = "name a file outside of writable binds, such as ../policy.toml";
+        Self { step: Step::Learn, what: "the policy that is learned", hidden: false, is_only_read: false, hint, trail }
+    }
+
     /// The report.
     pub fn report(trail: Trail) -> Self {
         let hint = "name a file outside of writable binds, such as ../report.json";

@@ -1,6 +1,7 @@
 //! Denied operations of the workload: received while it runs, counted, and reported with the rule and a flag that would allow
 //! them.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -12,9 +13,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use stockade_seccomp::Action;
 
 use super::observer::absent::Absence;
+use super::observer::touched::Touched;
 use super::observer::{Observer, Refusal};
 use crate::confine::landlock;
 use crate::confine::seccomp::listen::{Attempt, Judge, Look};
+use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Landlock, Network, RunPlan};
 use crate::report::{Denial, Unheard};
 use crate::run::kernel_audit::{Access, Stream};
@@ -77,6 +80,18 @@ impl Denials {
             killed: Vec::new(),
             escaped: false,
         }
+    }
+
+    /// Notes what calls use, too. An error if they are not looked at.
+    pub fn note_uses(&mut self, touched: &Rc<RefCell<Touched>>) -> Result<()> {
+        match &mut self.observer {
+            Some(observer) => observer.touched = Some(Rc::clone(touched)),
+            None => {
+                let reason = format!("cannot be seen: {}", self.unobserved.unwrap_or_default());
+                return Err(Error::new(Step::Plan, "the calls of the command", reason));
+            }
+        }
+        Ok(())
     }
 
     /// Receives refused calls from now on.

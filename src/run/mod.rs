@@ -74,7 +74,9 @@ mod supervise;
 mod tree;
 mod verify;
 
+use std::cell::RefCell;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -83,6 +85,7 @@ use nix::unistd::Pid;
 
 use self::bare::{Bare, Orphans};
 use self::egress::PreparedEgress;
+pub use self::observer::touched::{Touched, Use};
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;
 pub use self::prepare::{Examined, examine};
@@ -132,6 +135,8 @@ pub struct Extras<'a> {
     pub net_log: Option<OwnedFd>,
     /// The run is killed when the other end of this pipe or socket is closed.
     pub lease: Option<OwnedFd>,
+    /// Receives what the calls use, if the plan explains denials.
+    pub touched: Option<Rc<RefCell<Touched>>>,
 }
 
 /// Runs a plan to its end. There is a report in every case, and nothing is left of the run.
@@ -148,7 +153,7 @@ pub fn run(plan: &RunPlan, signals: &Blocked, extras: Extras<'_>, warn: impl FnO
 
 fn start(
     plan: &RunPlan,
-    Extras { sampler, net_log, lease }: Extras<'_>,
+    Extras { sampler, net_log, lease, touched }: Extras<'_>,
     begun: Beginning,
     signals: &SigSet,
     warn: impl FnOnce(Warnings<'_>),
@@ -159,6 +164,9 @@ fn start(
     let plan = bare.as_ref().map_or(plan, |bare| &bare.plan);
     let purpose = bare.as_ref().map_or(Purpose::Run, Purpose::Bare);
     let (mut prepared, mut kept, stack) = prepare::prepare(plan, purpose)?;
+    if let (Some(touched), Some(denials)) = (&touched, &mut kept.denials) {
+        denials.note_uses(touched)?;
+    }
     prepared.start_gateway(plan, net_log, &mut kept)?;
     warn(Warnings { namespaces: bare.as_ref().map(Bare::warning), ..Warnings::of(&prepared, &kept) });
     let watches = Watches::new(signals)?;

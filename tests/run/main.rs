@@ -14,6 +14,7 @@ mod identity;
 mod isolation;
 mod landlock;
 mod landlock_reach;
+mod learned;
 mod lifecycle;
 mod mounts;
 mod nested;

@@ -2,6 +2,7 @@
 
 mod exec;
 mod foreign;
+mod learn;
 mod network;
 mod why;
 
@@ -104,6 +105,16 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             .options(WHY)
             .foreign(foreign::RUN)
             .operands(why::QUESTION),
+        verb("learn", "Run a command once, and write the narrowest policy under which it ran")
+            .more(
+                "Takes the options of run: what they allow is the most that the policy allows. The paths that the command used are \
+                 listed one by one; below /usr, /lib and the like, a directory stands for many. A program that is hostile while it \
+                 is watched chooses what is learned: review the policy. Exits with 0 if the policy holds, with 1 if it does not or \
+                 the command failed, and with 125 if there is no policy.",
+            )
+            .options(LEARN)
+            .foreign(foreign::RUN)
+            .operands(COMMAND),
         verb("doctor", "Test what this host can enforce")
             .more("Exits with 1 if this host cannot fully enforce a run with the default policy.")
             .options(&[("Options", &[switch("json", "Print the findings as JSON")])]),
@@ -192,7 +203,10 @@ const NO_NETWORK: Flag = switch("no-network", "Assume that the run has --network
 const RUN: &[(&str, &[Flag])] = PLAN.split_at(PLAN.len() - 1).0;
 
 /// The options of `why`.
-const WHY: &[(&str, &[Flag])] = &why::options::<{ PLAN.len() }>(PLAN);
+const WHY: &[(&str, &[Flag])] = &why::options::<{ PLAN.len() }>(PLAN, why::OUTPUT);
+
+/// The options of `learn`.
+const LEARN: &[(&str, &[Flag])] = &why::options::<{ PLAN.len() }>(PLAN, learn::OUTPUT);
 
 /// The options of `plan`.
 const PLAN: &[(&str, &[Flag])] = &[

@@ -2,9 +2,11 @@
 
 use crate::args::{Flag, Operand, switch, value};
 
-type Group = (&'static str, &'static [Flag]);
+/// A heading, and its options.
+pub type Group = (&'static str, &'static [Flag]);
 
-const OUTPUT: Group = (
+/// The last group.
+pub const OUTPUT: Group = (
     "Output",
     &[
         value("to", "read|write|execute", "What the exit code says about a path: read by default"),
@@ -17,8 +19,8 @@ pub const QUESTION: &[Operand] =
     &[Operand::Word("PATH|HOST|SYSCALL", "A path in the sandbox, a host and a TCP port, or the name of a system call")];
 
 /// All groups of `plan`, of which the last is replaced.
-pub const fn options<const N: usize>(plan: &'static [Group]) -> [Group; N] {
-    let mut groups = [OUTPUT; N];
+pub const fn options<const N: usize>(plan: &'static [Group], last: Group) -> [Group; N] {
+    let mut groups = [last; N];
     let mut at = 0;
     while at + 1 < N {
         groups[at] = plan[at];

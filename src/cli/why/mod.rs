@@ -3,7 +3,7 @@
 mod call;
 mod connection;
 mod path;
-mod view;
+pub(super) mod view;
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;

@@ -68,6 +68,8 @@ pub struct Look<'a> {
     pub aims: Vec<Aim>,
     /// What it connects to.
     pub peer: Option<SocketAddr>,
+    /// Its arguments.
+    pub args: [u64; 6],
     /// Whether the thread still waits. Then what was read from it belongs to this call.
     pub is_waiting: &'a dyn Fn() -> bool,
 }
@@ -228,7 +230,7 @@ impl Judge {
         };
         let Some(aims) = paths.iter().map(aim).collect() else { return };
         let peer = (name == "connect").then(|| memory::peer(thread, call.args[1], call.args[2])).flatten();
-        let look_at = Look { thread: pid, call: name, aims, peer, is_waiting };
+        let look_at = Look { thread: pid, call: name, aims, peer, args: call.args, is_waiting };
         if is_waiting() {
             look(&look_at);
         }

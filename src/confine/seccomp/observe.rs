@@ -1,4 +1,5 @@
-//! The calls that look up a path or connect, shown to the listener of `--explain-denials` before they are made.
+//! The calls that look up a path or connect, and those that make a socket or a file in memory, shown to the listener of
+//! `--explain-denials` before they are made.
 //!
 //! The installed program has two copies of the profile's own. The calls of [`CALLS`] go to the second one, in which "allow" is also
 //! "notify the listener". The listener runs the profile's own program over the registers of the call, as for refusals, and lets
@@ -68,8 +69,9 @@ const REPLACE: Kind = Make { replaces: true };
 #[derive(Clone, Copy, Debug)]
 pub struct PathOf(pub Option<usize>, pub usize, pub Kind);
 
-/// The calls, sorted by name. Some exist on one architecture alone. `connect` has an address instead of a path.
-pub const CALLS: [(&str, &[PathOf]); 42] = [
+/// The calls, sorted by name. Some exist on one architecture alone. `connect` has an address instead of a path, and of `socket` and
+/// `memfd_create` only the registers are looked at.
+pub const CALLS: [(&str, &[PathOf]); 44] = [
     ("access", &[PathOf(None, 0, Look(Follow))]),
     ("chdir", &[PathOf(None, 0, Enter)]),
     ("chmod", &[PathOf(None, 0, Attributes(Follow))]),
@@ -87,6 +89,7 @@ pub const CALLS: [(&str, &[PathOf]); 42] = [
     ("link", &[PathOf(None, 1, MAKE)]),
     ("linkat", &[PathOf(Some(2), 3, MAKE)]),
     ("lstat", &[PathOf(None, 0, Look(Stay))]),
+    ("memfd_create", &[]),
     ("mkdir", &[PathOf(None, 0, MAKE)]),
     ("mkdirat", &[PathOf(Some(0), 1, MAKE)]),
     ("mknod", &[PathOf(None, 0, MAKE)]),
@@ -101,6 +104,7 @@ pub const CALLS: [(&str, &[PathOf]); 42] = [
     ("renameat", &[PathOf(Some(0), 1, Remove), PathOf(Some(2), 3, REPLACE)]),
     ("renameat2", &[PathOf(Some(0), 1, Remove), PathOf(Some(2), 3, REPLACE)]),
     ("rmdir", &[PathOf(None, 0, Remove)]),
+    ("socket", &[]),
     ("stat", &[PathOf(None, 0, Look(Follow))]),
     ("statfs", &[PathOf(None, 0, Look(Follow))]),
     ("statx", &[PathOf(Some(0), 1, Look(Unless(2)))]),

@@ -5,14 +5,18 @@
 pub mod absent;
 mod credentials;
 mod reach;
+pub mod touched;
 mod view;
 mod wish;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use self::absent::{Absence, Absences};
 use self::credentials::{Credentials, EXECUTE, READ, WRITE};
 use self::reach::Reach;
+use self::touched::Touched;
 use self::view::{Node, Place, View, Way};
 use self::wish::Wish;
 use crate::confine::landlock::{self, Grant};
@@ -50,6 +54,8 @@ pub struct Observer {
     reach: Option<Reach>,
     /// What the sandbox does not have.
     pub absences: Absences,
+    /// What was used, if that is asked for.
+    pub touched: Option<Rc<RefCell<Touched>>>,
 }
 
 /// Device and number of a file, by which Landlock knows it.
@@ -67,6 +73,7 @@ impl Observer {
             view: None,
             reach: Reach::of(plan),
             absences: Absences::default(),
+            touched: None,
         }
     }
 
@@ -83,7 +90,8 @@ impl Observer {
         let credentials = Credentials::of(look.thread);
         let seen = Seen { call: look.call, credentials: credentials.as_ref() };
         let (mut refusal, mut absence) = (None, None);
-        if !self.is_moot(&seen, &look.aims) {
+        let is_moot = self.is_moot(&seen, &look.aims);
+        if !is_moot {
             for aim in &look.aims {
                 match self.judge(&seen, aim) {
                     Some(Finding::Refused(found)) => refusal = refusal.or(Some(found)),
@@ -93,8 +101,12 @@ impl Observer {
             }
         }
         // A caller that does not wait any more may have been another from the start.
-        if refusal.is_none() && absence.is_none() || !(look.is_waiting)() {
+        let is_used = self.touched.is_some() && !is_moot && refusal.is_none();
+        if refusal.is_none() && absence.is_none() && !is_used || !(look.is_waiting)() {
             return None;
+        }
+        if let (Some(touched), Some(view), true) = (&self.touched, &self.view, is_used) {
+            touched.borrow_mut().note(view, look, credentials.as_ref());
         }
         if let (None, Some((target, wish))) = (&refusal, absence) {
             let (makes, writes) = (wish.create, wish.changes());

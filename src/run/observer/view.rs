@@ -43,7 +43,8 @@ pub struct Mounted {
     pub frozen: bool,
     /// Whether executing is refused.
     pub noexec: bool,
-    is_local: bool,
+    /// Whether paths are looked up in it.
+    pub is_local: bool,
 }
 
 /// A file or directory on the way.
