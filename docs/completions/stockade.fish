@@ -183,7 +183,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l name -d 'Name 
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
-complete -c stockade -n "__fish_stockade_using_subcommand run" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l publish -d 'Forward connections from this port of the host, on 127.0.0.1 by default, to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
@@ -251,7 +251,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit-sync -d 
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l summary -d 'Print status, time, CPU, memory and denials to standard error at the end'
-complete -c stockade -n "__fish_stockade_using_subcommand run" -s q -l quiet -d 'Print no warnings, and not which limit was reached'
+complete -c stockade -n "__fish_stockade_using_subcommand run" -s q -l quiet -d 'Print neither warnings nor which limit was reached'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d 'Print help'
@@ -435,7 +435,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l name -d 'Name
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -l publish -d 'Forward connections from this port of the host, on 127.0.0.1 by default, to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
@@ -503,7 +503,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand plan" -l audit-sync -d
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l summary -d 'Print status, time, CPU, memory and denials to standard error at the end'
-complete -c stockade -n "__fish_stockade_using_subcommand plan" -s q -l quiet -d 'Print no warnings, and not which limit was reached'
+complete -c stockade -n "__fish_stockade_using_subcommand plan" -s q -l quiet -d 'Print neither warnings nor which limit was reached'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand plan" -l json -d 'Print the plan as JSON'
@@ -641,7 +641,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand why" -l name -d 'Name 
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
-complete -c stockade -n "__fish_stockade_using_subcommand why" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand why" -l publish -d 'Forward connections from this port of the host, on 127.0.0.1 by default, to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
@@ -712,7 +712,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand why" -l audit-sync -d 
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l summary -d 'Print status, time, CPU, memory and denials to standard error at the end'
-complete -c stockade -n "__fish_stockade_using_subcommand why" -s q -l quiet -d 'Print no warnings, and not which limit was reached'
+complete -c stockade -n "__fish_stockade_using_subcommand why" -s q -l quiet -d 'Print neither warnings nor which limit was reached'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand why" -l json -d 'Print the answers as JSON'
@@ -850,7 +850,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand learn" -l name -d 'Nam
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l label -d 'Label of the sandbox, for its report, its audit line, ps and top' -r
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l allow-net -d 'Let the command reach this host: a name, *.DOMAIN, an address or a network; ports 80 and 443 by default' -r
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l deny-net -d 'Never let it reach this host, whatever is allowed' -r
-complete -c stockade -n "__fish_stockade_using_subcommand learn" -l publish -d 'Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox' -r
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -l publish -d 'Forward connections from this port of the host, on 127.0.0.1 by default, to a port of the sandbox' -r
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l add-host -d 'The address of a name, which no name server is asked about' -r
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l dns -d 'The name server for allowed names, instead of the host\'s' -r
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l upstream-proxy -d 'Make every connection through this proxy: http://[USER:PASSWORD@]HOST[:PORT] or socks5://…' -r
@@ -919,7 +919,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand learn" -l audit-sync -
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l debug -d 'Print each step of the start to standard error as it happens'
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l explain-denials -d 'List what the command was denied, by which rule, and what would allow it'
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l summary -d 'Print status, time, CPU, memory and denials to standard error at the end'
-complete -c stockade -n "__fish_stockade_using_subcommand learn" -s q -l quiet -d 'Print no warnings, and not which limit was reached'
+complete -c stockade -n "__fish_stockade_using_subcommand learn" -s q -l quiet -d 'Print neither warnings nor which limit was reached'
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -s d -l detach -d 'Make a session: a sandbox that stays, for exec. Prints its name when it is ready'
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l rm -d 'Keep nothing of the session when it has ended'
 complete -c stockade -n "__fish_stockade_using_subcommand learn" -l check -d 'Run the command a second time, under the policy, and say whether it does the same'

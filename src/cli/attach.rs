@@ -6,6 +6,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use super::ending::{Ending, Limits};
+use super::print_text;
 use super::session::name;
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
@@ -14,7 +16,9 @@ use crate::launch::signals::Blocked;
 use crate::launch::standard::unblocking;
 use crate::report::Report;
 use crate::session::client::{Client, refusal};
+use crate::session::place::Home;
 use crate::session::protocol::{Event, OWN, Operation};
+use crate::session::record::{Cause, Record};
 
 struct Attached {
     client: Client,
@@ -22,20 +26,23 @@ struct Attached {
     logs: u64,
     wait: u64,
     pumps: Vec<Pump>,
-    exit_code: Option<u8>,
+    /// The command's report, and why the session ends.
+    ended: Option<(Report, Option<Cause>)>,
     interrupted: bool,
 }
 
 /// Prints until the command ends, and returns its exit code; or 0 if the caller leaves before.
 pub fn main(args: &Args) -> Result<u8> {
-    let mut client = Client::connect(&name(args))?;
+    let name = name(args);
+    let mut client = Client::connect(&name)?;
+    let ending = Ending::new(args, limits(&name));
     let blocked = Blocked::block()?;
     let failed = |errno| Error::errno(Step::Supervise, "signals", errno);
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&blocked.taken, flags).map_err(failed)?;
     let logs = client.send(Operation::Logs { follow: true, from_now: true }, Vec::new())?;
     let wait = client.send(Operation::Wait { command: Some(OWN.to_owned()) }, Vec::new())?;
-    let mut attached = Attached { client, signals, logs, wait, pumps: Vec::new(), exit_code: None, interrupted: false };
+    let mut attached = Attached { client, signals, logs, wait, pumps: Vec::new(), ended: None, interrupted: false };
     loop {
         attached.take_replies()?;
         if attached.take_signals()? {
@@ -45,14 +52,24 @@ pub fn main(args: &Args) -> Result<u8> {
             pump.take_if_ready();
             pump.give();
         }
-        if let Some(code) = attached.exit_code.filter(|_| attached.has_everything()) {
+        if let Some((report, session_ends)) = attached.ended.as_ref().filter(|_| attached.has_everything()) {
+            // The end of the session's own command is the session's.
+            let by_session = session_ends.filter(|cause| *cause != Cause::Command);
+            print_text(&ending.with_session(by_session).messages(report));
             return match attached.pumps.iter().find_map(|pump| pump.lost) {
                 Some(errno) => Err(Error::errno(Step::Output, "standard output", errno)),
-                None => Ok(code),
+                None => Ok(report.exit_code),
             };
         }
         attached.sleep()?;
     }
+}
+
+/// The limits that the session's plan sets for its own command.
+fn limits(name: &str) -> Limits {
+    let place = Home::open().ok().flatten().and_then(|home| home.place(name).ok());
+    let record = place.and_then(|place| Record::of(&place).ok().flatten());
+    record.map(|record| Limits::from(&record.plan)).unwrap_or_default()
 }
 
 impl Attached {
@@ -61,14 +78,14 @@ impl Attached {
     }
 
     fn take_replies(&mut self) -> Result<()> {
-        while self.exit_code.is_none() {
+        while self.ended.is_none() {
             let Some((reply, fds)) = self.client.reply(false)? else { return Ok(()) };
             if reply.id == Some(self.wait) {
                 let reply = refusal(reply)?;
                 let json = reply.report.as_ref().map_or("", |report| report.get());
                 let report: Report =
                     serde_json::from_str(json).map_err(|error| self.client.wrong(&error.to_string()))?;
-                self.exit_code = Some(report.exit_code);
+                self.ended = Some((report, reply.session_ends));
             } else if reply.id == Some(self.logs) && refusal(reply)?.event == Event::Started {
                 for (fd, number) in fds.into_iter().zip([1, 2]) {
                     self.pumps.push(Pump::new(fd, unblocking(number)?, None));
@@ -97,7 +114,7 @@ impl Attached {
 
     fn sleep(&self) -> Result<()> {
         let mut polled = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        if self.exit_code.is_none() {
+        if self.ended.is_none() {
             polled.push(PollFd::new(self.client.as_fd(), PollFlags::POLLIN));
         }
         polled.extend(self.pumps.iter().flat_map(|pump| pump.interests().into_iter().flatten()));

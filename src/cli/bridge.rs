@@ -16,6 +16,7 @@ use crate::plan::Stdio;
 use crate::report::Report;
 use crate::session::client::{Client, refusal};
 use crate::session::protocol::{Event, Operation, Reply, Run, Size};
+use crate::session::record::Cause;
 use crate::sys::file::open;
 use crate::sys::process::borrow_standard;
 use crate::sys::terminal;
@@ -63,8 +64,9 @@ pub fn detached(mut client: Client, run: Run) -> Result<String> {
     }
 }
 
-/// Runs a command between the caller's streams, and returns its report. It reads standard input if `input` says so.
-pub fn attached(mut client: Client, run: Run, input: bool, signals: &Blocked) -> Result<Report> {
+/// Runs a command between the caller's streams. Returns its report, and why the session ends, if it does. It reads standard input if
+/// `input` says so.
+pub fn attached(mut client: Client, run: Run, input: bool, signals: &Blocked) -> Result<(Report, Option<Cause>)> {
     let is_terminal = run.tty.is_some();
     // Landlock knows no file that the caller has opened since the session began, so the command could not open it anew.
     let stdio = Stdio { stdin: input, tty: is_terminal, output_limit: None, relay: true };
@@ -91,19 +93,19 @@ pub fn attached(mut client: Client, run: Run, input: bool, signals: &Blocked) ->
         interrupted: false,
         _blocked: signals,
     };
-    let report = attached.watch().and_then(|report| attached.drain().map(|()| report));
+    let ended = attached.watch().and_then(|ended| attached.drain().map(|()| ended));
     attached.pumps.restore();
     drop(attached.raw.take());
-    let report = report?;
+    let (report, session_ends) = ended?;
     match attached.pumps.failure().filter(|_| report.error.is_none()) {
         Some(lost) => Err(lost),
-        None => Ok(report),
+        None => Ok((report, session_ends)),
     }
 }
 
 impl Attached<'_> {
     /// Bridges until the command is over.
-    fn watch(&mut self) -> Result<Report> {
+    fn watch(&mut self) -> Result<(Report, Option<Cause>)> {
         loop {
             self.wait(true)?;
             self.take_signals()?;
@@ -113,7 +115,7 @@ impl Attached<'_> {
                 }
                 match reply.event {
                     Event::Started => self.start(reply, fds)?,
-                    Event::Done => return report(&self.client, &reply),
+                    Event::Done => return Ok((report(&self.client, &reply)?, reply.session_ends)),
                     Event::Error => {
                         return refusal(reply).and_then(|_| Err(self.client.wrong("an error without a reason")));
                     }

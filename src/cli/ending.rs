@@ -10,6 +10,7 @@ use crate::plan::{Keep, OutputLimit, RunPlan};
 use crate::report::{Report, Status, Stream};
 use crate::run::signal_name;
 use crate::session::protocol::Run;
+use crate::session::record::Cause;
 
 /// What is printed at the end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Ending {
     quiet: bool,
     summary: bool,
     limits: Limits,
+    /// Why the session of the command ends, if it does.
+    session: Option<Cause>,
 }
 
 /// The limits that only the plan has. Those of the cgroup are in the report, as they were read back.
@@ -52,7 +55,12 @@ impl From<&Run> for Limits {
 impl Ending {
     /// As the words ask for.
     pub fn new(args: &Args, limits: Limits) -> Self {
-        Self { quiet: args.is_on("quiet"), summary: args.is_on("summary"), limits }
+        Self { quiet: args.is_on("quiet"), summary: args.is_on("summary"), limits, session: None }
+    }
+
+    /// The same for a command whose session is ending.
+    pub fn with_session(self, session: Option<Cause>) -> Self {
+        Self { session, ..self }
     }
 
     /// The messages about a run that has ended, without its error.
@@ -62,6 +70,7 @@ impl Ending {
             // The error of a run that did not start says why. A reader that stalls must not hold up one that its deadline has ended.
             if report.status != Status::SetupError && final_write::is_writable(std::io::stderr()) {
                 text.extend(self.limits.reached(report).iter().map(|line| notice(line)));
+                text.extend(self.session.and_then(|cause| by_session(cause, report)).map(|line| notice(&line)));
             }
             if report.status == Status::SeccompKilled {
                 text.push_str(&notice(&denials::kill_reason(report)));
@@ -73,6 +82,19 @@ impl Ending {
         }
         text
     }
+}
+
+/// A line about a command that its session ended.
+fn by_session(cause: Cause, report: &Report) -> Option<String> {
+    let what = match cause {
+        _ if report.exit_code == 0 => return None,
+        Cause::Lifetime => "the lifetime of the session is over (run -d --lifetime)",
+        Cause::NetBudget => "the network budget of the session is used up (run -d --net-budget)",
+        Cause::Stopped => "the session was stopped",
+        Cause::Command => "the session's own command has ended",
+        Cause::Idle | Cause::Failed => return None, // no command runs; or the error says why
+    };
+    Some(format!("{what}; {}", end(report)))
 }
 
 impl Limits {

@@ -34,7 +34,9 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
             let ending = Ending::new(args, Limits::from(&run));
             match bridge::attached(client, run, args.is_on("interactive"), &signals) {
                 Err(error) => Err(run::refuse(records, &name, started, &error)),
-                Ok(report) => Ok(run::finish(report, records, &signals, ending)),
+                Ok((report, session_ends)) => {
+                    Ok(run::finish(report, records, &signals, ending.with_session(session_ends)))
+                }
             }
         }
     }

@@ -180,7 +180,7 @@ fn unknown_name(reference: &OsStr) -> Error {
     let error = Error::new(Step::Policy, &name, "is not a built-in policy");
     // What -p means to docker, and to systemd-run.
     if name.contains(':') && name.bytes().all(|byte| byte.is_ascii_digit() || b":./tcpud".contains(&byte)) {
-        return error.hint(format!("-p names a policy; --publish {name} passes connections to a port of the host on"));
+        return error.hint(format!("-p names a policy; --publish {name} forwards connections from a port of the host"));
     }
     if name.contains('=') {
         return error.hint("-p names a policy; limits are options of their own: -m SIZE, --cpus N, --pids-limit N");

@@ -215,7 +215,7 @@ fn give_to_workload(source: &Source, powers: &mut Powers<'_>) -> Result<()> {
         powers.unmapped = Some(owner);
         let why = match powers.privileged {
             true => "its file system may not support idmapped mounts (overlayfs does not)",
-            false => "idmapped mounts take CAP_SYS_ADMIN, which this process lacks (a container?)",
+            false => "idmapped mounts need CAP_SYS_ADMIN, which this process lacks (a container?)",
         };
         Error::errno(Step::Source, source.path().to_string_lossy(), errno).hint(format!(
             "{why}, by which the workload's own user could write files of {}:{}: bind it read-only, use another file system, or \

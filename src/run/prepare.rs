@@ -216,43 +216,8 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
     Ok((prepared, Kept { pumps, cgroup, stand_ins, denials, degraded, budget_warning, gateway: None }, stack))
 }
 
-/// What a run of a plan would be here.
-#[derive(Clone, Copy, Debug)]
-pub struct Examined {
-    /// The workload's user and group on the host.
-    pub host_ids: (u32, u32),
-    /// Whether these were chosen with privilege, so that the workload has no group of the caller.
-    pub is_privileged: bool,
-    /// Whether the run would have namespaces.
-    pub has_namespaces: bool,
-}
-
-/// Opens what a run would open, and makes neither a sandbox nor a cgroup. The error is what a run would be refused for.
-pub fn examine(plan: &RunPlan) -> Result<Examined> {
-    sys::process::default_child_signal();
-    let bare = super::bare::settle(plan)?;
-    let wanted = bare.as_ref().map_or(plan, |bare| &bare.plan);
-    let opened = opened(wanted, bare.as_ref());
-    let has_namespaces = bare.is_none();
-    bare.and_then(|bare| bare.remove_scratch());
-    let users = opened?;
-    cgroup::availability::examine(&plan.budget, &plan.confinement.allow_degraded)?;
-    let host_ids = (users.host_uid, users.host_gid);
-    Ok(Examined { host_ids, is_privileged: users.is_privileged(), has_namespaces })
-}
-
-fn opened(plan: &RunPlan, bare: Option<&Bare>) -> Result<Users> {
-    let mut degraded = Vec::new();
-    let (users, _) = ids_and_root(plan, bare, &mut degraded)?;
-    let users = if let Some(bare) = bare { bare.take_users(users, &mut degraded)? } else { users };
-    process::prepare(&plan.command, plan.confinement.hostname.as_ref(), rules(plan))?;
-    rules_of_paths(plan, bare, &mut degraded)?;
-    filter(plan, bare, &users)?;
-    Ok(users)
-}
-
 /// The Landlock ruleset.
-fn rules_of_paths(
+pub(super) fn rules_of_paths(
     plan: &RunPlan,
     bare: Option<&Bare>,
     degraded: &mut Vec<Degraded>,
@@ -266,12 +231,22 @@ fn rules_of_paths(
     landlock::prepare(plan.confinement.landlock.as_ref(), &implied, degraded)
 }
 
-/// The filter of system calls.
-fn filter(plan: &RunPlan, bare: Option<&Bare>, users: &Users) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
+/// The guards of the plan, and the one that a workload needs whose files are those of other processes, too.
+pub(super) fn guards(plan: &RunPlan, is_bare: bool, users: &Users) -> Vec<String> {
     let mut guards = plan.confinement.guards.clone();
-    if bare.is_some() && !users.is_alone() {
+    if is_bare && !users.is_alone() {
         guards.push(Guard::Attributes.name().to_owned());
     }
+    guards
+}
+
+/// The filter of system calls.
+pub(super) fn filter(
+    plan: &RunPlan,
+    bare: Option<&Bare>,
+    users: &Users,
+) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
+    let guards = guards(plan, bare.is_some(), users);
     let implied = seccomp::install::Implied { guards: &guards, ..plan.into() };
     seccomp::install::prepare(plan.confinement.seccomp.as_ref(), &implied)
 }
@@ -322,7 +297,11 @@ impl Prepared {
 
 /// The workload's ids on the host, and the root. Files that the workload may write belong to its own id, through idmapped
 /// mounts; where these cannot be had and may be missing, the workload gets the id of the files' owner.
-fn ids_and_root(plan: &RunPlan, bare: Option<&Bare>, degraded: &mut Vec<Degraded>) -> Result<(Users, PreparedRoot)> {
+pub(super) fn ids_and_root(
+    plan: &RunPlan,
+    bare: Option<&Bare>,
+    degraded: &mut Vec<Degraded>,
+) -> Result<(Users, PreparedRoot)> {
     let may_lack = &plan.confinement.allow_degraded;
     // Without a user namespace, the workload's processes and files are those of another user of the host.
     let privileged = privilege::maps_ids()? && (bare.is_none() || privilege::rules_others()?);

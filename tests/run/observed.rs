@@ -344,3 +344,43 @@ connect(socket.AF_UNIX, '/no/such')";
         assert_eq!(outcome.text().matches(&unreachable).count(), hosts.len(), "{outcome}");
     });
 }
+
+/// Callers are killed while they wait, interrupt themselves, and change their paths, many at a time.
+const STORM: &str = r#"
+import random, signal, threading
+path = ctypes.create_string_buffer(b"/etc/refused\0\0", 64)
+end = False
+def flip():
+    while not end:
+        path.value = b"/etc/refused"; path.value = b"/tmp/allowed"; path.value = b"/usr/../etc/./refused"
+def call():
+    while not end:
+        libc.syscall(ctypes.c_long(83), path, ctypes.c_long(0o700)); libc.syscall(ctypes.c_long(84), path)
+        libc.syscall(ctypes.c_long(257), ctypes.c_long(-100), path, ctypes.c_long(0o102), ctypes.c_long(0o600))
+signal.signal(signal.SIGALRM, lambda *_: None)
+children = []
+for _ in range(24):
+    child = os.fork()
+    if child == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        for act in (flip, call, call): threading.Thread(target=act).start()
+        while True: signal.pause()
+    children.append(child)
+    os.kill(random.choice(children), signal.SIGSTOP); os.kill(children[-1], signal.SIGCONT)
+time.sleep(0.2)
+for child in children: os.kill(child, signal.SIGKILL)
+print(len([os.waitpid(child, 0) for child in children]), sorted(name for name in os.listdir("/etc") if name == "refused"))
+"#;
+
+#[test]
+fn callers_that_die_are_interrupted_or_lie_gain_nothing_and_hold_nothing_up() {
+    for_each_caller(|caller| {
+        let program = attack(&format!("import time\n{STORM}"));
+        let options = ["--explain-denials", "--timeout", "60s", "--pids-limit", "200", "--allow-degraded", "pids"];
+        let outcome = Run::new(caller).opts(options).python(&program).go().expect(0);
+        assert_eq!(outcome.text(), "24 []\n", "{outcome}");
+        let is_known =
+            |denial: &(String, String, i64, String)| ["/etc/refused", "/tmp/allowed"].contains(&denial.1.as_str());
+        assert!(denials(&outcome).iter().filter(|denial| denial.0 == "mount").all(is_known), "{outcome}");
+    });
+}

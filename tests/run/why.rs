@@ -364,3 +364,21 @@ fn the_answer_about_a_system_call_is_what_a_run_finds() {
         assert!(hint("clone3").contains("without it"), "{}", hint("clone3"));
     });
 }
+
+/// A capability may override a mode, which is not known before the run.
+#[test]
+fn a_capability_that_may_override_a_mode_is_said() {
+    for_each_caller(|caller| {
+        let asker = Asker::new(caller);
+        let dir = TempDir::new(caller);
+        let closed = dir.file("closed", "content\n");
+        set_mode(&closed, 0);
+        let (dir, closed) = (text(dir.path()), text(&closed));
+        let (json, code) = asker.why(&["--ro", dir, closed]);
+        assert_eq!((answer(&json, "read").as_str(), code), ("EACCES", 1), "{json:#}");
+        let (json, code) = asker.why(&["--ro", dir, "--cap-add", "DAC_OVERRIDE", closed]);
+        assert_eq!((answer(&json, "read").as_str(), code), ("depends", 2), "{json:#}");
+        assert!(json.to_string().contains("CAP_DAC_OVERRIDE may override"), "{json:#}");
+        assert_eq!(answer(&asker.why(&["--cap-add", "CHOWN", "--ro", dir, closed]).0, "read"), "EACCES");
+    });
+}

@@ -56,12 +56,8 @@ fn names(path: &str, id: &str) -> Result<(String, String)> {
 pub fn expected(planned: &ContainerCgroup, id: &str) -> Result<Places> {
     let found = hierarchies::try_look()?;
     let Some(v2) = found.v2.filter(|_| found.v1.is_empty()) else {
-        return Err(Error::new(
-            Step::Cgroup,
-            "--systemd-cgroup",
-            "takes cgroup v2 alone, which this host does not have",
-        )
-        .hint("let the engine use the cgroupfs driver: native.cgroupdriver=cgroupfs, --cgroup-manager cgroupfs"));
+        return Err(Error::new(Step::Cgroup, "--systemd-cgroup", "needs cgroup v2, which this host does not have")
+            .hint("let the engine use the cgroupfs driver: native.cgroupdriver=cgroupfs, --cgroup-manager cgroupfs"));
     };
     let (slice, unit) = names(&planned.path, id)?;
     let path = v2.mount.join(expanded(&slice)).join(&unit);

@@ -21,6 +21,11 @@ const LIMIT_OF_DISKS: Meaning = Other("--io-max DEVICE:rbps=N,wbps=N,riops=N,wio
 const CPU_TIME: Meaning =
     Other("--cpus N is the limit, as a number of CPUs: a quota of 50000 in a period of 100000 is --cpus 0.5");
 
+const PUBLISH: Meaning = Other("--publish HOSTPORT:PORT forwards connections from a port of the host");
+const NOT_PASSED: Meaning = Other("the caller's variables are not passed, unless -e NAME or --keep-env asks for them");
+const IDS: Meaning = Other("--user UID:GID is the user in the sandbox, --host-user UID:GID the one on the host");
+const NO_DESCRIPTOR: Meaning = Other("the command gets the standard streams, and no other descriptor");
+
 /// What `run` and `plan` answer to options of other programs.
 pub const RUN: &[Foreign] = &[
     // docker and podman
@@ -30,7 +35,7 @@ pub const RUN: &[Foreign] = &[
     row(
         "privileged",
         0,
-        Other("there is no such mode: name what is needed, with --cap-add, --device, -v or --seccomp"),
+        Other("no mode gives everything: name what the command needs, with --cap-add, --device, -v or --seccomp"),
     ),
     row(
         "memory-swap",
@@ -48,8 +53,8 @@ pub const RUN: &[Foreign] = &[
     row("cpu-shares", 1, Other("--cpu-weight N is the share of the CPUs, where 100 is the default and not 1024")),
     row("shm-size", 1, Other("/dev/shm shares its limit with /tmp and the home: --scratch-size SIZE")),
     row("entrypoint", 1, Other("the words after the options are the whole command: write the program there")),
-    row("expose", 1, Other("--publish HOSTPORT:PORT passes connections to a port of the host on")),
-    row("publish-all", 0, Other("--publish HOSTPORT:PORT passes connections to a port of the host on")),
+    row("expose", 1, PUBLISH),
+    row("publish-all", 0, PUBLISH),
     row("stop-timeout", 1, Other("--kill-after TIME is the time between the first signal and SIGKILL")),
     row("blkio-weight", 1, Other("--io-weight N is the share of the disks, 1 to 10000")),
     row("device-read-bps", 1, LIMIT_OF_DISKS),
@@ -58,7 +63,7 @@ pub const RUN: &[Foreign] = &[
     row("device-write-iops", 1, LIMIT_OF_DISKS),
     row("gpus", 1, Other("--device PATH provides a device node, such as /dev/dri/renderD128")),
     row("group-add", 1, Other("the command has no supplementary groups; --user UID:GID sets its group")),
-    row("restart", 1, Other("nothing is started again: that is for the caller, or for a unit of systemd")),
+    row("restart", 1, Other("a sandbox is not restarted: that is for the caller, or for a unit of systemd")),
     row("sysctl", 1, Other("kernel parameters cannot be set")),
     row("pid", 1, ALWAYS_OWN),
     row("ipc", 1, ALWAYS_OWN),
@@ -79,8 +84,8 @@ pub const RUN: &[Foreign] = &[
     row("dev", 1, Other("/dev is always there, with the harmless devices; --device PATH adds one")),
     row("proc", 1, Other("/proc is always there")),
     row("setenv", 2, Other("-e NAME=VALUE sets a variable")),
-    row("unsetenv", 1, Other("the caller's variables are not passed, unless -e NAME or --keep-env asks for them")),
-    row("clearenv", 0, Other("the caller's variables are not passed, unless -e NAME or --keep-env asks for them")),
+    row("unsetenv", 1, NOT_PASSED),
+    row("clearenv", 0, NOT_PASSED),
     row("unshare-user", 0, Always),
     row("unshare-pid", 0, Always),
     row("unshare-ipc", 0, Always),
@@ -90,8 +95,8 @@ pub const RUN: &[Foreign] = &[
     row("unshare-net", 0, Other("that is the default, --network loopback")),
     row("unshare-all", 0, Other("that is the default: every namespace is the sandbox's own")),
     row("share-net", 0, Other("--network host shares the host's network")),
-    row("uid", 1, Other("--user UID:GID is the user in the sandbox, --host-user UID:GID that on the host")),
-    row("gid", 1, Other("--user UID:GID is the user in the sandbox, --host-user UID:GID that on the host")),
+    row("uid", 1, IDS),
+    row("gid", 1, IDS),
     row(
         "die-with-parent",
         0,
@@ -111,10 +116,10 @@ pub const RUN: &[Foreign] = &[
 
 /// What `exec` answers to options of docker's, and to those that only `run` has.
 pub const EXEC: &[Foreign] = &[
-    row("privileged", 0, Other("there is no such mode: a command has the confinement of its session")),
-    row("detach-keys", 1, Other("a terminal cannot be left and come back to; -d runs a command in the background")),
-    row("preserve-fds", 1, Other("the command gets the standard streams, and no other descriptor")),
-    row("preserve-fd", 1, Other("the command gets the standard streams, and no other descriptor")),
+    row("privileged", 0, Other("a command always has the confinement of its session")),
+    row("detach-keys", 1, Other("a command cannot be detached from its terminal; -d runs one in the background")),
+    row("preserve-fds", 1, NO_DESCRIPTOR),
+    row("preserve-fd", 1, NO_DESCRIPTOR),
     row("latest", 0, Other("the session is named: `stockade ps` lists them")),
     row("cwd", 1, Option("workdir")),
     row("init", 0, Always),

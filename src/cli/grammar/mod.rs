@@ -371,7 +371,7 @@ const PLAN: &[(&str, &[Flag])] = &[
             switch("debug", "Print each step of the start to standard error as it happens"),
             switch("explain-denials", "List what the command was denied, by which rule, and what would allow it"),
             switch("summary", "Print status, time, CPU, memory and denials to standard error at the end"),
-            switch("quiet", "Print no warnings, and not which limit was reached").short('q'),
+            switch("quiet", "Print neither warnings nor which limit was reached").short('q'),
             value(
                 "stats",
                 "TIME",

@@ -15,7 +15,7 @@ pub const OPTIONS: (&str, &[Flag]) = (
         list(
             "publish",
             "[IP:]HOSTPORT:PORT",
-            "Pass connections to this port of the host, at 127.0.0.1 by default, on to a port of the sandbox",
+            "Forward connections from this port of the host, on 127.0.0.1 by default, to a port of the sandbox",
         ),
         list("add-host", "NAME=IP", "The address of a name, which no name server is asked about"),
         value("dns", "IP[:PORT]", "The name server for allowed names, instead of the host's"),

@@ -99,15 +99,17 @@ pub fn main(args: &Args) -> Result<u8> {
 fn shown(args: &Args) -> Result<Shown> {
     let word = args.words.first().map(|word| word.as_os_str()).unwrap_or_default();
     let plan = planning::plan(args, id::of(args)?)?.plan;
-    let examined = run::examine(&plan)?;
-    if !examined.has_namespaces {
+    let (examined, bare) = run::examined(&plan)?;
+    let is_about_call = !word.as_bytes().starts_with(b"/") && !word.as_bytes().contains(&b':');
+    if !examined.has_namespaces && !is_about_call {
         let reason = "this host makes no namespaces, so paths and hosts of the run would be the host's own, as far as Landlock lets it";
-        return Err(Error::new(Step::Host, "namespaces", reason).hint("`stockade plan` shows what such a run has"));
+        let hint = "`stockade plan` shows what such a run has; system calls can be asked about";
+        return Err(Error::new(Step::Host, "namespaces", reason).hint(hint));
     }
     let (leads_to, answers) = match word.as_bytes() {
         [b'/', ..] => path::answers(&plan, examined, word.as_ref())?,
         bytes if bytes.contains(&b':') => (None, vec![connection::answer(&plan, word)?]),
-        _ => (None, vec![call::answer(&plan, word)?]),
+        _ => (None, vec![call::answer(bare.as_ref().unwrap_or(&plan), word)?]),
     };
     Ok(Shown { schema: SCHEMA.to_owned(), subject: Bytes::from(word), leads_to, answers })
 }

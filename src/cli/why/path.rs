@@ -10,7 +10,7 @@ use super::view::{Entry, Found, Key, Node, View, What};
 use super::{Answer, Verdict};
 use crate::confine::landlock::Grant;
 use crate::error::{Error, Result, Step};
-use crate::plan::{Bytes, Mount, MountKind, Root, RunPlan};
+use crate::plan::{Bytes, Capability, Mount, MountKind, Root, RunPlan};
 use crate::run::{Examined, missing};
 use crate::sys::credentials;
 
@@ -48,12 +48,18 @@ pub fn answers(plan: &RunPlan, examined: Examined, path: &Path) -> Result<(Optio
         Found::Blocked(way, errno) => {
             let node = &way[way.len() - 1];
             let because = match errno {
-                Errno::ENOTDIR => format!("{} is no directory", shown(&node.path)),
+                Errno::ENOTDIR => format!("{} is not a directory", shown(&node.path)),
                 Errno::ELOOP => "there are too many symlinks".to_owned(),
                 _ => format!("{} may not be entered: {}", shown(&node.path), asking.owner(node)),
             };
             let hint = (errno == Errno::EACCES).then(|| asking.other_user(node)).flatten();
-            let no = |what| Answer::no(what, name(errno), because.clone(), hint.clone());
+            let overriding = asking.overriding().filter(|_| errno == Errno::EACCES);
+            let no = |what| match overriding {
+                Some(capability) => {
+                    Answer::depends(what, format!("{because}, and {capability} may override that"), None)
+                }
+                None => Answer::no(what, name(errno), because.clone(), hint.clone()),
+            };
             (None, [READ, WRITE, EXECUTE].map(no).into())
         }
         Found::Unknown => {
@@ -84,12 +90,10 @@ impl Asking<'_> {
                     Some(format!("{option} {} {place}", shown(path))),
                 )
             }
-            (Root::Synthetic, false) => {
-                ("there is no such file, neither in the sandbox nor on the host".to_owned(), None)
-            }
+            (Root::Synthetic, false) => ("neither the sandbox nor the host has such a file".to_owned(), None),
             (Root::Directory(root), _) => {
                 let hint = format!("-v SOURCE:{}:ro would show a file of the host there", shown(path));
-                (format!("there is no such file in the root {root}"), Some(hint))
+                (format!("the root {root} has no such file"), Some(hint))
             }
         };
         Answer::no(what, name(Errno::ENOENT), because, hint)
@@ -240,7 +244,20 @@ impl Asking<'_> {
                 None,
             );
         }
-        Answer::no(what, name(errno), self.owner(node), self.other_user(node))
+        match self.overriding() {
+            Some(capability) => {
+                Answer::depends(what, format!("{}, and {capability} may override that", self.owner(node)), None)
+            }
+            None => Answer::no(what, name(errno), self.owner(node), self.other_user(node)),
+        }
+    }
+
+    /// A capability that lets the command do what a mode forbids, with files whose owner the sandbox has. What that is depends on the
+    /// ids that the run maps.
+    fn overriding(&self) -> Option<&Capability> {
+        let overrides =
+            |one: &&Capability| ["CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH"].contains(&one.to_string().as_str());
+        self.plan.capabilities.iter().find(overrides)
     }
 
     /// The owner and mode of a file, which refuse something.

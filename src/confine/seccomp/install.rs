@@ -98,7 +98,7 @@ impl<'a> From<&'a ContainerPlan> for Implied<'a> {
 
 /// Parent half: reads and compiles the profile, if there is one. Also returns the judge of refused calls.
 pub fn prepare(wanted: Option<&Seccomp>, implied: &Implied<'_>) -> Result<(Option<PreparedSeccomp>, Option<Judge>)> {
-    let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("there is no such {what}"));
+    let unknown = |name: &str, what: &str| Error::new(Step::SeccompProfile, name, format!("is not a known {what}"));
     let guards = implied.guards.iter().map(|name| name.parse::<Guard>().map_err(|()| unknown(name, "guard")));
     let guards = guards.collect::<Result<Vec<_>>>()?;
     let Some(wanted) = wanted else { return Ok((guards_alone(implied.guards, &guards)?, None)) };

@@ -37,7 +37,7 @@ pub fn degraded(plan: &RunPlan, view: &View, users: &Users, why: &str) -> Vec<De
         entry("cgroup namespace", "the caller's cgroups are visible by name".to_owned()),
     ];
     if plan.namespaces.network != Network::Host {
-        lacking.push(entry("net namespace", "no socket of any family, also not on loopback".to_owned()));
+        lacking.push(entry("net namespace", "no sockets of any family, not even on loopback".to_owned()));
     }
     let (path, size) = (view.scratch.path().display(), plan.scratch.size_bytes);
     lacking.push(entry(

@@ -9,6 +9,7 @@ use stockade_egress::rule::Rule;
 use self::files::{FileOperation, FileStatus};
 use crate::plan::{Bytes, Keep, RunPlan};
 use crate::report::{ErrorRecord, Status, Usage};
+use crate::session::record::Cause;
 
 /// The value of [`Hello::protocol`].
 pub const PROTOCOL: &str = "stockade/session/v1";
@@ -220,6 +221,9 @@ pub struct Reply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<crate::report::Report>"))]
     pub report: Option<Box<RawValue>>,
+    /// With `done` of `run` and `wait`, if the session is ending: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_ends: Option<Cause>,
     /// With `done` of `status`: the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<SessionStatus>"))]

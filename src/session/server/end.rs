@@ -44,8 +44,9 @@ impl Server<'_> {
         let (waiting, others) = self.waiters.drain(..).partition(|(_, awaited)| *awaited == ended);
         self.waiters = others;
         let waiting: Vec<(Asked, Option<u64>)> = waiting;
+        let session_ends = self.ending.as_ref().map(|ending| ending.cause);
         for asked in asked.into_iter().chain(waiting.into_iter().map(|(asked, _)| asked)) {
-            let reply = Reply { command: ended.map(id), report: Some(raw(report)), ..Reply::default() };
+            let reply = Reply { command: ended.map(id), report: Some(raw(report)), session_ends, ..Reply::default() };
             self.tell(Some(asked), reply, Vec::new());
         }
     }

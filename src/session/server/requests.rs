@@ -189,5 +189,5 @@ pub(super) fn refused(object: &str, reason: impl Into<String>) -> Error {
 }
 
 fn unknown(id: &str) -> Error {
-    refused("command", format!("{id:?} is no command that runs, or one of the last that ended"))
+    refused("command", format!("{id:?} is neither a running command nor one of the last that ended"))
 }

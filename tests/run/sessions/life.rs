@@ -153,6 +153,22 @@ fn a_session_ends_by_itself_when_it_was_told_to() {
     });
 }
 
+/// A command that its session ends says so, in `exec` and in `attach`.
+#[test]
+fn the_end_of_a_session_is_said_to_its_commands() {
+    for_each_session(&["--lifetime", "1500ms", "--", "sleep", "60"], |session| {
+        let attached = session.command(&["attach", &session.name]).stderr(Stdio::piped()).spawn().unwrap();
+        let said = session.exec(&[&session.name, "sleep", "60"]);
+        assert!(said.err.contains("the lifetime of the session is over (run -d --lifetime); "), "{said:?}");
+        let said = outcome(attached.wait_with_output().unwrap());
+        assert!(said.err.contains("the lifetime of the session is over (run -d --lifetime); "), "{said:?}");
+    });
+    for_each_session(&["--timeout", "2s", "--", "sleep", "60"], |session| {
+        let said = session.verb(&["attach"]);
+        assert!(said.err.contains("time limit of 2s reached (--timeout); "), "{said:?}");
+    });
+}
+
 #[test]
 fn a_client_that_is_killed_takes_its_command_along() {
     for_each_session(&[], |session| {

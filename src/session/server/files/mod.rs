@@ -260,7 +260,7 @@ impl Server<'_> {
                 Received::Wrong => {
                     let sent = self.files.leave();
                     return self.fail_files(sent, |request| {
-                        failed(request, "the file server ended or gave no sense before it answered")
+                        failed(request, "the file server ended, or sent something that is not an answer")
                     });
                 }
                 Received::Answer(pending, answer, fds) => {
