@@ -392,7 +392,7 @@ fn a_session_takes_namespaces() {
         );
         assert!(seen.code == 125 && seen.stdout.is_empty(), "{}{}", seen.stdout, seen.stderr);
         assert!(
-            seen.stderr.contains("session: takes namespaces") && seen.stderr.contains("without -d"),
+            seen.stderr.contains("session: needs namespaces") && seen.stderr.contains("without -d"),
             "{}",
             seen.stderr
         );
