@@ -88,7 +88,7 @@ pub fn refuse_session(plan: &RunPlan) -> Result<()> {
 
 /// The error for an option that this host cannot have.
 fn refusal(what: String, why: &str, reason: &str) -> Error {
-    Error::new(Step::Clone, what, format!("needs namespaces, and this host allows none ({why}): {reason}"))
+    Error::new(Step::Clone, what, format!("needs namespaces, and this host makes none ({why}): {reason}"))
         .hint("leave it out; `stockade doctor` shows what restricts namespaces here")
 }
 
