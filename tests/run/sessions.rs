@@ -16,6 +16,8 @@ mod life;
 mod memory;
 #[path = "sessions/network.rs"]
 mod network;
+#[path = "sessions/packets.rs"]
+mod packets;
 #[path = "sessions/place.rs"]
 mod place;
 #[path = "sessions/programs.rs"]

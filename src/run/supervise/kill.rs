@@ -29,6 +29,9 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
             self.outcome.relayed = Some(signal);
         }
+        if signal == libc::SIGKILL && matches!(self.tree, Tree::Kept { .. }) {
+            return self.kill(); // init would send it to the keeper
+        }
         self.tree.signal(signal);
     }
 
