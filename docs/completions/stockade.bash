@@ -1149,7 +1149,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__ps)
-            opts="-q -h --json --quiet --help"
+            opts="-q -a -h --json --quiet --all --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

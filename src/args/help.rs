@@ -33,6 +33,7 @@ impl Verb {
         }
         let operand = |operand: &Operand| match operand {
             Operand::Word(name, _) => format!(" {name}"),
+            Operand::Words(name, _) => format!(" {name}..."),
             Operand::Optional(name, _) => format!(" [{name}]"),
             Operand::Choice(_, _, known) => format!(" {}", known.join("|")),
             Operand::Numbers(name, ..) => format!(" [{name}]..."),
@@ -50,6 +51,7 @@ impl Operand {
             Self::Word(name, help) | Self::Choice(name, help, _) if !help.is_empty() => {
                 Some(((*name).to_owned(), help))
             }
+            Self::Words(name, help) => Some((format!("{name}..."), help)),
             Self::Optional(name, help) if !help.is_empty() => Some((format!("[{name}]"), help)),
             Self::Numbers(name, help, _) => Some((format!("[{name}]..."), help)),
             _ => None,

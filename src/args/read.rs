@@ -178,8 +178,8 @@ impl Args {
         let mut most = 0;
         for operand in verb.operands {
             match (operand, self.words.get(most)) {
-                (Operand::Command(_), _) => return Ok(()),
-                (Operand::Word(name, _), None) => {
+                (Operand::Command(_), _) | (Operand::Words(..), Some(_)) => return Ok(()),
+                (Operand::Word(name, _) | Operand::Words(name, _), None) => {
                     return Err(self.dialect.error(&self.full_name(), name, "is missing"));
                 }
                 (Operand::Choice(name, _, known), word)

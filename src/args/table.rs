@@ -63,6 +63,8 @@ pub struct Flag {
 pub enum Operand {
     /// Required.
     Word(&'static str, &'static str),
+    /// One or more.
+    Words(&'static str, &'static str),
     /// May be left out.
     Optional(&'static str, &'static str),
     /// Required, and one of these words.

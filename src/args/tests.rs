@@ -8,6 +8,7 @@ static PROGRAM: Verb = verb("program", "A program")
         verb("run", "Run a command").more(MORE).options(RUN).operands(&[Operand::Command("COMMAND")]),
         verb("exec", "").options(RUN).operands(&[Operand::Word("ID", ""), Operand::Command("COMMAND")]),
         verb("sum", "").operands(&[Operand::Word("NAME", "A name"), Operand::Numbers("N", "Numbers", 2)]),
+        verb("rm", "").operands(&[Operand::Words("ID", "Their ids")]),
         verb("shell", "").operands(&[Operand::Choice("SHELL", "", &["bash", "zsh"])]),
     ]);
 

@@ -65,7 +65,8 @@ fn generated_files_are_current() {
 
 /// How many verbs have the name of a session as their first word: this one, and those below it.
 fn with_session(verb: &Verb) -> usize {
-    let own = usize::from(matches!(verb.operands.first(), Some(Operand::Word("SESSION", _))));
+    let own =
+        usize::from(matches!(verb.operands.first(), Some(Operand::Word("SESSION", _) | Operand::Words("SESSION", _))));
     own + verb.verbs.iter().map(with_session).sum::<usize>()
 }
 
@@ -199,6 +200,9 @@ fn operand(operand: &'static Operand) -> Arg {
         }
         Operand::Word(name @ ("SRC" | "DST"), help) => {
             Arg::new(name).help(help).required(true).value_hint(ValueHint::Hostname) // see `with_sessions`
+        }
+        Operand::Words(name, help) => {
+            Arg::new(name).help(help).required(true).num_args(1..).value_hint(ValueHint::Username) // as for one
         }
         Operand::Word(name, help) => Arg::new(name).help(help).required(true).value_hint(ValueHint::FilePath),
         Operand::Optional(name, help) => Arg::new(name).help(help),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::say;
+use super::{print_error, say};
 use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::plan::signal_number;
@@ -22,9 +22,22 @@ pub fn name(args: &Args) -> String {
     args.words.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Waits until a session ends, and prints its exit code, as docker does.
+/// Acts on each of the named sessions, also if that fails for an earlier one.
+fn each(args: &Args, act: impl Fn(&str) -> Result<u8>) -> Result<u8> {
+    let mut failed = None;
+    for name in &args.words {
+        if let Err(error) = act(&name.to_string_lossy())
+            && let Some(earlier) = failed.replace(error)
+        {
+            print_error(&earlier);
+        }
+    }
+    failed.map_or(Ok(0), Err)
+}
+
+/// Waits until sessions end, and prints their exit codes, as docker does.
 pub fn wait(args: &Args) -> Result<u8> {
-    say(&format!("{}\n", end_of(&name(args), None)?.exit_code))
+    each(args, |name| say(&format!("{}\n", end_of(name, None)?.exit_code)))
 }
 
 /// The report of a session, when it has ended. If `stop` is given, it is asked to end, with this grace.
@@ -74,7 +87,7 @@ pub fn stop(args: &Args) -> Result<u8> {
         }
         None => None,
     };
-    end(&name(args), grace_us)
+    each(args, |name| end(name, grace_us))
 }
 
 /// Ends a session and waits for its end. One that has ended already is not an error.
@@ -90,20 +103,23 @@ pub fn kill(args: &Args) -> Result<u8> {
             Error::new(Step::Usage, "--signal", format!("{text:?} is not the name or number of a signal"))
         })?,
     };
-    let command = args.text("command")?.map(str::to_owned);
-    let (name, is_kill) = (name(args), signal == libc::SIGKILL);
-    let operation = match command {
-        None if is_kill => return end(&name, Some(0)),
-        Some(command) if is_kill => Operation::Kill { command },
-        command => Operation::Signal { command: command.unwrap_or_else(|| OWN.to_owned()), signal: signal as u8 },
-    };
-    Client::connect(&name)?.ask(operation).map(|_| 0)
+    let command = args.text("command")?;
+    each(args, |name| {
+        let operation = match command.map(str::to_owned) {
+            None if signal == libc::SIGKILL => return end(name, Some(0)),
+            Some(command) if signal == libc::SIGKILL => Operation::Kill { command },
+            command => Operation::Signal { command: command.unwrap_or_else(|| OWN.to_owned()), signal: signal as u8 },
+        };
+        Client::connect(name)?.ask(operation).map(|_| 0)
+    })
 }
 
 /// Stops all processes, or lets them continue.
 pub fn freeze(args: &Args, frozen: bool) -> Result<u8> {
-    let operation = if frozen { Operation::Pause } else { Operation::Unpause };
-    Client::connect(&name(args))?.ask(operation).map(|_| 0)
+    each(args, |name| {
+        let operation = if frozen { Operation::Pause } else { Operation::Unpause };
+        Client::connect(name)?.ask(operation).map(|_| 0)
+    })
 }
 
 /// Whether it is not in its last steps.
@@ -112,27 +128,30 @@ fn listens(name: &str) -> bool {
     home.and_then(|home| home.place(name).ok()).is_some_and(|place| place.has_socket())
 }
 
-/// Removes what is kept of a session.
+/// Removes what is kept of sessions.
 pub fn remove(args: &Args) -> Result<u8> {
-    let name = name(args);
+    each(args, |name| remove_one(name, args.is_on("force")))
+}
+
+fn remove_one(name: &str, force: bool) -> Result<u8> {
     let until = Instant::now() + REMOVAL;
     let mut asked = false;
     loop {
-        let home = Home::open()?.ok_or_else(|| missing(&name))?;
-        match home.hold(&name) {
+        let home = Home::open()?.ok_or_else(|| missing(name))?;
+        match home.hold(name) {
             Ok(Some(held)) => return held.remove().map(|()| 0),
             Err(_) if asked => return Ok(0), // it was made with --rm, and has removed itself
             Err(error) => return Err(error),
-            Ok(None) if !args.is_on("force") && listens(&name) => {
-                let error = Error::new(Step::SessionPlace, &name, "the session runs");
+            Ok(None) if !force && listens(name) => {
+                let error = Error::new(Step::SessionPlace, name, "the session runs");
                 return Err(error.hint("stop it, or use --force"));
             }
             Ok(None) if Instant::now() > until => {
-                return Err(Error::new(Step::SessionConnect, &name, "the session does not end"));
+                return Err(Error::new(Step::SessionConnect, name, "the session does not end"));
             }
-            Ok(None) if args.is_on("force") && !asked => {
+            Ok(None) if force && !asked => {
                 asked = true;
-                let _ = end(&name, Some(0));
+                let _ = end(name, Some(0));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(5)), // its last steps
         }

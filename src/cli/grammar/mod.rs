@@ -37,6 +37,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
             &[
                 switch("json", "Print one line of JSON per session"),
                 switch("quiet", "Print only names").short('q'),
+                switch("all", "Accepted as in docker ps: sessions that have ended are always listed").short('a'),
             ],
         )]),
         verb("inspect", "Print the plan, usage and commands of a session, as JSON").operands(&[SESSION]),
@@ -61,10 +62,10 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                 Operand::Word("SRC", "SESSION:PATH, a path, or - for an archive of tar on standard input"),
                 Operand::Word("DST", "SESSION:PATH, a path, or - for an archive of tar on standard output"),
             ]),
-        verb("wait", "Wait until a session ends, and print its exit code").operands(&[SESSION]),
-        verb("stop", "End a session: SIGTERM to its commands, and SIGKILL to what is left")
+        verb("wait", "Wait until sessions end, and print their exit codes").operands(&[SESSIONS]),
+        verb("stop", "End sessions: SIGTERM to their commands, and SIGKILL to what is left")
             .options(&[("Options", &[value("time", "TIME", "Time between the two, 10s by default").short('t')])])
-            .operands(&[SESSION]),
+            .operands(&[SESSIONS]),
         verb("kill", "Send a signal to the command of a session, or to another one of its commands")
             .more("With SIGKILL and without --command, the whole session ends at once.")
             .options(&[(
@@ -74,9 +75,9 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                     value("command", "ID", "A command, such as c1, or all"),
                 ],
             )])
-            .operands(&[SESSION]),
-        verb("pause", "Stop all processes of a session").operands(&[SESSION]),
-        verb("unpause", "Let the processes of a paused session continue").operands(&[SESSION]),
+            .operands(&[SESSIONS]),
+        verb("pause", "Stop all processes of a session").operands(&[SESSIONS]),
+        verb("unpause", "Let the processes of a paused session continue").operands(&[SESSIONS]),
         verb("net", "Change the hosts that a session may reach, and show what it reached").verbs(&[
             verb("allow", "Allow hosts")
                 .more("The rule is as for run --allow-net. It also lifts a --deny-net of exactly this rule.")
@@ -90,7 +91,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
         ]),
         verb("rm", "Remove what is kept of a session that has ended")
             .options(&[("Options", &[switch("force", "End it first, if it runs").short('f')])])
-            .operands(&[SESSION]),
+            .operands(&[SESSIONS]),
         verb("plan", "Print what a run would do, without running it")
             .more("Takes the options of run. Writes no report and no line of an audit log.")
             .options(PLAN)
@@ -157,6 +158,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
     ]);
 
 const SESSION: Operand = Operand::Word("SESSION", "Its name");
+const SESSIONS: Operand = Operand::Words("SESSION", "Their names, or its name");
 const RULE: Operand = Operand::Word("RULE", "Hosts with ports, such as api.example.com or *.example.com:443");
 
 const COMMAND: &[Operand] = &[Operand::Command("COMMAND")];

@@ -228,6 +228,22 @@ fn a_client_that_leaves_before_its_command_starts_takes_it_along() {
 }
 
 #[test]
+fn verbs_act_on_each_session_that_is_named() {
+    for_each_session(&[], |session| {
+        let other = unique();
+        session.ask(&["run", "-d", "--name", &other]).is(0, &format!("{other}\n"));
+        let all = |verb| session.ask(&[verb, "no-such-session", &session.name, &other]);
+        let stopped = all("stop");
+        assert!(stopped.code == Some(125) && stopped.err.contains("no-such-session"), "{stopped:?}");
+        session.ask(&["wait", &session.name, &other]).is(0, "0\n0\n");
+        assert!(session.ask(&["ps", "-aq"]).out.contains(&other));
+        assert_eq!(all("rm").code, Some(125));
+        let left = session.ask(&["ps", "-aq"]).out;
+        assert!(!left.contains(&other) && !left.contains(&session.name), "{left}");
+    });
+}
+
+#[test]
 fn a_supervisor_that_is_killed_takes_everything_along_and_frees_the_name() {
     for_each_session(&[], |session| {
         let marker = format!("7{}", std::process::id());
