@@ -209,8 +209,8 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
     /// Verifies the running command. An error is fatal.
     fn verify(&mut self, workload: i32) -> Result<()> {
         let verified = self.verifier.verify(workload, self.executed, &mut self.enforced)?;
-        bounds::verify(workload, &self.kept.stand_ins)?;
         if verified {
+            bounds::verify(workload, &self.kept.stand_ins)?;
             // Init lives until this is done.
             self.kept.cgroup.as_ref().map_or(Ok(()), |group| bounds::verify_group(group, self.processes()))?;
             self.outcome.verified = true;

@@ -195,36 +195,45 @@ session.send("run", (null, null, null), argv=["sleep", "1000"])
 session.socket.close()
 "#;
 
-/// Here strace delays init, so that the command is killed before it is cloned.
+/// Here strace delays init, so that the command is killed before it is cloned. Linux 6.14 and later kill whatever is cloned into
+/// a cgroup that was killed once, so strace also refuses `cgroup.kill`, as before Linux 5.14.
 #[test]
 fn a_client_that_leaves_before_its_command_starts_takes_it_along() {
     if !crate::common::host::may_trace() || !crate::common::is_root() {
         return;
     }
     let session = Session::new(Caller::Root, &[]);
-    let init = session.init();
-    let mut strace = Command::new("strace");
-    strace.args([
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        "inject=clone,clone3,vfork:delay_enter=300ms",
-        "-p",
-        &init.to_string(),
-    ]);
-    let mut strace = strace.spawn().unwrap();
-    let tracer = || std::fs::read_to_string(format!("/proc/{init}/status")).unwrap();
-    assert!(eventually(|| !tracer().contains("TracerPid:\t0\n")));
-    super::files::client(&session, LEAVER).is(0, "");
-    let clock = Clock::start();
-    while session.inspect()["ended"].as_array().is_none_or(Vec::is_empty) {
-        assert!(!clock.is_past(Duration::from_secs(10)), "it runs");
-        std::thread::sleep(Duration::from_millis(20));
+    let late = ["-e", "inject=clone,clone3,vfork:delay_enter=300ms"];
+    let refused = ["-P", "cgroup.kill", "-e", "inject=openat:error=ENOENT"];
+    for traced in [vec![(session.init(), &late[..])], vec![(session.init(), &late), (session.supervisor(), &refused)]] {
+        let tracers: Vec<_> = traced.iter().map(|(pid, options)| traced_by(*pid, options)).collect();
+        let before = session.inspect()["ended"].as_array().map_or(0, Vec::len);
+        super::files::client(&session, LEAVER).is(0, "");
+        let clock = Clock::start();
+        let ended = loop {
+            assert!(!clock.is_past(Duration::from_secs(10)), "it runs: {traced:?}");
+            match session.inspect()["ended"].as_array() {
+                Some(ended) if ended.len() > before => break ended[before].clone(),
+                _ => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        assert!(ended["status"] == "killed_by_user" && ended["exit_code"] == 137, "{traced:?}: {ended}");
+        for mut tracer in tracers {
+            tracer.kill().unwrap();
+            tracer.wait().unwrap();
+        }
+        session.sh("echo alive").is(0, "alive\n");
     }
-    strace.kill().unwrap();
-    strace.wait().unwrap();
-    session.sh("echo alive").is(0, "alive\n");
+}
+
+/// Traces a process with strace from now on.
+fn traced_by(pid: i32, options: &[&str]) -> std::process::Child {
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-o", "/dev/null", "-p", &pid.to_string()]).args(options);
+    let strace = strace.spawn().unwrap();
+    let status = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(eventually(|| !status().contains("TracerPid:\t0\n")));
+    strace
 }
 
 #[test]
