@@ -6,6 +6,8 @@ mod commands;
 mod cp;
 #[path = "sessions/faults.rs"]
 mod faults;
+#[path = "sessions/faults_files.rs"]
+mod faults_files;
 #[path = "sessions/files.rs"]
 mod files;
 #[path = "sessions/hostile.rs"]
@@ -131,15 +133,26 @@ impl Session {
     }
 
     /// The supervisor's id.
+    #[track_caller]
     fn supervisor(&self) -> i32 {
-        self.row().unwrap()["pid"].as_i64().unwrap() as i32
+        let mut pid = None;
+        assert!(eventually(|| {
+            pid = self.row().and_then(|row| row["pid"].as_i64());
+            pid.is_some()
+        }));
+        pid.unwrap() as i32
     }
 
     /// The id of its init on the host.
     fn init(&self) -> i32 {
         let supervisor = self.supervisor();
-        let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
-        children.split_whitespace().next().unwrap().parse().unwrap()
+        let mut init = None;
+        assert!(eventually(|| {
+            let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+            init = children.split_whitespace().next().map(|pid| pid.parse().unwrap());
+            init.is_some()
+        }));
+        init.unwrap()
     }
 
     /// The directory of the session.
