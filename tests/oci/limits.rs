@@ -282,6 +282,6 @@ fn a_file_that_only_one_version_has_is_refused_on_the_other() {
         bundle.command(["x"]);
         command.args(["create", "--bundle", text(bundle.dir.path()), &bundle.id]).stdin(Stdio::null());
         let called = common::bundle::Called(command.output().unwrap());
-        called.expect(1).expect_error("takes cgroup v2");
+        called.expect(1).expect_error("needs cgroup v2");
     });
 }
