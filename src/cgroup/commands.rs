@@ -105,7 +105,9 @@ impl Commands {
         let wanted = budget.controllers();
         let mut request = Request { id: "", budget, may_lack, wanted, degraded: Vec::new() };
         let lacks = |controller| !self.controllers.contains(&controller);
-        request.degrade_all(lacks, "the session's cgroup does not have the controller")?;
+        request
+            .degrade_all(lacks, "the session's cgroup does not have the controller")
+            .map_err(|error| error.hint("leave the limit out, or give it to the session: stockade run -d"))?;
         let leaf = self.make(&format!("c{number}"))?;
         self.give(leaf.fd(), leaf.dir().path())?;
         die_as_a_whole(leaf.dir(), true)?;

@@ -122,7 +122,7 @@ const MORE: &[More] = &[
     more(
         "stockade-net-allow",
         USUAL,
-        &[("Allow a host and its subdomains on port 443:", "stockade net allow web *.example.com:443")],
+        &[("Allow a host and its subdomains on port 443:", "stockade net allow web '*.example.com:443'")],
     ),
     more(
         "stockade-net-deny",
@@ -144,7 +144,7 @@ const MORE: &[More] = &[
         OF_A_QUESTION,
         &[
             ("Ask about a path, a host and a system call:", "stockade why /etc/hosts"),
-            ("", "stockade why --allow-net *.example.com api.example.com:443"),
+            ("", "stockade why --allow-net '*.example.com' api.example.com:443"),
             ("", "stockade why -p strict socket"),
             (
                 "Ask in a script whether a policy lets a directory be changed:",
@@ -163,7 +163,7 @@ const MORE: &[More] = &[
             ("Use it:", "stockade run -p ../job.toml -- python3 job.py"),
             (
                 "Learn which hosts of a domain a program needs:",
-                "stockade learn --allow-net *.example.com -o fetch.toml -- ./fetch",
+                "stockade learn --allow-net '*.example.com' --workspace . -o ../fetch.toml -- ./fetch",
             ),
         ],
     ),

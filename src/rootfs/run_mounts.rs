@@ -160,8 +160,7 @@ fn small_file(found: &Found) -> std::result::Result<Option<Content>, Errno> {
 }
 
 /// As docker makes missing sources.
-const MISSING: &str =
-    "no source is created on the host: create it first, or leave it out if it is missing, SRC:DST:optional";
+const MISSING: &str = "stockade does not create a missing source: create it first, or use -v SRC:DST:optional to skip the mount while it is missing";
 
 /// `None` if an optional source does not exist.
 pub(super) fn present(found: std::result::Result<Found, Fault>, path: &Path, mount: &Mount) -> Result<Option<Found>> {

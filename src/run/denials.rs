@@ -87,7 +87,7 @@ impl Denials {
         match &mut self.observer {
             Some(observer) => observer.touched = Some(Rc::clone(touched)),
             None => {
-                let reason = format!("cannot be seen: {}", self.unobserved.unwrap_or_default());
+                let reason = format!("cannot be observed: {}", self.unobserved.unwrap_or_default());
                 return Err(Error::new(Step::Plan, "the calls of the command", reason));
             }
         }
@@ -335,7 +335,7 @@ fn unobserved(plan: &RunPlan, judge: Option<&Judge>) -> Option<&'static str> {
     match judge {
         _ if !plan.namespaces.own => Some("without namespaces there are no mounts of its own"),
         _ if plan.namespaces.nested > 0 => Some("nested namespaces can have mounts of their own"),
-        None => Some("system calls are not filtered, so none is seen"),
+        None => Some("no seccomp profile filters system calls"),
         Some(judge) => judge.unobserved(),
     }
 }

@@ -34,7 +34,7 @@ impl Learner {
         let words = [&["learn", "-o", &policy, "--workspace", ".", "--check"], options, &["--"], command].concat();
         let done = self.stockade(&words);
         assert_eq!(done.status.code(), Some(0), "{}", shown(&done));
-        assert!(shown(&done).contains("held: the command did the same under it"), "{}", shown(&done));
+        assert!(shown(&done).contains("checked: under it the command ended as before"), "{}", shown(&done));
         let text = std::fs::read_to_string(&policy).unwrap();
         (policy, text)
     }
@@ -151,7 +151,7 @@ fn a_policy_has_no_mount_that_was_not_used_and_no_secret() {
         let (_, text) = learner.learn(&options, &["cat", &format!("{used}/file")]);
         assert!(text.contains(&format!("destination = \"{used}\"")), "{text}");
         assert!(
-            text.contains(&format!("are not in it: {unused}")) && !text.contains(&format!("\"{unused}\"")),
+            text.contains(&format!("are not in the policy: {unused}")) && !text.contains(&format!("\"{unused}\"")),
             "{text}"
         );
         assert!(text.contains("TOKEN") && !text.contains("secret-word"), "{text}");
@@ -245,7 +245,7 @@ fn there_is_a_whole_policy_or_none() {
         refused(&with(&["-o", "p.toml", "--workspace", "."]), "contains the policy that is learned");
         refused(&with(&["-o", "../p.toml", "-d"]), "--detach");
         refused(&with(&["-o", "../p.toml", "--landlock", "off"]), "Landlock");
-        refused(&with(&["-o", "../p.toml", "--seccomp", "unconfined"]), "cannot be seen");
+        refused(&with(&["-o", "../p.toml", "--seccomp", "unconfined"]), "cannot be observed");
         let missing = learner.stockade(&["learn", "-o", "../p.toml", "--", "/no/such/program"]);
         assert_eq!(missing.status.code(), Some(127), "{}", shown(&missing));
         assert_eq!(learner.beside(), beside, "nothing is left of a refused run");

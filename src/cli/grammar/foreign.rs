@@ -11,7 +11,7 @@ const fn row(name: &'static str, values: usize, meaning: Meaning) -> Foreign {
 
 /// What a session has for all its commands.
 const fn of_session(name: &'static str, letter: std::option::Option<char>, values: usize) -> Foreign {
-    const SAID: &str = "all commands of a session share it: it is given when the session is made, with run -d";
+    const SAID: &str = "it holds for the whole session: give it to stockade run -d";
     Foreign { name, letter, values, meaning: Other(SAID) }
 }
 
@@ -120,7 +120,7 @@ pub const EXEC: &[Foreign] = &[
     row("detach-keys", 1, Other("a command cannot be detached from its terminal; -d runs one in the background")),
     row("preserve-fds", 1, NO_DESCRIPTOR),
     row("preserve-fd", 1, NO_DESCRIPTOR),
-    row("latest", 0, Other("the session is named: `stockade ps` lists them")),
+    row("latest", 0, Other("give the name of a session: `stockade ps` lists them")),
     row("cwd", 1, Option("workdir")),
     row("init", 0, Always),
     row("name", 1, Other("the session's name is the first word; commands are numbered: c1, c2")),

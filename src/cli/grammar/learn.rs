@@ -8,6 +8,9 @@ pub const OUTPUT: Group = (
     "Policy",
     &[
         value("output", "FILE", "Write the policy to FILE, which the command cannot reach; required").short('o'),
-        switch("check", "Run the command a second time, under the policy, and say whether it does the same"),
+        switch(
+            "check",
+            "Run the command a second time, under the policy, and say whether it ends as before and whether more is denied",
+        ),
     ],
 );

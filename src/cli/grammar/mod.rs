@@ -76,8 +76,8 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                 ],
             )])
             .operands(&[SESSIONS]),
-        verb("pause", "Stop all processes of a session").operands(&[SESSIONS]),
-        verb("unpause", "Let the processes of a paused session continue").operands(&[SESSIONS]),
+        verb("pause", "Stop all processes of sessions").operands(&[SESSIONS]),
+        verb("unpause", "Let the processes of paused sessions continue").operands(&[SESSIONS]),
         verb("net", "Change the hosts that a session may reach, and show what it reached").verbs(&[
             verb("allow", "Allow hosts")
                 .more("The rule is as for run --allow-net. It also lifts a --deny-net of exactly this rule.")
@@ -89,8 +89,8 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                 .options(&[("Options", &[switch("follow", "Continue until the session ends").short('f')])])
                 .operands(&[SESSION]),
         ]),
-        verb("rm", "Remove what is kept of a session that has ended")
-            .options(&[("Options", &[switch("force", "End it first, if it runs").short('f')])])
+        verb("rm", "Remove what is kept of sessions that have ended")
+            .options(&[("Options", &[switch("force", "End those first that run").short('f')])])
             .operands(&[SESSIONS]),
         verb("plan", "Print what a run would do, without running it")
             .more("Takes the options of run. Writes no report and no line of an audit log.")
@@ -100,13 +100,13 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
         verb("why", "Say whether a run may read a path, reach a host or make a system call, and what decides that")
             .more(
                 "Takes the options of run, and runs nothing. The answer is about the start of a run on this host. Exits with 0 if it is \
-                 allowed, with 1 if it is refused, with 2 if that depends on what is not known before, and with 125 if such a run would \
+                 allowed, with 1 if it is refused, with 2 if that is not known before the run, and with 125 if such a run would \
                  be refused.",
             )
             .options(WHY)
             .foreign(foreign::RUN)
             .operands(why::QUESTION),
-        verb("learn", "Run a command once, and write the narrowest policy under which it ran")
+        verb("learn", "Run a command once, and write a narrow policy under which it ran")
             .more(
                 "Takes the options of run: what they allow is the most that the policy allows. The paths that the command used are \
                  listed one by one; below /usr, /lib and the like, a directory stands for many. A program that is hostile while it \
@@ -158,7 +158,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
     ]);
 
 const SESSION: Operand = Operand::Word("SESSION", "Its name");
-const SESSIONS: Operand = Operand::Words("SESSION", "Their names, or its name");
+const SESSIONS: Operand = Operand::Words("SESSION", "Names of one or more sessions");
 const RULE: Operand = Operand::Word("RULE", "Hosts with ports, such as api.example.com or *.example.com:443");
 
 const COMMAND: &[Operand] = &[Operand::Command("COMMAND")];

@@ -15,8 +15,10 @@ pub const OUTPUT: Group = (
 );
 
 /// The question.
-pub const QUESTION: &[Operand] =
-    &[Operand::Word("PATH|HOST|SYSCALL", "A path in the sandbox, a host and a TCP port, or the name of a system call")];
+pub const QUESTION: &[Operand] = &[Operand::Word(
+    "PATH|HOST:PORT|SYSCALL",
+    "A path in the sandbox, a host and a TCP port, or the name of a system call",
+)];
 
 /// All groups of `plan`, of which the last is replaced.
 pub const fn options<const N: usize>(plan: &'static [Group], last: Group) -> [Group; N] {

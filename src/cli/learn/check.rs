@@ -78,7 +78,9 @@ impl Check {
 
 fn said(same: bool, new: usize, status: Status, code: u8) -> String {
     match (same, new) {
-        (true, 0) => "written, and held: the command did the same under it".to_owned(),
+        (true, 0) => {
+            "written and checked: under it the command ended as before, and nothing more was denied".to_owned()
+        }
         (true, new) => format!("written; under it the command ended as before, but {new} operations were newly denied"),
         (false, _) => {
             format!("written, but does not hold: under it the command ended with exit code {code} ({status:?})")

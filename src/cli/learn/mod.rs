@@ -35,7 +35,7 @@ use crate::run::{self, Examined, Extras, Touched};
 /// Most of the network log that is read.
 const MOST_LOG: u64 = 16 << 20;
 
-/// What is not for a run that is learned from.
+/// What cannot be used with `stockade learn`.
 const NOT_HERE: [&str; 6] = ["detach", "lifetime", "idle-stop", "lease", "stats", "net-log"];
 
 /// What the run begins with.
@@ -84,11 +84,11 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
 
 fn begin(args: &Args, id: String, records: &mut Records<'_>) -> Result<Beginning> {
     if let Some(flag) = NOT_HERE.into_iter().find(|flag| args.is_on(flag)) {
-        return Err(Error::new(Step::Usage, format!("--{flag}"), "is not for a run that is learned from"));
+        return Err(Error::new(Step::Usage, format!("--{flag}"), "cannot be used with `stockade learn`"));
     }
     let Some(output) = args.value("output") else {
         let error = Error::new(Step::Usage, "--output <FILE>", "is missing");
-        return Err(error.hint("-o FILE names the policy that is written"));
+        return Err(error.hint("-o FILE names the file for the policy"));
     };
     let policy = ReportFile::open(output).map_err(|error| Error { step: Step::Learn, ..error })?;
     let mut loaded = planning::load(args)?;
@@ -100,8 +100,9 @@ fn begin(args: &Args, id: String, records: &mut Records<'_>) -> Result<Beginning
     let guarded = records.guarded().into_iter().chain([Guarded::learned(policy.trail().clone())]).collect();
     let resolved = planning::resolve(args, id, loaded, guarded)?;
     if resolved.plan.confinement.landlock.is_none() {
-        let error = Error::new(Step::Plan, "Landlock", "is off, and a policy lists paths for it alone");
-        return Err(error.hint("leave --landlock off out"));
+        let error =
+            Error::new(Step::Plan, "Landlock", "is off, and the paths of a learned policy are rules of Landlock");
+        return Err(error.hint("run without --landlock off"));
     }
     let examined = run::examine(&resolved.plan)?;
     if !examined.has_namespaces {
@@ -160,7 +161,7 @@ fn write(args: &Args, begun: Beginning, report: &Report, touched: &Touched, log:
     let mut narrowed = Narrowed::of(settings);
     if report.exit_code != 0 {
         narrowed.notes.push(format!(
-            "That run ended with exit code {}: what it would have done after that is not known.",
+            "The run ended with exit code {}: the policy lacks what it would have used after that.",
             report.exit_code
         ));
     }

@@ -51,13 +51,14 @@ impl Narrowed {
             given.filter(|name| self.settings.env.set.remove(name).is_some()).map(|name| name.0.to_string()).collect();
         if !names.is_empty() {
             self.notes.push(format!(
-                "These variables were given with -e or --env-file, and are not in it: {}.",
+                "These variables were given with -e or --env-file, and are not in the policy: {}.",
                 names.join(", ")
             ));
         }
         if self.settings.network.0.upstream_proxy.take().is_some() {
             self.notes.push(
-                "The proxy of the run is not in it, as its URL may have a password: give --upstream-proxy.".into(),
+                "The run's proxy is not in the policy, because its URL may contain a password: use --upstream-proxy."
+                    .into(),
             );
         }
     }
@@ -144,8 +145,10 @@ impl Narrowed {
         }
         settings.devices.retain(|device| touched.uses.contains_key(device.0.as_path()));
         if !left_out.is_empty() {
-            self.notes
-                .push(format!("These mounts of the run were not used, and are not in it: {}.", left_out.join(", ")));
+            self.notes.push(format!(
+                "These mounts of the run were not used, and are not in the policy: {}.",
+                left_out.join(", ")
+            ));
         }
     }
 
@@ -202,7 +205,8 @@ impl Narrowed {
         }
         if memory.is_none() || pids.is_none() {
             self.notes.push(
-                "Its use of memory or processes was not measured here, so those limits are the run's own.".into(),
+                "Use of memory or processes could not be measured here, so the policy keeps the run's limits on them."
+                    .into(),
             );
         }
     }
@@ -213,7 +217,7 @@ impl Narrowed {
             format!("Learned by `stockade learn` from one run of {}.", quoted(&program.to_string())),
             "It allows what that run did, and nothing that the run was not allowed. Another input may need more."
                 .to_owned(),
-            "Review it: a program that was hostile in that run chose itself what it was seen to use.".to_owned(),
+            "Review it: a hostile program can choose what it is seen to use.".to_owned(),
             format!("Use it with: stockade run -p {file} -- COMMAND"),
         ];
         let lines =

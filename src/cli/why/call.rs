@@ -61,7 +61,7 @@ fn unknown(name: &str, word: &OsStr) -> Error {
     let error = Error::new(Step::Usage, Bytes::from(word).to_string(), reason);
     match nearest(name, Arch::NATIVE.all().map(|one| one.0)) {
         Some(near) => error.hint(format!("did you mean {near}?")),
-        None if name.contains('.') && !name.contains('/') => error.hint(format!("a host has a port: {name}:443")),
+        None if name.contains('.') && !name.contains('/') => error.hint(format!("add a port: {name}:443")),
         None => error,
     }
 }

@@ -264,7 +264,7 @@ impl Asking<'_> {
     fn owner(&self, node: &Node) -> String {
         match &node.entry {
             Entry::Host(_, stat) => {
-                format!("it is of user {}:{} of the host, mode {:o}", stat.st_uid, stat.st_gid, stat.st_mode & 0o7777)
+                format!("it belongs to {}:{} on the host, mode {:o}", stat.st_uid, stat.st_gid, stat.st_mode & 0o7777)
             }
             _ => format!("it is the sandbox's own, mode {:o}", node.mode() & 0o7777),
         }
