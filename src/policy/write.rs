@@ -252,7 +252,20 @@ impl Page<'_> {
     }
 
     fn network(&mut self, table: &NetworkTable, base: &NetworkTable) {
-        let NetworkTable { mode, allow, deny, publish, hosts, dns, upstream_proxy: _, .. } = table;
+        let NetworkTable {
+            mode,
+            allow,
+            deny,
+            publish,
+            hosts,
+            dns,
+            upstream_proxy: _,
+            connections,
+            rate,
+            budget,
+            connect_timeout,
+            idle_timeout,
+        } = table;
         self.table("network");
         let hosts_of = |rule: &NetRule| match rule {
             NetRule::Rule(rule) => quoted(&rule.to_string()),
@@ -264,11 +277,11 @@ impl Page<'_> {
         self.added("publish", publish, &base.publish, |one| quoted(&format!("{}:{}", one.0.listen, one.0.port)));
         self.added("hosts", hosts, &base.hosts, |one| quoted(&format!("{}={}", one.0.name, one.0.address)));
         self.one("dns", dns, &base.dns, |server| quoted(&server.0.to_string()));
-        self.one("connections", &table.connections, &base.connections, |count| count.get().to_string());
-        self.one("rate", &table.rate, &base.rate, |rate| limit(*rate, Amount::get));
-        self.one("budget", &table.budget, &base.budget, |budget| limit(*budget, Amount::get));
-        self.one("connect_timeout", &table.connect_timeout, &base.connect_timeout, |time| duration(time.get()));
-        self.one("idle_timeout", &table.idle_timeout, &base.idle_timeout, |time| duration(time.get()));
+        self.one("connections", connections, &base.connections, |count| count.get().to_string());
+        self.one("rate", rate, &base.rate, |rate| limit(*rate, Amount::get));
+        self.one("budget", budget, &base.budget, |budget| limit(*budget, Amount::get));
+        self.one("connect_timeout", connect_timeout, &base.connect_timeout, |time| duration(time.get()));
+        self.one("idle_timeout", idle_timeout, &base.idle_timeout, |time| duration(time.get()));
     }
 
     fn budget(&mut self, settings: &BudgetSettings, base: &BudgetSettings) {

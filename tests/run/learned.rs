@@ -254,8 +254,69 @@ fn there_is_a_whole_policy_or_none() {
         let failed = learner.stockade(&["learn", "-o", "../p.toml", "--", "sh", "-c", "exit 3"]);
         assert_eq!(failed.status.code(), Some(1), "{}", shown(&failed));
         let text = std::fs::read_to_string(&old).unwrap();
-        assert!(text.contains("That run ended with exit code 3"), "{text}");
+        assert!(text.contains("The run ended with exit code 3"), "{text}");
         assert_eq!(std::fs::metadata(&old).unwrap().permissions().mode() & 0o022, 0);
         assert!(Path::new(&old).exists());
+    });
+}
+
+/// A mount over another one may be there so that nobody uses what lies below it.
+#[test]
+fn an_unused_mount_that_hides_or_protects_something_stays() {
+    for_each_caller(|caller| {
+        let learner = Learner::new(caller);
+        let kept = text(&learner.home.dir("w/kept")).to_owned();
+        learner.home.dir("w/hidden");
+        learner.file("hidden/secret", "secret\n", 0o644);
+        let options = ["--tmpfs", "/workspace/hidden", "-v", &format!("{kept}:/workspace/kept:ro")];
+        let (policy, text) = learner.learn(&options, &["sh", "-c", "echo > new"]);
+        for command in ["cat hidden/secret", "echo > kept/new"] {
+            let done = learner.run(&policy, &["sh", "-c", command]);
+            assert!(!done.status.success(), "{command}: {} {text}", shown(&done));
+        }
+    });
+}
+
+/// What would fail even if nothing refused it.
+#[test]
+fn a_call_that_the_kernel_fails_is_no_use() {
+    for_each_caller(|caller| {
+        let learner = Learner::new(caller);
+        let script = "mkfifo f; chmod +x f; ./f; /usr; /; (: > /usr/lib); true";
+        let (_, text) = learner.learn(&[], &["sh", "-c", script]);
+        let executed = list(&text, "execute");
+        assert!(!executed.iter().any(|path| ["/", "/usr", "/workspace/f"].contains(&path.as_str())), "{text}");
+        assert!(!list(&text, "write").contains(&"/usr/lib".to_owned()), "{text}");
+    });
+}
+
+/// In the run under the new policy, too: they decide about later runs.
+#[test]
+fn policies_in_the_workspace_are_not_changed_by_a_check() {
+    for_each_caller(|caller| {
+        let learner = Learner::new(caller);
+        learner.file("mine.toml", "version = 1\n", 0o644);
+        learner.learn(&["-p", "./mine.toml"], &["sh", "-c", "echo '# changed' >> mine.toml; echo > new; true"]);
+        assert_eq!(std::fs::read_to_string(learner.workspace.join("mine.toml")).unwrap(), "version = 1\n");
+    });
+}
+
+#[test]
+fn the_hosts_that_were_reached_are_in_the_policy() {
+    for_each_caller(|caller| {
+        let learner = Learner::new(caller);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || drop((listener.accept(), listener.accept(), listener.accept())));
+        let (name, address) = (format!("web.example.com:{port}"), format!("127.0.0.1:{port}"));
+        let other = format!("other.example.com:{port}");
+        let options = ["--add-host", "web.example.com=127.0.0.1", "--allow-net", &name, "--allow-net", &address];
+        let options = [&options[..], &["--allow-net", &other]].concat();
+        let program = format!("import socket; socket.create_connection(('web.example.com', {port}))");
+        let (policy, text) = learner.learn(&options, &[PYTHON, "-c", &program]);
+        assert_eq!(list(&text, "allow"), [address, name], "{text}");
+        let done = learner.run(&policy, &[PYTHON, "-c", &program]);
+        assert!(done.status.success(), "{}", shown(&done));
+        server.join().unwrap();
     });
 }

@@ -5,6 +5,8 @@ use crate::cli::ending::{Ending, Limits};
 use crate::cli::{id, planning, print_text, run as running};
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
+use crate::policy::network::ProxySetting;
+use crate::policy::trust::Guarded;
 use crate::policy::{self, EnvSettings, Loaded, Settings};
 use crate::report::{Report, Status};
 use crate::run::{self, Extras};
@@ -12,6 +14,16 @@ use crate::run::{self, Extras};
 /// A policy as the next run reads it.
 pub struct Check {
     settings: Settings,
+}
+
+/// What a learned policy does not say, and a run under it takes from the run that it was learned from.
+pub struct Again {
+    /// Variables that were given with words.
+    pub env: EnvSettings,
+    /// Files that the command must not write.
+    pub files: Vec<Guarded>,
+    /// The way out of the host's network.
+    pub proxy: Option<ProxySetting>,
 }
 
 /// What came of it.
@@ -40,18 +52,21 @@ impl Check {
     }
 
     /// Plans a run under it, and makes one with `--check`.
-    pub fn outcome(self, args: &Args, given: EnvSettings, learned: &Report) -> Outcome {
-        match self.tried(args, given, learned) {
+    pub fn outcome(self, args: &Args, again: Again, learned: &Report) -> Outcome {
+        match self.tried(args, again, learned) {
             Ok(outcome) => outcome,
             Err(error) => Outcome { holds: false, said: format!("does not hold: {error}") },
         }
     }
 
-    fn tried(self, args: &Args, given: EnvSettings, learned: &Report) -> Result<Outcome> {
+    fn tried(self, args: &Args, again: Again, learned: &Report) -> Result<Outcome> {
         let does_run = args.is_on("check");
-        let mut settings = self.settings.overlaid_with(Settings { env: given, ..Settings::default() });
+        let mut settings = self.settings.overlaid_with(Settings { env: again.env, ..Settings::default() });
         settings.explain_denials = Some(does_run);
-        let loaded = Loaded { settings, files: Vec::new() };
+        if !settings.network.0.allow.is_empty() {
+            settings.network.0.upstream_proxy = again.proxy; // without rules it is an error
+        }
+        let loaded = Loaded { settings, files: again.files };
         let plan = planning::resolve(args, id::fresh(), loaded, Vec::new())?.plan;
         if !does_run {
             run::examine(&plan)?;

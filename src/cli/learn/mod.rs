@@ -1,4 +1,4 @@
-//! `stockade learn`: runs a command once, sees what it uses, and writes the narrowest policy under which it ran.
+//! `stockade learn`: runs a command once, sees what it uses, and writes a narrow policy under which it ran.
 
 mod check;
 mod collapse;
@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use self::check::Check;
+use self::check::{Again, Check};
 use self::narrow::Narrowed;
 use self::paths::Lesson;
 use super::ending::{Ending, Limits};
@@ -27,13 +28,13 @@ use crate::args::Args;
 use crate::error::{Error, Result, Step};
 use crate::launch::signals::Blocked;
 use crate::plan::{Bytes, RunPlan};
+use crate::policy::Settings;
 use crate::policy::trust::Guarded;
-use crate::policy::{EnvSettings, Settings};
 use crate::report::{Report, Status};
 use crate::run::{self, Examined, Extras, Touched};
 
 /// Most of the network log that is read.
-const MOST_LOG: u64 = 16 << 20;
+const MOST_LOG: i64 = 16 << 20;
 
 /// What cannot be used with `stockade learn`.
 const NOT_HERE: [&str; 6] = ["detach", "lifetime", "idle-stop", "lease", "stats", "net-log"];
@@ -43,7 +44,7 @@ struct Beginning {
     policy: ReportFile,
     shown: String,
     settings: Settings,
-    given: EnvSettings,
+    again: Again,
     plan: RunPlan,
     examined: Examined,
     first: Option<PathBuf>,
@@ -67,7 +68,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
         Ok(log) => log,
     };
     let touched = Rc::new(RefCell::new(Touched::default()));
-    let net_log = log.as_ref().and_then(|log| log.try_clone().ok()).map(OwnedFd::from);
+    let (log, net_log) = log.unzip();
     let extras = Extras { net_log, touched: Some(Rc::clone(&touched)), ..Extras::default() };
     let (quiet, lists_limits) = (args.is_on("quiet"), records.report.is_some());
     let ending = Ending::new(args, Limits::from(&begun.plan));
@@ -75,7 +76,8 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let lesson = report.clone();
     let code = running::finish(report, records, &begun.signals, ending);
     begun.signals.let_through();
-    if matches!(lesson.status, Status::SetupError | Status::InternalError) {
+    // A run that could not be recorded has failed, too.
+    if code != lesson.exit_code || matches!(lesson.status, Status::SetupError | Status::InternalError) {
         return Ok(code);
     }
     let touched = touched.take();
@@ -93,12 +95,18 @@ fn begin(args: &Args, id: String, records: &mut Records<'_>) -> Result<Beginning
     let policy = ReportFile::open(output).map_err(|error| Error { step: Step::Learn, ..error })?;
     let mut loaded = planning::load(args)?;
     let settings = loaded.settings.clone();
+    let proxy = settings.network.0.upstream_proxy.clone();
     loaded.settings.explain_denials = Some(true);
     records.open_audit_of(&loaded.settings)?;
     let cwd = std::env::current_dir().ok();
     let given = flags::settings(args, cwd.as_deref())?.settings.env;
-    let guarded = records.guarded().into_iter().chain([Guarded::learned(policy.trail().clone())]).collect();
-    let resolved = planning::resolve(args, id, loaded, guarded)?;
+    let mut files = records.guarded();
+    files.push(Guarded::learned(policy.trail().clone()));
+    let guarded = files.clone();
+    files.extend(loaded.files.iter().cloned());
+    let mut resolved = planning::resolve(args, id, loaded, guarded)?;
+    resolved.plan.stdio.relay =
+        [Some(&policy), records.report.as_ref()].into_iter().flatten().any(ReportFile::is_in_a_stream);
     if resolved.plan.confinement.landlock.is_none() {
         let error =
             Error::new(Step::Plan, "Landlock", "is off, and the paths of a learned policy are rules of Landlock");
@@ -114,7 +122,8 @@ fn begin(args: &Args, id: String, records: &mut Records<'_>) -> Result<Beginning
         resolved.warnings.iter().for_each(|warning| warn(warning));
     }
     let (plan, shown) = (resolved.plan, Bytes::from(output).to_string());
-    Ok(Beginning { policy, shown, settings, given, plan, examined, first, signals: Blocked::block()? })
+    let again = Again { env: given, files, proxy };
+    Ok(Beginning { policy, shown, settings, again, plan, examined, first, signals: Blocked::block()? })
 }
 
 /// Where the command is found, without symlinks.
@@ -135,24 +144,29 @@ fn program(plan: &RunPlan, view: &View<'_>) -> Option<PathBuf> {
     })
 }
 
-/// A file in memory for the lines of the network log, if the run has one.
-fn network_log(plan: &RunPlan) -> Result<Option<File>> {
+/// A file in memory for the lines of the network log, if the run has one, twice. It cannot grow beyond what is read of it: a line
+/// that does not fit is an error of the log.
+fn network_log(plan: &RunPlan) -> Result<Option<(File, OwnedFd)>> {
     if plan.egress.is_none() {
         return Ok(None);
     }
-    let made = memfd_create(c"network log", MFdFlags::MFD_CLOEXEC);
-    made.map(|file| Some(File::from(file))).map_err(|errno| Error::errno(Step::Egress, "network log", errno))
+    let failed = |errno| Error::errno(Step::Egress, "network log", errno);
+    let made = memfd_create(c"network log", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).map_err(failed)?;
+    nix::unistd::ftruncate(&made, MOST_LOG).map_err(failed)?;
+    fcntl(&made, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK)).map_err(failed)?;
+    let log = made.try_clone().map_err(|error| Error::io(Step::Egress, "network log", &error))?;
+    Ok(Some((File::from(made), log)))
 }
 
 fn write(args: &Args, begun: Beginning, report: &Report, touched: &Touched, log: Option<File>) -> Result<u8> {
-    let Beginning { policy, shown, settings, given, plan, examined, first, .. } = begun;
+    let Beginning { policy, shown, settings, again, plan, examined, first, .. } = begun;
     let failed = |reason: &str| Error::new(Step::Learn, shown.clone(), reason);
     if touched.overflowed {
         return Err(failed("is not written: the command used more paths than are remembered"));
     }
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     if let Some(mut log) = log {
-        let read = log.rewind().and_then(|()| log.take(MOST_LOG).read_to_string(&mut lines));
+        let read = log.rewind().and_then(|()| log.read_to_end(&mut lines));
         read.map_err(|error| Error::io(Step::Egress, "network log", &error))?;
     }
     let view = View::of(&plan, examined)?;
@@ -165,10 +179,10 @@ fn write(args: &Args, begun: Beginning, report: &Report, touched: &Touched, log:
             report.exit_code
         ));
     }
-    narrowed.without_secrets(given.set.keys());
+    narrowed.without_secrets(again.env.set.keys());
     narrowed.paths(lists);
     narrowed.mounts(&plan, touched);
-    narrowed.network(&plan, touched, &lines);
+    narrowed.network(&plan, touched, &String::from_utf8_lossy(&lines));
     narrowed.limits(&report.usage);
     let program = plan.command.argv.first().cloned().unwrap_or_default();
     let text = narrowed.text(&program, &shown)?;
@@ -182,7 +196,7 @@ fn write(args: &Args, begun: Beginning, report: &Report, touched: &Touched, log:
         said += &notice(note);
     }
     print_text(&said);
-    let outcome = check.outcome(args, given, report);
+    let outcome = check.outcome(args, again, report);
     print_text(&notice(&format!("{shown}: {}", outcome.said)));
     Ok(u8::from(!outcome.holds || report.exit_code != 0))
 }

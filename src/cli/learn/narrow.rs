@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use stockade_egress::address::special;
 use stockade_egress::record::{Event, Line, Outcome};
 
 use super::paths::{List, Lists, mount_of};
 use crate::cli::amounts::size;
 use crate::error::Result;
-use crate::plan::{Bytes, Network, RunPlan};
+use crate::plan::{Bytes, Mount, MountKind, Network, Root, RunPlan};
 use crate::policy::Settings;
 use crate::policy::mount::{MountRequest, RequestKind, WORKSPACE};
 use crate::policy::network::{NetRule, NetworkSettings};
@@ -33,6 +34,19 @@ pub struct Narrowed {
     pub comments: Comments,
     /// What the policy says at its beginning.
     pub notes: Vec<String>,
+}
+
+/// Whether a mount may protect or hide what lies at its destination without it, so that it has a use even if nobody looked there.
+fn protects(plan: &RunPlan, mount: &MountRequest, destination: &Bytes) -> bool {
+    let at = destination.as_path();
+    let shows_host = |other: &Mount| !matches!(other.kind, MountKind::Scratch { .. } | MountKind::Tmpfs { .. });
+    let lies_over = |other: &Mount| {
+        other.destination != *destination && at.starts_with(other.destination.as_path()) && shows_host(other)
+    };
+    !matches!(mount.kind, RequestKind::Bind(_))
+        || !matches!(plan.root, Root::Synthetic)
+        || at.parent().is_none_or(|above| above == Path::new("/")) // it may replace a mount of every run's, such as /etc
+        || plan.mounts.iter().any(lies_over)
 }
 
 impl Narrowed {
@@ -113,7 +127,8 @@ impl Narrowed {
             let Some(SandboxPath(destination)) = &mount.destination else { return true };
             // Another mount, or the working directory, may lie below it.
             let holds = |path: &Path| path.starts_with(destination.as_path());
-            let is_needed = of(destination.as_path()).0
+            let is_needed = protects(plan, mount, destination)
+                || of(destination.as_path()).0
                 || holds(cwd)
                 || plan
                     .mounts
@@ -156,11 +171,15 @@ impl Narrowed {
     pub fn network(&mut self, plan: &RunPlan, touched: &Touched, log: &str) {
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
         let reached = lines.filter(|line| line.event == Event::Connection && line.result != Outcome::Refused);
-        let host = |line: &Line| {
-            let address = line.address.map(|one| if one.is_ipv6() { format!("[{one}]") } else { one.to_string() });
-            Some(format!("{}:{}", line.name.clone().or(address)?, line.port?))
+        // A name needs a rule for the address too, if that is a special one, such as those of private networks.
+        let hosts_of = |line: Line| {
+            let address = line.address.filter(|one| line.name.is_none() || special(*one).is_some());
+            let address = address.map(|one| if one.is_ipv6() { format!("[{one}]") } else { one.to_string() });
+            let port = line.port;
+            let hosts = line.name.into_iter().chain(address);
+            hosts.filter_map(move |host| Some(format!("{host}:{}", port?))).collect::<Vec<_>>()
         };
-        let hosts: BTreeSet<String> = reached.filter_map(|line| host(&line)).collect();
+        let hosts: BTreeSet<String> = reached.flat_map(hosts_of).collect();
         let table = &mut self.settings.network.0;
         let rules: Vec<NetRule> = hosts.iter().filter_map(|host| host.parse().ok()).map(NetRule::Rule).collect();
         if plan.egress.is_some() && (!rules.is_empty() || !table.publish.is_empty()) {

@@ -89,7 +89,10 @@ impl Lesson<'_> {
     fn interpreters(&self, mut program: PathBuf, all: &mut BTreeSet<PathBuf>) {
         for _ in 0..MOST_INTERPRETERS {
             let Found::There(way) = self.view.locate(&program, false) else { return };
-            let Some(Entry::Host(file, _)) = way.last().map(|node| &node.entry) else { return };
+            let Some(Entry::Host(file, stat)) = way.last().map(|node| &node.entry) else { return };
+            if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+                return; // a FIFO that took its place would be waited for
+            }
             let file = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
             let Some(interpreter) = missing::named_interpreter(&file).filter(|path| path.is_absolute()) else { return };
             let Found::There(way) = self.view.locate(&interpreter, false) else { return };

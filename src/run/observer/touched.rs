@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::credentials::Credentials;
-use super::view::{Place, View};
+use super::view::{Node, Place, View};
 use super::wish::Wish;
 use crate::confine::seccomp::listen::{Aim, Look};
 use crate::confine::seccomp::observe::Kind;
@@ -86,8 +86,13 @@ impl Touched {
                 }
             }
             Some(Place::Found(way)) => {
+                let kind = way.end().map_or(0, Node::kind);
+                // The kernel executes files alone, and opens no directory to write to it.
+                let fails =
+                    (kind == libc::S_IFDIR && (wish.write || wish.create)) || (wish.execute && kind != libc::S_IFREG);
                 let Wish { read, write, execute, attributes, .. } = wish;
-                self.add(way.path, Use { read, write, entries: false, execute, attributes });
+                let one = Use { read, write, entries: false, execute, attributes };
+                self.add(way.path, if fails { Use::default() } else { one });
             }
         }
     }
@@ -101,7 +106,7 @@ impl Touched {
     }
 
     fn made(&mut self, path: PathBuf, wish: Wish) {
-        if self.has_room(&path) {
+        if !self.made.contains(&path) && self.has_room(&path) {
             self.made.insert(path.clone());
         }
         let Wish { read, write, .. } = wish;
