@@ -122,7 +122,7 @@ fn scripts_compilers_and_repositories_run_again() {
             0o755,
         );
         let (_, text) = learner.learn(&[], &["./script"]);
-        assert!(text.contains("There is no list of programs: /workspace/"), "{text}");
+        assert!(text.contains("The policy has no list of programs: /workspace/"), "{text}");
         assert!(list(&text, "write").contains(&"/tmp".to_owned()), "{text}");
         if has_tools[0] {
             let (_, text) = learner.learn(&[], &["gcc", "a.c", "-o", "a.out"]);

@@ -111,7 +111,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
                 "Takes the options of run: what they allow is the most that the policy allows. The paths that the command used are \
                  listed one by one; below /usr, /lib and the like, a directory stands for many. A program that is hostile while it \
                  is watched chooses what is learned: review the policy. Exits with 0 if the policy holds, with 1 if it does not or \
-                 the command failed, and with 125 if there is no policy.",
+                 the command failed, and with 125 if no policy was written.",
             )
             .options(LEARN)
             .foreign(foreign::RUN)

@@ -104,7 +104,7 @@ impl Narrowed {
             }
             Err(why) => {
                 landlock.execute = None;
-                self.notes.push(format!("There is no list of programs: {why}."));
+                self.notes.push(format!("The policy has no list of programs: {why}."));
             }
         }
     }

@@ -58,7 +58,7 @@ fn without_server(session: &Session) {
     }
 }
 
-/// How often each process of a trace made each call. The file server is left out: its death is no other's.
+/// How often each process of a trace made each call. The file server is not counted.
 fn calls_of_others(trace: &str) -> HashMap<String, usize> {
     let mut processes = HashMap::<&str, HashMap<&str, usize>>::new();
     let mut servers = Vec::new();
