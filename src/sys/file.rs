@@ -100,6 +100,14 @@ pub fn attribute_is(file: BorrowedFd<'_>, name: &CStr, value: &[u8]) -> bool {
     usize::try_from(length).is_ok_and(|length| found[..length] == *value)
 }
 
+/// Whether an extended attribute begins like this, `getxattr(2)`. `false` if it cannot be read.
+pub fn attribute_begins(path: &CStr, name: &CStr, beginning: &[u8]) -> bool {
+    let mut found = [0u8; 64];
+    // SAFETY: both names are NUL-terminated; the kernel writes at most the given length into a live local.
+    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), found.as_mut_ptr().cast(), found.len()) };
+    usize::try_from(length).is_ok_and(|length| found[..length].starts_with(beginning))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

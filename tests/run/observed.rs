@@ -318,30 +318,28 @@ fn what_cannot_be_looked_at_is_said() {
 fn connections_to_other_hosts_are_explained() {
     let program = "
 import os, socket
-def connect(family, address):
-    with socket.socket(family) as one:
+def connect(family, address, kind=socket.SOCK_STREAM):
+    with socket.socket(family, kind) as one:
         one.setblocking(False)
         print(one.connect_ex(address))
 listener = socket.create_server(('127.0.0.1', 0))
 connect(socket.AF_INET, listener.getsockname())
 connect(socket.AF_INET, ('203.0.113.9', 443))
 if os.path.exists('/proc/net/if_inet6'): connect(socket.AF_INET6, ('2001:db8::9', 443))
+connect(socket.AF_INET, ('203.0.113.9', 123), socket.SOCK_DGRAM)
 connect(socket.AF_UNIX, '/no/such')";
     let hosts = ["203.0.113.9:443", "[2001:db8::9]:443"];
     let hosts = if Path::new("/proc/net/if_inet6").exists() { &hosts[..] } else { &hosts[..1] };
     for_each_caller(|caller| {
         let outcome = Run::new(caller).opts(["--explain-denials"]).python(&attack(program)).go().expect(0);
-        let expected: Vec<_> = hosts
-            .iter()
-            .map(|host| {
-                let hint = format!("--allow-net {host} would allow it");
-                ("network".to_owned(), (*host).to_owned(), libc::ENETUNREACH.into(), hint)
-            })
-            .collect();
+        let unreachable =
+            |target: &str, hint| ("network".to_owned(), target.to_owned(), libc::ENETUNREACH.into(), hint);
+        let tcp = hosts.iter().map(|host| unreachable(host, format!("--allow-net {host} would allow it")));
+        let expected: Vec<_> = tcp.chain([unreachable("203.0.113.9:123", String::new())]).collect(); // no rule allows UDP
         let found: Vec<_> = denials(&outcome).into_iter().filter(|denial| denial.0 == "network").collect();
         assert_eq!(found, expected, "{outcome}");
         let unreachable = format!("{}\n", libc::ENETUNREACH);
-        assert_eq!(outcome.text().matches(&unreachable).count(), hosts.len(), "{outcome}");
+        assert_eq!(outcome.text().matches(&unreachable).count(), expected.len(), "{outcome}");
     });
 }
 

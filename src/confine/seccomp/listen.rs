@@ -58,6 +58,15 @@ pub struct Aim {
     pub path: Vec<u8>,
 }
 
+/// What a socket is to be connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether the socket is one of UDP.
+    pub is_udp: bool,
+}
+
 /// A call that is about to be made.
 pub struct Look<'a> {
     /// The calling thread's id on the host.
@@ -67,7 +76,7 @@ pub struct Look<'a> {
     /// What it does with which paths.
     pub aims: Vec<Aim>,
     /// What it connects to.
-    pub peer: Option<SocketAddr>,
+    pub peer: Option<Peer>,
     /// Its arguments.
     pub args: [u64; 6],
     /// Whether the thread still waits. Then what was read from it belongs to this call.
@@ -229,7 +238,11 @@ impl Judge {
             Some(Aim { kind, flags, path })
         };
         let Some(aims) = paths.iter().map(aim).collect() else { return };
-        let peer = (name == "connect").then(|| memory::peer(thread, call.args[1], call.args[2])).flatten();
+        let peer = || {
+            let address = memory::peer(thread, call.args[1], call.args[2])?;
+            Some(Peer { address, is_udp: memory::is_udp(thread, call.args[0]) })
+        };
+        let peer = (name == "connect").then(peer).flatten();
         let look_at = Look { thread: pid, call: name, aims, peer, args: call.args, is_waiting };
         if is_waiting() {
             look(&look_at);

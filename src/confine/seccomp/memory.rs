@@ -1,6 +1,7 @@
 //! What a waiting caller has in its memory and its `/proc` directory. It belongs to a call only if the caller waits afterwards, too:
 //! the listener asks.
 
+use std::ffi::CString;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
@@ -9,6 +10,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use crate::plan::Bytes;
+use crate::sys::file;
 
 /// Longest text that is read.
 const MOST_TEXT: usize = 256;
@@ -77,6 +79,12 @@ pub fn peer(thread: Pid, address: u64, length: u64) -> Option<SocketAddr> {
         _ => return None,
     };
     Some(SocketAddr::new(ip, port))
+}
+
+/// Whether a socket of the thread is one of UDP, `udp(7)`. `false` if that cannot be seen.
+pub fn is_udp(thread: Pid, fd: u64) -> bool {
+    let socket = CString::new(format!("/proc/{thread}/fd/{}", fd as i32));
+    socket.is_ok_and(|socket| file::attribute_begins(&socket, c"system.sockprotoname", b"UDP"))
 }
 
 /// A path from the root of the sandbox. A relative one starts in a directory of the thread.

@@ -10,6 +10,7 @@ use stockade_egress::name::Name;
 use stockade_egress::rule::{Host, Rules};
 
 use super::Refusal;
+use crate::confine::seccomp::listen::Peer;
 use crate::plan::{Network, RunPlan};
 
 /// What the network of a sandbox has.
@@ -33,7 +34,25 @@ impl Reach {
     }
 
     /// Why a connection is refused at once. `None` if it is not, or if the gateway decides.
-    pub fn refusal(&self, peer: SocketAddr) -> Option<Refusal> {
+    pub fn refusal(&self, peer: Peer) -> Option<Refusal> {
+        if peer.is_udp { self.udp(peer.address) } else { self.tcp(peer.address) }
+    }
+
+    /// Only an address without a route is refused before something is sent.
+    fn udp(&self, peer: SocketAddr) -> Option<Refusal> {
+        let address = peer.ip();
+        let is_refused = !address.is_loopback() && !address.is_unspecified() && !self.is_routed(address);
+        is_refused.then(|| Refusal {
+            layer: "network",
+            op: "connect",
+            target: PathBuf::from(peer.to_string()),
+            rule: "UDP leaves no sandbox".to_owned(),
+            errno: libc::ENETUNREACH,
+            hint: None,
+        })
+    }
+
+    fn tcp(&self, peer: SocketAddr) -> Option<Refusal> {
         let (address, port) = (peer.ip(), peer.port());
         if address.is_loopback() || address.is_unspecified() || port == 0 || self.gateway_listens(peer) {
             return None;
@@ -106,7 +125,7 @@ mod tests {
         let parse = |texts: &[&str]| texts.iter().map(|text| text.parse::<Rule>().unwrap()).collect();
         let rules = Rules { allow: parse(allow), deny: parse(deny) };
         let layout = (!allow.is_empty()).then(|| Layout::of(&rules).unwrap());
-        let refusal = Reach { rules, layout }.refusal(peer.parse().unwrap())?;
+        let refusal = Reach { rules, layout }.tcp(peer.parse().unwrap())?;
         let target = refusal.target.display().to_string();
         Some((target, refusal.rule, refusal.errno, refusal.hint.unwrap_or_default()))
     }
@@ -146,5 +165,20 @@ mod tests {
             (rule.as_str(), errno, hint.as_str()),
             ("--deny-net a.example:80 denies it", libc::ECONNREFUSED, "")
         );
+    }
+
+    #[test]
+    fn udp_is_refused_where_nothing_is_routed_and_no_rule_would_help() {
+        let rules = Rules { allow: vec!["a.example:443".parse().unwrap()], deny: Vec::new() };
+        let reach = Reach { layout: Some(Layout::of(&rules).unwrap()), rules };
+        let refusal = |address: &str| {
+            let peer = Peer { address: address.parse().unwrap(), is_udp: true };
+            reach.refusal(peer).map(|refusal| (refusal.errno, refusal.hint))
+        };
+        assert_eq!(refusal("203.0.113.1:123"), Some((libc::ENETUNREACH, None)));
+        // The kernel connects these, and refuses what is sent to them.
+        for connected in ["198.18.0.2:123", "198.18.0.1:53", "127.0.0.1:53"] {
+            assert_eq!(refusal(connected), None, "{connected}");
+        }
     }
 }
