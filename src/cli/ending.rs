@@ -13,9 +13,10 @@ use crate::session::protocol::Run;
 use crate::session::record::Cause;
 
 /// What is printed at the end.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Ending {
     quiet: bool,
+    lists_denials: bool,
     summary: bool,
     limits: Limits,
     /// Why the session of the command ends, if it does.
@@ -55,7 +56,14 @@ impl From<&Run> for Limits {
 impl Ending {
     /// As the words ask for.
     pub fn new(args: &Args, limits: Limits) -> Self {
-        Self { quiet: args.is_on("quiet"), summary: args.is_on("summary"), limits, session: None }
+        let (quiet, summary) = (args.is_on("quiet"), args.is_on("summary"));
+        Self { quiet, lists_denials: true, summary, limits, session: None }
+    }
+
+    /// The same for a run that is learned from, whose denials are recorded without being asked for.
+    pub fn of_learning(args: &Args, limits: Limits) -> Self {
+        let new = Self::new(args, limits);
+        Self { lists_denials: !new.quiet || args.is_on("explain-denials"), ..new }
     }
 
     /// The same for a command whose session is ending.
@@ -76,7 +84,7 @@ impl Ending {
                 text.push_str(&notice(&denials::kill_reason(report)));
             }
         }
-        text.extend(denials::table(report).map(|table| notice(&table)));
+        text.extend(denials::table(report).filter(|_| self.lists_denials).map(|table| notice(&table)));
         if self.summary {
             text.push_str(&notice(&summary(report)));
         }

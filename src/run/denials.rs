@@ -182,7 +182,7 @@ impl Denials {
         let overflowed = self.observer.as_ref().is_some_and(|observer| observer.absences.overflowed);
         let layers = [
             ("landlock", landlock),
-            ("mount, mode and view", self.unobserved),
+            ("mount, mode, network and view", self.unobserved),
             ("view", overflowed.then_some("more paths were not found than are compared with the host's")),
         ];
         let unheard =

@@ -185,7 +185,7 @@ class Rig:
         self.before = (self.files(), self.settings(), self.mounts())
 
     def drain(self):
-        """The listeners with new connections since the last call."""
+        """What was heard outside since the last call, and the listeners with new connections."""
         touched = self.outside.heard()
         for name, kind, listener in self.listeners:
             while True:
@@ -194,7 +194,7 @@ class Rig:
                         listener.accept()[0].close()
                     else:
                         listener.recv(100)
-                    touched.append(name)
+                    touched.append(f"connected: {name}")
                 except OSError:
                     break
         return touched
@@ -235,7 +235,7 @@ class Rig:
         songs += [f"setting changed: {name}" for name, value in self.settings().items() if value != settings[name]]
         if self.mounts() != mounts:
             songs.append("the host's mounts changed")
-        songs += [f"connected: {name}" for name in sorted(set(self.drain()))]
+        songs += sorted(set(self.drain()))
         try:
             if os.read(self.signals, 100):
                 songs.append("a process of the host's got a signal")

@@ -320,3 +320,55 @@ fn the_hosts_that_were_reached_are_in_the_policy() {
         server.join().unwrap();
     });
 }
+
+/// A socket is an entry of its directory, a link needs the directory of its source, and a mount is used by who connects to its socket.
+#[test]
+fn sockets_and_links_are_learned() {
+    for_each_caller(|caller| {
+        let learner = Learner::new(caller);
+        for name in ["sockets", "from", "to"] {
+            learner.home.dir(&format!("w/{name}"));
+        }
+        learner.file("from/file", "content\n", 0o644);
+        let served = learner.home.dir("served");
+        let _listener = std::os::unix::net::UnixListener::bind(served.join("socket")).unwrap();
+        set_mode(&served.join("socket"), 0o666);
+        let program = "import os, socket, sys, time
+with socket.socket(socket.AF_UNIX) as one: one.bind('sockets/%d' % time.time_ns())
+with socket.socket(socket.AF_UNIX) as one: one.connect(sys.argv[1])
+os.link('from/file', 'to/link'); os.unlink('to/link')";
+        let socket = text(&served.join("socket")).to_owned();
+        let options = ["--ro", text(&served)];
+        let (_, text) = learner.learn(&options, &[PYTHON, "-I", "-S", "-c", program, &socket]);
+        let expected =
+            ["/workspace/from", "/workspace/sockets", "/workspace/to"].map(|path| format!("{path}:optional"));
+        assert_eq!(list(&text, "write"), expected, "{text}");
+        assert!(text.contains("/served\""), "the mount stays: {text}");
+    });
+}
+
+#[test]
+fn a_quiet_learner_says_nothing_unless_it_failed() {
+    for_each_caller(|caller| {
+        let learner = Learner::new(caller);
+        let learn = |options: &[&str], script: &str| {
+            let words = [&["learn", "-q", "-o", "../quiet.toml"], options, &["--", "sh", "-c", script]].concat();
+            learner.stockade(&words)
+        };
+        for options in [&["-e", "TOKEN=x"][..], &["-e", "TOKEN=x", "--check"]] {
+            let done = learn(options, "ls /usr/lib >/dev/null; true");
+            assert_eq!((shown(&done).as_str(), done.status.code()), ("", Some(0)));
+        }
+        let policy = std::fs::read_to_string(learner.home.join("quiet.toml")).unwrap();
+        assert!(policy.contains("# The run took "), "{policy}");
+        // The first run makes what the second one finds.
+        let options = ["--workspace", ".", "--check"];
+        let done = learn(&options, "if [ -e made ]; then exit 3; else : >made; fi");
+        assert!(
+            shown(&done).contains("does not hold: under it the command ended with exit code 3"),
+            "{}",
+            shown(&done)
+        );
+        assert_eq!(done.status.code(), Some(1));
+    });
+}

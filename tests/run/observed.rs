@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Caller, Outcome, Run, TempDir, attack, for_each_caller, set_mode, text};
+use crate::common::{Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, set_mode, text};
 
 fn explained(caller: Caller, options: &[&str], script: &str) -> Outcome {
     Run::new(caller).opts(["--explain-denials"]).opts(options.iter().copied()).sh(script).go()
@@ -307,7 +307,7 @@ fn what_cannot_be_looked_at_is_said() {
             let outcome = explained(caller, options, "echo x >/etc/foo");
             assert_eq!(denials(&outcome), Vec::new(), "{outcome}");
             let unheard = outcome.report()["denials_unheard"].as_array().unwrap();
-            assert!(unheard.iter().any(|one| one["layer"] == "mount, mode and view"), "{outcome}");
+            assert!(unheard.iter().any(|one| one["layer"] == "mount, mode, network and view"), "{outcome}");
             assert!(outcome.stderr.contains("--ro PATH adds it"), "{outcome}");
         }
     });
@@ -340,6 +340,67 @@ connect(socket.AF_UNIX, '/no/such')";
         assert_eq!(found, expected, "{outcome}");
         let unreachable = format!("{}\n", libc::ENETUNREACH);
         assert_eq!(outcome.text().matches(&unreachable).count(), expected.len(), "{outcome}");
+    });
+}
+
+/// A socket with a path and both names of a link are explained, with the errors that the calls return.
+#[test]
+fn sockets_with_paths_and_links_are_explained() {
+    let program = r#"
+import os, socket, sys
+def tried(act, *args):
+    try: act(*args); print(0)
+    except OSError as error: print(error.errno)
+def bind(path):
+    with socket.socket(socket.AF_UNIX) as one: one.bind(path)
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as one: one.connect(path)
+hidden, shut = sys.argv[1:]
+open("/tmp/file", "w").close()
+tried(bind, "/etc/socket")
+tried(bind, "/tmp/socket"); tried(bind, "/tmp/socket"); tried(bind, "\0abstract")
+tried(connect, hidden)
+tried(connect, "/no/such/socket")
+tried(os.link, "/etc/passwd", "/etc/link")
+tried(os.link, "/tmp/none", "/etc/link")
+tried(os.link, "/usr/bin/env", "/tmp/link")
+tried(os.link, "/tmp/file", "/tmp/link")
+tried(os.link, shut + "/in", "/tmp/other")
+os.chdir("/etc"); tried(bind, "relative")
+"#;
+    for_each_caller(|caller| {
+        let dir = TempDir::new(caller);
+        let foreign = TempDir::new(Caller::Root);
+        foreign.dir("shut");
+        set_mode(&foreign.join("shut"), 0o700);
+        let _listener = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+        let (hidden, shut) = (text(&dir.join("socket")).to_owned(), text(&foreign.join("shut")).to_owned());
+        let options = ["--explain-denials", "--rw", text(foreign.path()), "--landlock", "off"];
+        let words = [PYTHON, "-I", "-S", "-c", program, &hidden, &shut];
+        let outcome = Run::new(caller).opts(options).cmd(words).go().expect(0);
+        let is_closed = caller == Caller::Unprivileged && crate::common::is_root();
+        let closed = if is_closed { libc::EACCES } else { libc::ENOENT };
+        let (used, none, other) = (libc::EADDRINUSE, libc::ENOENT, libc::EXDEV);
+        let returned = [libc::EROFS, 0, used, 0, none, none, libc::EROFS, none, other, 0, closed, libc::EROFS];
+        let returned = returned.map(|errno| format!("{errno}\n")).concat();
+        assert_eq!(outcome.text(), returned, "{outcome}");
+        let list = outcome.report()["denials"].as_array().unwrap().clone();
+        let ours = list.iter().filter(|one| ["bind", "connect", "link"].iter().any(|op| one["op"] == *op));
+        let told: BTreeSet<_> =
+            ours.map(|one| ["layer", "op", "target"].map(|key| one[key].as_str().unwrap().to_owned())).collect();
+        let mut expected = BTreeSet::from(
+            [
+                ["mount", "bind", "/etc/socket"],
+                ["mount", "bind", "/etc/relative"],
+                ["view", "connect", &hidden],
+                ["mount", "link", "/etc/link"],
+            ]
+            .map(|one| one.map(str::to_owned)),
+        );
+        if is_closed {
+            expected.insert(["mode", "link", &format!("{shut}/in")].map(str::to_owned));
+        }
+        assert_eq!(told, expected, "{outcome}");
     });
 }
 

@@ -76,7 +76,7 @@ impl Check {
         let signals = Blocked::block()?;
         let report = run::run(&plan, &signals, Extras::default(), |told| running::tell(&told, true, true));
         signals.let_through();
-        print_text(&Ending::new(args, Limits::from(&plan)).messages(&report));
+        print_text(&Ending::of_learning(args, Limits::from(&plan)).messages(&report));
         if let Some(error) = &report.error {
             return Err(Error::from(error));
         }

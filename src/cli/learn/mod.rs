@@ -71,7 +71,7 @@ pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
     let (log, net_log) = log.unzip();
     let extras = Extras { net_log, touched: Some(Rc::clone(&touched)), ..Extras::default() };
     let (quiet, lists_limits) = (args.is_on("quiet"), records.report.is_some());
-    let ending = Ending::new(args, Limits::from(&begun.plan));
+    let ending = Ending::of_learning(args, Limits::from(&begun.plan));
     let report = run::run(&begun.plan, &begun.signals, extras, |told| running::tell(&told, lists_limits, quiet));
     let lesson = report.clone();
     let code = running::finish(report, records, &begun.signals, ending);
@@ -188,15 +188,17 @@ fn write(args: &Args, begun: Beginning, report: &Report, touched: &Touched, log:
     let text = narrowed.text(&program, &shown)?;
     let check = Check::of(&shown, &text, &narrowed.settings)?;
     policy.put(text.as_bytes(), None).map_err(|error| Error { step: Step::Learn, ..error })?;
-    let mut said = String::new();
-    for (directory, count) in &collapsed {
-        said += &notice(&format!("{} stands for {count} paths below it", Bytes::from(directory.as_path())));
+    let quiet = args.is_on("quiet");
+    if !quiet {
+        let stands_for = |(directory, count): (&PathBuf, &usize)| {
+            notice(&format!("{} stands for {count} paths below it", Bytes::from(directory.as_path())))
+        };
+        let notes = narrowed.notes.iter().map(|note| notice(note));
+        print_text(&collapsed.iter().map(stands_for).chain(notes).collect::<String>());
     }
-    for note in &narrowed.notes {
-        said += &notice(note);
-    }
-    print_text(&said);
     let outcome = check.outcome(args, again, report);
-    print_text(&notice(&format!("{shown}: {}", outcome.said)));
+    if !quiet || !outcome.holds {
+        print_text(&notice(&format!("{shown}: {}", outcome.said)));
+    }
     Ok(u8::from(!outcome.holds || report.exit_code != 0))
 }

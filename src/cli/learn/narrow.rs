@@ -32,8 +32,10 @@ pub struct Narrowed {
     pub settings: Settings,
     /// What the policy says of their lines.
     pub comments: Comments,
-    /// What the policy says at its beginning.
+    /// What the policy says at its beginning, and the learner is told.
     pub notes: Vec<String>,
+    /// How long the run took.
+    took: Option<String>,
 }
 
 /// Whether a mount may protect or hide what lies at its destination without it, so that it has a use even if nobody looked there.
@@ -56,7 +58,7 @@ impl Narrowed {
             settings.capabilities.add.iter().flat_map(|name| name.0.iter().map(|one| CapabilityName(vec![*one])));
         settings.capabilities.add = each.collect();
         settings.capabilities.drop.clear();
-        Self { settings, comments: Comments::new(), notes: Vec::new() }
+        Self { settings, comments: Comments::new(), notes: Vec::new(), took: None }
     }
 
     /// Leaves out what the words gave and a file should not have.
@@ -228,6 +230,17 @@ impl Narrowed {
                     .into(),
             );
         }
+        self.time(usage);
+    }
+
+    /// How long a run takes depends on the machine and what else it does, so a limit is for a person to set.
+    fn time(&mut self, usage: &Usage) {
+        let seconds = |us: u64| format!("{:.1} s", us as f64 / 1e6);
+        let cpu = usage.cpu.total_us.map(|cpu| format!(" and {} of CPU time", seconds(cpu))).unwrap_or_default();
+        if let Some(wall) = usage.wall_us {
+            let limits = "`timeout` and `cpu_time` in [deadlines] set limits; none is learned";
+            self.took = Some(format!("The run took {}{cpu}. {limits}.", seconds(wall)));
+        }
     }
 
     /// The text of the policy.
@@ -239,8 +252,11 @@ impl Narrowed {
             "Review it: a hostile program can choose what it is seen to use.".to_owned(),
             format!("Use it with: stockade run -p {file} -- COMMAND"),
         ];
-        let lines =
-            head.iter().chain(&self.notes).map(|line| format!("# {}\n", crate::policy::toml_text::one_line(line)));
+        let lines = head
+            .iter()
+            .chain(&self.notes)
+            .chain(&self.took)
+            .map(|line| format!("# {}\n", crate::policy::toml_text::one_line(line)));
         Ok(lines.collect::<String>() + "\n" + &crate::policy::write::text(&self.settings, &self.comments))
     }
 }

@@ -6,7 +6,7 @@
 //! it waits, as any waiting call.) A further filter of the workload can only be stricter, and the kernel allows no second
 //! listener. When the listener is gone, the run has ended.
 //!
-//! Calls with paths, and `connect`, that the program allows are shown before they continue (`observe`). Only what the program allows continues.
+//! Calls with paths or addresses that the program allows are shown before they continue (`observe`). Only what the program allows continues.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -230,19 +230,26 @@ impl Judge {
         let native = call.arch == Arch::NATIVE.audit() && self.reads;
         let Some((name, paths)) = native.then(|| observe::paths_of(call.number)).flatten() else { return };
         let thread = Pid::from_raw(pid as i32);
-        let aim = |&PathOf(directory, at, kind): &PathOf| {
-            let path = memory::path(thread, call.args[at])?;
-            let path = memory::absolute(thread, directory.map(|at| call.args[at] as i32), path)?;
-            let flags = kind.flags().map_or(0, |at| call.args[at]);
-            let flags = if matches!(kind, Kind::OpenHow(_)) { memory::open_flags(thread, flags)? } else { flags };
-            Some(Aim { kind, flags, path })
-        };
-        let Some(aims) = paths.iter().map(aim).collect() else { return };
         let peer = || {
             let address = memory::peer(thread, call.args[1], call.args[2])?;
             Some(Peer { address, is_udp: memory::is_udp(thread, call.args[0]) })
         };
         let peer = (name == "connect").then(peer).flatten();
+        let path_at = |at: usize| match name {
+            "bind" | "connect" => memory::socket_path(thread, call.args[at], call.args[at + 1]),
+            _ => memory::path(thread, call.args[at]),
+        };
+        let aim = |&PathOf(directory, at, kind): &PathOf| {
+            let path = path_at(at)?;
+            let path = memory::absolute(thread, directory.map(|at| call.args[at] as i32), path)?;
+            let flags = kind.flags().map_or(0, |at| call.args[at]);
+            let flags = if matches!(kind, Kind::OpenHow(_)) { memory::open_flags(thread, flags)? } else { flags };
+            Some(Aim { kind, flags, path })
+        };
+        // An internet address has no path, and what a link is made of may be a descriptor.
+        let is_known = |(aim, path): &(Option<Aim>, &PathOf)| aim.is_some() || !matches!(path.2, Kind::Link(_));
+        let aims = paths.iter().filter(|_| peer.is_none()).map(|path| (aim(path), path)).filter(is_known);
+        let Some(aims) = aims.map(|(aim, _)| aim).collect() else { return };
         let look_at = Look { thread: pid, call: name, aims, peer, args: call.args, is_waiting };
         if is_waiting() {
             look(&look_at);

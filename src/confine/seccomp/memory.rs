@@ -87,6 +87,18 @@ pub fn is_udp(thread: Pid, fd: u64) -> bool {
     socket.is_ok_and(|socket| file::attribute_begins(&socket, c"system.sockprotoname", b"UDP"))
 }
 
+/// The path in a `struct sockaddr_un` of this length, `unix(7)`. `None` if it has none.
+pub fn socket_path(thread: Pid, address: u64, length: u64) -> Option<Vec<u8>> {
+    const PATH: usize = std::mem::offset_of!(libc::sockaddr_un, sun_path);
+    let (base, mut bytes) = (usize::try_from(address).ok()?, [0; size_of::<libc::sockaddr_un>()]);
+    let len = usize::try_from(length).ok().filter(|len| (PATH..=bytes.len()).contains(len))?;
+    let read =
+        process_vm_readv(thread, &mut [IoSliceMut::new(&mut bytes[..len])], &[RemoteIoVec { base, len }]).ok()?;
+    let is_unix = read == len && i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) == libc::AF_UNIX;
+    let path = bytes[PATH..len].split(|byte| *byte == 0).next()?;
+    (is_unix && !path.is_empty()).then(|| path.to_vec())
+}
+
 /// A path from the root of the sandbox. A relative one starts in a directory of the thread.
 pub fn absolute(thread: Pid, directory: Option<i32>, path: Vec<u8>) -> Option<Vec<u8>> {
     if path.starts_with(b"/") {

@@ -1,4 +1,4 @@
-//! The calls that look up a path or connect, and those that make a socket or a file in memory, shown to the listener of
+//! The calls that look up a path, bind or connect, and those that make a socket or a file in memory, shown to the listener of
 //! `--explain-denials` before they are made.
 //!
 //! The installed program has two copies of the profile's own. The calls of [`CALLS`] go to the second one, in which "allow" is also
@@ -19,6 +19,8 @@ pub enum Links {
     Stay,
     /// Unless this argument has `AT_SYMLINK_NOFOLLOW`.
     Unless(usize),
+    /// Only if this argument has `AT_SYMLINK_FOLLOW`.
+    Only(usize),
 }
 
 /// What a call does with its path.
@@ -47,16 +49,18 @@ pub enum Kind {
     Enter,
     /// Looks whether and what it is.
     Look(Links),
+    /// Gives it another name.
+    Link(Links),
 }
 
-use Kind::{Attributes, Creat, Enter, Execute, Look, Make, Open, OpenHow, Remove, Truncate};
-use Links::{Follow, Stay, Unless};
+use Kind::{Attributes, Creat, Enter, Execute, Link, Look, Make, Open, OpenHow, Remove, Truncate};
+use Links::{Follow, Only, Stay, Unless};
 
 impl Kind {
     /// The argument with its flags.
     pub fn flags(self) -> Option<usize> {
         match self {
-            Open(at) | OpenHow(at) | Attributes(Unless(at)) | Look(Unless(at)) => Some(at),
+            Open(at) | OpenHow(at) | Attributes(Unless(at)) | Look(Unless(at)) | Link(Only(at)) => Some(at),
             _ => None,
         }
     }
@@ -69,14 +73,15 @@ const REPLACE: Kind = Make { replaces: true };
 #[derive(Clone, Copy, Debug)]
 pub struct PathOf(pub Option<usize>, pub usize, pub Kind);
 
-/// The calls, sorted by name. Some exist on one architecture alone. `connect` has an address instead of a path, and of `socket` and
-/// `memfd_create` only the registers are looked at.
-pub const CALLS: [(&str, &[PathOf]); 44] = [
+/// The calls, sorted by name. Some exist on one architecture alone. `bind` and `connect` have an address, which may have a path, and of
+/// `socket` and `memfd_create` only the registers are looked at.
+pub const CALLS: [(&str, &[PathOf]); 45] = [
     ("access", &[PathOf(None, 0, Look(Follow))]),
+    ("bind", &[PathOf(None, 1, MAKE)]),
     ("chdir", &[PathOf(None, 0, Enter)]),
     ("chmod", &[PathOf(None, 0, Attributes(Follow))]),
     ("chown", &[PathOf(None, 0, Attributes(Follow))]),
-    ("connect", &[]),
+    ("connect", &[PathOf(None, 1, Look(Follow))]),
     ("creat", &[PathOf(None, 0, Creat)]),
     ("execve", &[PathOf(None, 0, Execute)]),
     ("execveat", &[PathOf(Some(0), 1, Execute)]),
@@ -86,8 +91,8 @@ pub const CALLS: [(&str, &[PathOf]); 44] = [
     ("fchmodat2", &[PathOf(Some(0), 1, Attributes(Unless(3)))]),
     ("fchownat", &[PathOf(Some(0), 1, Attributes(Unless(4)))]),
     ("lchown", &[PathOf(None, 0, Attributes(Stay))]),
-    ("link", &[PathOf(None, 1, MAKE)]),
-    ("linkat", &[PathOf(Some(2), 3, MAKE)]),
+    ("link", &[PathOf(None, 0, Link(Stay)), PathOf(None, 1, MAKE)]),
+    ("linkat", &[PathOf(Some(0), 1, Link(Only(4))), PathOf(Some(2), 3, MAKE)]),
     ("lstat", &[PathOf(None, 0, Look(Stay))]),
     ("memfd_create", &[]),
     ("mkdir", &[PathOf(None, 0, MAKE)]),

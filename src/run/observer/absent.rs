@@ -12,7 +12,14 @@ const MOST_PATHS: usize = 1024;
 const MOST_BYTES: usize = 128 << 10;
 
 /// What libraries look for and do without.
-const TRIED: [&str; 3] = ["/etc/host.conf", "/etc/ld.so.preload", "/etc/locale.alias"];
+const TRIED: [&str; 6] = [
+    "/dev/log",
+    "/etc/host.conf",
+    "/etc/ld.so.preload",
+    "/etc/locale.alias",
+    "/run/nscd/socket",
+    "/var/run/nscd/socket",
+];
 
 /// A call with a path that leads to nothing.
 #[derive(Clone, Debug)]

@@ -21,6 +21,7 @@ use self::view::{Node, Place, View, Way};
 use self::wish::Wish;
 use crate::confine::landlock::{self, Grant};
 use crate::confine::seccomp::listen::{Aim, Look};
+use crate::confine::seccomp::observe::Kind;
 use crate::plan::{Bytes, Mount, MountKind, Root, RunPlan};
 use crate::sys::process::is_hosts_root;
 
@@ -130,17 +131,23 @@ impl Observer {
         self.view = Some(view);
     }
 
-    /// Whether no refusal is the answer to a call with two paths: moving to another mount is an error of its own, as is moving what
-    /// is not there, and moving a file to itself does nothing.
+    /// Whether no refusal is the answer to a call with two paths: moving or linking to another mount is an error of its own, as is
+    /// moving what is not there, and moving a file to itself does nothing.
     fn is_moot(&self, seen: &Seen<'_>, aims: &[Aim]) -> bool {
         let [from, to] = aims else { return false };
         let Some(view) = &self.view else { return true };
-        let place = |aim: &Aim| match view.look_up(&aim.path, false, seen.credentials)? {
+        let links = matches!(from.kind, Kind::Link(_));
+        let place = |aim: &Aim| match view.look_up(&aim.path, Wish::from(aim).follow, seen.credentials)? {
             Place::Found(way) => Some((view.mount_of(way.path.parent()?)?, way.end().map(inode), false)),
             Place::Missing(way, _) => Some((view.mount_of(&way.path)?, None, true)),
+            Place::Closed(..) if links => None, // which the kernel sees first
             Place::Closed(way, _) => Some((view.mount_of(&way.path)?, None, false)),
         };
-        let (Some((from, old, missing)), Some((to, new, _))) = (place(from), place(to)) else { return true };
+        let (Some((from, old, missing)), Some((to, new, _))) = (place(from), place(to)) else { return !links };
+        if links {
+            // The kernel asks whether the new name can be made before it compares the mounts.
+            return missing || from.point != to.point && !to.read_only;
+        }
         from.point != to.point || !from.read_only && (missing || old.is_some() && old == new)
     }
 
@@ -185,6 +192,7 @@ impl Observer {
         let right = match seen.call {
             "mkdir" | "mkdirat" => "fs.make_dir",
             "symlink" | "symlinkat" => "fs.make_sym",
+            "bind" => "fs.make_sock",
             _ if wish.remove && end.is_some_and(|node| node.kind() == libc::S_IFDIR) => "fs.remove_dir",
             _ if wish.remove => "fs.remove_file",
             _ => "fs.make_reg",

@@ -75,6 +75,13 @@ impl Touched {
                 self.add(way.path, entries);
             }
             Some(Place::Missing(way, _)) => self.add(way.path, Use::default()),
+            // To link to another directory, a rule must allow moving out of this one.
+            Some(Place::Found(way)) if matches!(aim.kind, Kind::Link(_)) => {
+                if let Some(directory) = way.path.parent() {
+                    self.add(directory.to_owned(), entries);
+                }
+                self.add(way.path, Use::default());
+            }
             Some(Place::Found(way)) if unnamed => self.add(way.path, entries),
             Some(Place::Found(way)) if wish.new => self.add(way.path, Use::default()), // an error of its own
             Some(Place::Found(way)) if wish.entry => {

@@ -46,6 +46,7 @@ impl From<&Aim> for Wish {
             Links::Follow => true,
             Links::Stay => false,
             Links::Unless(_) => !has(libc::AT_SYMLINK_NOFOLLOW),
+            Links::Only(_) => has(libc::AT_SYMLINK_FOLLOW),
         };
         let nothing = Self::default();
         let (entry, through) = (Self { entry: true, ..nothing }, Self { follow: true, ..nothing });
@@ -57,7 +58,7 @@ impl From<&Aim> for Wish {
             Kind::Truncate => Self { write: true, ..through }, // since Linux 6.14 the mode is looked at first
             Kind::Creat => Self { write: true, truncate: true, create: true, ..through },
             Kind::Attributes(links) => Self { attributes: true, follow: follows(links), ..nothing },
-            Kind::Look(links) => Self { follow: follows(links), ..nothing },
+            Kind::Look(links) | Kind::Link(links) => Self { follow: follows(links), ..nothing },
             Kind::Open(_) | Kind::OpenHow(_) if aim.flags & (PLACE | UNNAMED) != 0 => {
                 Self { follow: !has(libc::O_NOFOLLOW), ..nothing }
             }
