@@ -15,6 +15,9 @@ nbformat = pytest.importorskip("nbformat")
 nbconvert = pytest.importorskip("nbconvert.preprocessors")
 pytest.importorskip("ipykernel")
 
+# Of the sandboxes of these tests: other test processes have theirs, at the same time.
+HOSTNAME = f"notebook-{os.getpid()}"
+
 
 @pytest.fixture(autouse=True)
 def kernelspec(tmp_path: Path, monkeypatch: Any) -> Path:
@@ -33,7 +36,7 @@ def kernelspec(tmp_path: Path, monkeypatch: Any) -> Path:
         "metadata": {
             "kernel_provisioner": {
                 "provisioner_name": "stockade",
-                "config": {"options": {"ro": given["ro"], "args": given["args"], "workspace": "{cwd}", "hostname": "notebook"}},
+                "config": {"options": {"ro": given["ro"], "args": given["args"], "workspace": "{cwd}", "hostname": HOSTNAME}},
             }
         },
     }
@@ -61,7 +64,7 @@ def test_a_notebook_is_executed_in_a_sandbox(tmp_path: Path, monkeypatch: Any) -
     runner = nbconvert.ExecutePreprocessor(kernel_name="sandboxed", timeout=120, startup_timeout=120)
     done, _ = runner.preprocess(notebook, {"metadata": {"path": str(work)}})
     outputs = [cell.outputs for cell in done.cells]
-    assert outputs[0][0].text == "notebook None yes\n"
+    assert outputs[0][0].text == f"{HOSTNAME} None yes\n"
     assert outputs[2][0].text == "[]\n"
     assert outputs[3][0].data["text/plain"] == "4"
     assert (work / "out.csv").read_text() == "1,2\n1,2\n"
@@ -85,7 +88,7 @@ def test_papermill_runs_a_notebook_with_parameters_in_a_sandbox(tmp_path: Path) 
     before = sandboxes()
     papermill.execute_notebook(given, done, parameters={"factor": 7}, cwd=work, start_timeout=120, progress_bar=False)
     assert nbformat.read(done, as_version=4).cells[-1].outputs[0].text == "42\n"
-    assert (work / "out").read_text() == "notebook"
+    assert (work / "out").read_text() == HOSTNAME
     notebook.cells[-1].source = "1 / 0"
     nbformat.write(notebook, given)
     with pytest.raises(papermill.PapermillExecutionError, match="ZeroDivisionError"):
@@ -119,12 +122,12 @@ def test_a_kernel_is_interrupted_and_restarted() -> None:
 
 
 def sandboxes() -> int:
-    """How many supervisors of sandboxes this user has below this process' ids."""
+    """How many supervisors of sandboxes with this name there are."""
     count = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        count += b"--hostname=notebook" in words and str(sys.executable).encode() not in words
+        count += f"--hostname={HOSTNAME}".encode() in words and str(sys.executable).encode() not in words
     return count
