@@ -93,7 +93,11 @@ impl Dialect {
         }
         match nearest(word, verbs.iter().map(|verb| verb.name)) {
             Some(near) => self.error(path, word, "unknown verb").hint(format!("did you mean `{path} {near}`?")),
-            None => self.error(path, word, "unknown verb").hint(one_of(path, verbs)),
+            None => {
+                let runs = verbs.iter().any(|verb| verb.name == "run");
+                let run = if runs { format!("`{path} run {word}` runs a program; ") } else { String::new() };
+                self.error(path, word, "unknown verb").hint(run + &one_of(path, verbs))
+            }
         }
     }
 

@@ -35,18 +35,24 @@ pub fn completions(args: &Args) -> Result<u8> {
     })
 }
 
-/// `stockade man [DIR|VERB...]`: the page of a verb, or all pages into a directory.
+/// `stockade man [DIR|VERB...]`: the page of a verb, or all pages into a directory. A page may also have its full name.
 pub fn man(args: &Args) -> Result<u8> {
-    let Some(word) = args.words.first() else { return say(PAGES[0].1) };
-    let verbs: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
-    let page = format!("stockade-{}.1", verbs.join("-"));
-    if let Some((_, text)) = PAGES.iter().find(|(name, _)| **name == page) {
+    let Some(word) = args.words.first() else { return show(PAGES[0].1) };
+    let words: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
+    let wanted = words.join("-");
+    let is_wanted = |page: &str| {
+        let page = page.rsplit_once('.').map_or(page, |(page, _section)| page);
+        page == wanted || page.strip_prefix("stockade-") == Some(wanted.as_str())
+    };
+    if let Some((_, text)) = PAGES.iter().find(|(page, _)| is_wanted(page)) {
         return show(text);
     }
     args.at_most(1)?;
     if !word.as_bytes().contains(&b'/') && !Path::new(word).is_dir() {
-        let error = Error::new(Step::Usage, shown(word), "is neither a verb nor a directory");
-        return Err(error.hint("`stockade man run` shows a page, `stockade man DIR` writes all pages"));
+        let error = Error::new(Step::Usage, shown(word), "is neither a page nor a directory");
+        return Err(error.hint(
+            "`stockade man run`, `stockade man policy` and `stockade man oci` show pages, `stockade man DIR` writes all",
+        ));
     }
     for (name, text) in PAGES {
         let path = Path::new(word).join(name);

@@ -241,6 +241,21 @@ pub struct Mount {
     pub optional: bool,
 }
 
+impl Mount {
+    /// Whether it keeps a part of another one of these read-only, such as a policy in the workspace.
+    pub fn keeps_part_of(&self, all: &[Mount]) -> bool {
+        let MountKind::Bind { source } = &self.kind else { return false };
+        let is_part_of = |whole: &Mount| match &whole.kind {
+            MountKind::Bind { source: tree } if !whole.read_only && whole.destination != self.destination => {
+                let below = self.destination.as_path().strip_prefix(whole.destination.as_path());
+                below.is_ok_and(|below| tree.as_path().join(below) == source.as_path())
+            }
+            _ => false,
+        };
+        self.read_only && all.iter().any(is_part_of)
+    }
+}
+
 /// The kinds of mount. Every mount is `nosuid`. Every mount except the device nodes of `dev` is `nodev`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -234,7 +234,10 @@ fn valid_id(id: &str) -> Result<()> {
 fn argv(command: &[OsString]) -> Result<Vec<Bytes>> {
     let fail = |reason: String| Err(Error::new(Step::Usage, "COMMAND", reason));
     match command.first() {
-        None => return fail("is missing".into()),
+        None => {
+            return fail("is missing".into())
+                .map_err(|error| error.hint("the program stands after the options: -- make test"));
+        }
         Some(word) if word.is_empty() => return fail("is an empty string".into()),
         Some(_) => {}
     }

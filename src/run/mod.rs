@@ -87,6 +87,7 @@ use nix::unistd::Pid;
 use self::bare::{Bare, Orphans};
 use self::egress::PreparedEgress;
 pub use self::examine::{Examined, examine, examined};
+pub use self::observer::KEPT;
 pub use self::observer::touched::{Touched, Use};
 use self::outcome::Beginning;
 pub use self::outcome::signal_name;

@@ -56,6 +56,10 @@ fn a_read_only_mount_and_what_the_view_lacks_are_explained_with_a_working_remedy
         assert_eq!(targets[..3], ["made", "new", "secret"], "{outcome}");
         assert!(all.iter().all(|denial| denial.0 == "mount"), "{outcome}");
         assert!(all[0].3.starts_with(&format!("--rw {dir} would make it writable")), "{outcome}");
+        std::fs::write(format!("{dir}/stockade.toml"), "version = 1\n").unwrap();
+        let outcome = explained(caller, &["--workspace", dir], "echo x >> stockade.toml");
+        let kept = denials(&outcome).into_iter().find(|denial| denial.1 == "/workspace/stockade.toml").unwrap();
+        assert!(kept.0 != "mount" || kept.3.starts_with("it is kept from the command"), "{outcome}");
         let allowed = explained(caller, &["--rw", dir], &format!("echo x > {dir}/made; mkdir {dir}/new")).expect(0);
         assert_eq!(denials(&allowed), Vec::new());
     });

@@ -206,6 +206,9 @@ fn the_answer_about_a_path_is_what_a_run_finds() {
             |words: &[&str], at: usize| asker.why(words).0["answers"][at]["hint"].as_str().unwrap_or("").to_owned();
         assert_eq!(hint(&[own[1]], 0), format!("--ro {} would show it", own[1]));
         assert_eq!(hint(&["--ro", dir, own[1]], 1), format!("--rw {dir} would make it writable, on the host too"));
+        std::fs::write(format!("{dir}/stockade.toml"), "version = 1\n").unwrap();
+        let kept = hint(&["--workspace", dir, "/workspace/stockade.toml"], 1);
+        assert!(caller == Caller::Root || kept.starts_with("it is kept from the command"), "{kept}");
         assert_eq!(asker.why(&["--to", "write", "--ro", dir, own[1]]).1, 1);
         assert_eq!(asker.why(&["--to", "write", "--rw", dir, own[1]]).1, 0);
     });

@@ -208,6 +208,7 @@ fn bad_flags_are_named_with_their_reason() {
 fn a_command_is_needed_and_verbs_are_known() {
     let scratch = Scratch::new("verbs");
     refused(&scratch.stockade(["rum"]), &["rum", "did you mean `stockade run`?"]);
+    refused(&scratch.stockade(["make"]), &["unknown verb", "`stockade run make` runs a program; stockade run|exec"]);
     refused(&scratch.stockade(["--bogus"]), &["--bogus"]);
     refused(&scratch.stockade(["plan"]), &["COMMAND", "is missing"]);
     refused(&scratch.stockade(["plan", "--"]), &["COMMAND", "is missing"]);
@@ -217,9 +218,15 @@ fn a_command_is_needed_and_verbs_are_known() {
     refused(&scratch.stockade(["completions"]), &["SHELL", "bash"]);
     refused(&scratch.stockade(["completions", "csh"]), &["csh"]);
     refused(&scratch.stockade(["man", ".", "."]), &["unexpected argument"]);
-    refused(&scratch.stockade(["man", "runn"]), &["\"runn\"", "neither a verb nor a directory"]);
-    for (words, title) in [(&["man", "run"][..], "stockade-run 1"), (&["man", "net", "allow"], "stockade-net-allow 1")]
-    {
+    refused(&scratch.stockade(["man", "runn"]), &["\"runn\"", "neither a page nor a directory"]);
+    for (words, title) in [
+        (&["man", "run"][..], "stockade-run 1"),
+        (&["man", "net", "allow"], "stockade-net-allow 1"),
+        (&["man", "stockade-run"], "stockade-run 1"),
+        (&["man", "policy"], "stockade-policy 5"),
+        (&["man", "stockade-oci"], "stockade-oci 1"),
+        (&["man"], "stockade 1"),
+    ] {
         let page = text(&scratch.stockade(words).stdout);
         assert!(page.contains(&format!(".TH {title}")), "{words:?}: {page}");
     }

@@ -1,6 +1,7 @@
 //! Whether a system call may be made.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use stockade_seccomp::explain::order;
 use stockade_seccomp::{Action, Arch, Call, explain};
@@ -10,6 +11,7 @@ use crate::confine::seccomp::install::{Implied, KnownCall, prepare};
 use crate::confine::seccomp::listen::Judge;
 use crate::error::{Error, Result, Step, nearest};
 use crate::plan::{Bytes, RunPlan};
+use crate::policy::mount::WORKSPACE;
 
 /// At most this many rules are listed.
 const MOST_RULES: usize = 8;
@@ -61,6 +63,10 @@ fn unknown(name: &str, word: &OsStr) -> Error {
     let error = Error::new(Step::Usage, Bytes::from(word).to_string(), reason);
     match nearest(name, Arch::NATIVE.all().map(|one| one.0)) {
         Some(near) => error.hint(format!("did you mean {near}?")),
+        None if Path::new(word).exists() => {
+            let place = Path::new(WORKSPACE).join(word);
+            error.hint(format!("with --workspace . this file is {} in the sandbox", Bytes::from(&place)))
+        }
         None if name.contains('.') && !name.contains('/') => error.hint(format!("add a port: {name}:443")),
         None => error,
     }

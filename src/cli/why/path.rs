@@ -11,7 +11,7 @@ use super::{Answer, Verdict};
 use crate::confine::landlock::Grant;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Bytes, Capability, Mount, MountKind, Root, RunPlan};
-use crate::run::{Examined, missing};
+use crate::run::{Examined, KEPT, missing};
 use crate::sys::credentials;
 
 /// The names of the answers.
@@ -222,6 +222,7 @@ impl Asking<'_> {
     fn read_only(&self, node: &Node) -> Answer {
         let mount = self.view.mount(node);
         let hint = match mount.what {
+            What::Planned(mount) if mount.keeps_part_of(&self.plan.mounts) => KEPT.to_owned(),
             What::Planned(Mount { kind: MountKind::Bind { source }, .. }) if source.as_path() != Path::new("/usr") => {
                 let rw = if source.as_path() == mount.at {
                     format!("--rw {source}")

@@ -25,6 +25,9 @@ use crate::confine::seccomp::observe::Kind;
 use crate::plan::{Bytes, Mount, MountKind, Root, RunPlan};
 use crate::sys::process::is_hosts_root;
 
+/// Of a part of a writable tree that is mounted read-only.
+pub const KEPT: &str = "it is kept from the command: a policy in the workspace, or an option's own read-only mount";
+
 /// What refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -269,7 +272,11 @@ impl Observer {
 
     /// What would make this writable.
     fn place_to_write(&self, target: &Path) -> String {
-        match self.mount_at(target).map(|mount| (&mount.kind, &mount.destination)) {
+        let mount = self.mount_at(target);
+        if mount.is_some_and(|mount| mount.keeps_part_of(&self.mounts)) {
+            return KEPT.to_owned();
+        }
+        match mount.map(|mount| (&mount.kind, &mount.destination)) {
             Some((MountKind::Bind { source }, destination)) if source == destination && !is_of_system(target) => {
                 format!("--rw {destination} would make it writable, on the host too")
             }
