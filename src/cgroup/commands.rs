@@ -18,6 +18,9 @@ use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Facility};
 use crate::report::{Degraded, Usage};
 
+/// What to do where a command cannot have limits of its own.
+const FOR_ALL: &str = "leave the limit out, or give it to the session, for all its commands together: stockade run -d";
+
 /// The controllers that commands have where they can be had, for limits of their own.
 const OFFERED: [Facility; 3] = [Facility::Cpu, Facility::Memory, Facility::Pids];
 
@@ -105,9 +108,8 @@ impl Commands {
         let wanted = budget.controllers();
         let mut request = Request { id: "", budget, may_lack, wanted, degraded: Vec::new() };
         let lacks = |controller| !self.controllers.contains(&controller);
-        request
-            .degrade_all(lacks, "the session's cgroup does not have the controller")
-            .map_err(|error| error.hint("leave the limit out, or give it to the session: stockade run -d"))?;
+        let why = "only cgroup v2 can limit one command, and the session's does not have the controller";
+        request.degrade_all(lacks, why).map_err(|error| error.hint(FOR_ALL))?;
         let leaf = self.make(&format!("c{number}"))?;
         self.give(leaf.fd(), leaf.dir().path())?;
         die_as_a_whole(leaf.dir(), true)?;
@@ -152,7 +154,8 @@ fn die_as_a_whole(dir: &super::files::Dir, whole: bool) -> Result<()> {
 /// What a command lacks that has no cgroup, or why it cannot lack that.
 pub fn none(budget: &Budget, may_lack: &[Facility]) -> Result<Vec<Degraded>> {
     let mut request = Request { id: "", budget, may_lack, wanted: budget.controllers(), degraded: Vec::new() };
-    request.degrade_all(|_| true, "this user cannot create a cgroup of v2 for a command")?;
+    let why = "this user cannot create a cgroup of v2 for a command";
+    request.degrade_all(|_| true, why).map_err(|error| error.hint(FOR_ALL))?;
     Ok(request.degraded)
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result, Step};
 use crate::plan::signal_number;
 use crate::report::Report;
 use crate::session::client::{Client, refusal};
-use crate::session::place::{Home, missing};
+use crate::session::place::{Home, Place, killed, missing};
 use crate::session::protocol::{OWN, Operation};
 use crate::session::record::Record;
 
@@ -59,22 +59,27 @@ fn end_of(name: &str, stop: Option<Operation>) -> Result<Report> {
         serde_json::from_str(json).map_err(|error: serde_json::Error| damaged(error.to_string()))
     });
     // It ended long ago, or takes its last steps. When they are done, the name is free or can be removed.
-    let place = match Home::open()?.ok_or_else(|| missing(name))?.place(name) {
-        Err(gone) => return answer.map_err(|_| gone), // it was made with --rm
-        Ok(place) => place,
-    };
+    match (over(name), answer) {
+        (Err(gone), answer) => answer.map_err(|_| gone), // it was made with --rm
+        (Ok(_), Ok(report)) => Ok(report),
+        (Ok(None), Err(error)) => Err(error),
+        (Ok(Some(place)), Err(_)) => {
+            Ok(Record::of(&place)?.and_then(|record| record.end).ok_or_else(|| killed(name))?.report)
+        }
+    }
+}
+
+/// The place of a session that has ended. One that takes its last steps is waited for. `None` if it does not end.
+pub fn over(name: &str) -> Result<Option<Place>> {
+    let place = Home::open()?.ok_or_else(|| missing(name))?.place(name)?;
     let until = Instant::now() + LAST_STEPS;
-    while place.is_alive()? && Instant::now() < until {
+    while place.is_alive()? {
+        if Instant::now() >= until {
+            return Ok(None);
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
-    let Err(error) = answer else { return answer };
-    if place.is_alive()? {
-        return Err(error);
-    }
-    let killed = || {
-        Error::new(Step::SessionConnect, name, "its supervisor was killed").hint("`stockade gc` removes what is left")
-    };
-    Ok(Record::of(&place)?.and_then(|record| record.end).ok_or_else(killed)?.report)
+    Ok(Some(place))
 }
 
 /// Ends a session politely, and waits for its end.

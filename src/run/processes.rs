@@ -46,18 +46,48 @@ pub fn kill_below(root: i32) {
     found.iter().filter(|pid| **pid != root).for_each(|pid| signal(*pid, &found, libc::SIGKILL));
 }
 
+/// Stops a process and its process group, as far as they are below `root`, which adopts orphans.
+pub fn stop_group(root: i32, leader: i32) {
+    let mut stopped = BTreeSet::new();
+    for _ in 0..PASSES {
+        let found = tree(root);
+        let is_in_group = |pid: i32| pid == leader || stat(pid).is_some_and(|stat| group_of(&stat) == Some(leader));
+        let new: Vec<i32> =
+            found.difference(&stopped).copied().filter(|pid| *pid != root && is_in_group(*pid)).collect();
+        if new.is_empty() {
+            return;
+        }
+        new.iter().for_each(|pid| signal(*pid, &found, libc::SIGSTOP));
+        stopped.extend(new);
+    }
+}
+
 /// Sends a signal to a process whose parent is one of these. Its number may be another process's by now, and then the parent is.
 fn signal(pid: i32, parents: &BTreeSet<i32>, signal: libc::c_int) {
     let Ok(pidfd) = process::pidfd_open(Pid::from_raw(pid)) else { return };
-    let Ok(stat) = std::fs::read(format!("/proc/{pid}/stat")) else { return };
-    if parent_of(&String::from_utf8_lossy(&stat)).is_some_and(|parent| parents.contains(&parent)) {
+    if stat(pid).and_then(|stat| parent_of(&stat)).is_some_and(|parent| parents.contains(&parent)) {
         let _ = process::pidfd_send_signal(pidfd.as_fd(), signal);
     }
 }
 
-/// The parent's id, from `/proc/PID/stat`. The second field, the name, may contain any text, even parentheses.
+/// The content of `/proc/PID/stat`, `proc_pid_stat(5)`.
+fn stat(pid: i32) -> Option<String> {
+    std::fs::read(format!("/proc/{pid}/stat")).ok().map(|stat| String::from_utf8_lossy(&stat).into_owned())
+}
+
+/// The parent's id.
 fn parent_of(stat: &str) -> Option<i32> {
-    stat[stat.rfind(')')? + 1..].split_ascii_whitespace().nth(1)?.parse().ok()
+    after_name(stat, 1)
+}
+
+/// The id of the process group.
+fn group_of(stat: &str) -> Option<i32> {
+    after_name(stat, 2)
+}
+
+/// A number after the second field, the name, which may contain any text, even parentheses.
+fn after_name(stat: &str, nth: usize) -> Option<i32> {
+    stat[stat.rfind(')')? + 1..].split_ascii_whitespace().nth(nth)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -67,6 +97,7 @@ mod tests {
     #[test]
     fn a_name_full_of_traps_is_skipped() {
         assert_eq!(parent_of("12 (a) R (\n) b) S 7 2 3"), Some(7));
+        assert_eq!(group_of("12 (a) R (\n) b) S 7 2 3"), Some(2));
         assert_eq!(parent_of("12 (a) S"), None);
         assert_eq!(parent_of(""), None);
     }

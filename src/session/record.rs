@@ -34,6 +34,28 @@ pub struct End {
     pub cause: Cause,
     /// The report of its own command; without one, of the sandbox.
     pub report: Report,
+    /// What is kept of the output of its own command; `null` without one.
+    pub output: Option<Output>,
+}
+
+/// The output of a session's own command, for `stockade logs`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// Standard output.
+    pub stdout: Stream,
+    /// Standard error.
+    pub stderr: Stream,
+    /// Why nothing of it could be kept; `null` if it is.
+    pub lost: Option<String>,
+}
+
+/// One stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    /// The last bytes, which are kept.
+    pub kept_bytes: u64,
+    /// Those that came before them, and are not.
+    pub dropped_bytes: u64,
 }
 
 /// Why a session ended.

@@ -14,6 +14,8 @@ mod files;
 mod hostile;
 #[path = "sessions/life.rs"]
 mod life;
+#[path = "sessions/logs.rs"]
+mod logs;
 #[path = "sessions/memory.rs"]
 mod memory;
 #[path = "sessions/network.rs"]

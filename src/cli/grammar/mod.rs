@@ -42,7 +42,7 @@ pub static STOCKADE: Verb = verb("stockade", "Run untrusted programs in a sandbo
         )]),
         verb("inspect", "Print the plan, usage and commands of a session, as JSON").operands(&[SESSION]),
         verb("logs", "Print what the command of a session printed")
-            .more("The last MiB of each stream is kept. The command is the one that run -d was given.")
+            .more("The last MiB of each stream is kept until rm. The command is the one that run -d was given.")
             .options(&[("Options", &[switch("follow", "Continue until the command ends").short('f')])])
             .operands(&[SESSION]),
         verb("attach", "Print what the command of a session prints from now on")

@@ -29,10 +29,16 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
             self.outcome.relayed = Some(signal);
         }
-        if signal == libc::SIGKILL && matches!(self.tree, Tree::Kept { .. }) {
-            return self.kill(); // init would send it to the keeper
+        match (&self.tree, signal) {
+            // Init would send these to the keeper, which cannot pass them on.
+            (Tree::Kept { .. }, libc::SIGKILL) => self.kill(),
+            (Tree::Kept { keeper, .. }, libc::SIGSTOP) => {
+                if let (Some((keeper, _)), Some(workload)) = (keeper, self.workload) {
+                    processes::stop_group(*keeper, workload);
+                }
+            }
+            (tree, _) => tree.signal(signal),
         }
-        self.tree.signal(signal);
     }
 
     /// Ends the tree because the caller insists.

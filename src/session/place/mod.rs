@@ -1,9 +1,11 @@
-//! Where sessions are: a directory for each user, and in it one for each session, with its socket, lock and record.
+//! Where sessions are: a directory for each user, and in it one for each session, with its socket, lock and record,
+//! and when it has ended what its own command printed.
 //!
 //! Each directory is opened by descriptor, without links, and must belong to this user alone. Who holds the lock is the
 //! session: a supervisor that is killed releases it, so that its directory is known to be dead.
 
 mod directory;
+mod output;
 #[cfg(test)]
 mod tests;
 
@@ -272,9 +274,7 @@ impl Place {
     pub fn connect(&self) -> Result<OwnedFd> {
         let path = || self.path.join(SOCKET).display().to_string();
         let failed = |errno| match errno {
-            Errno::ENOENT | Errno::ECONNREFUSED => {
-                Error::new(Step::SessionConnect, &self.name, "the session does not run")
-            }
+            Errno::ENOENT | Errno::ECONNREFUSED => self.silence(),
             Errno::EAGAIN => Error::errno(Step::SessionConnect, &self.name, Errno::ETIMEDOUT),
             errno => Error::errno(Step::SessionConnect, &self.name, errno),
         };
@@ -286,6 +286,19 @@ impl Place {
         setsockopt(&socket, sockopt::SendTimeout, &PEER_TIMEOUT).map_err(failed)?;
         connect(socket.as_raw_fd(), &self.address().map_err(failed)?).map_err(failed)?;
         Ok(socket)
+    }
+
+    /// The error for a session that does not listen.
+    fn silence(&self) -> Error {
+        let name = &self.name;
+        if self.read_record().ok().flatten().is_some_and(|record| has_ended(&record)) {
+            let error = Error::new(Step::SessionConnect, name, "the session has ended");
+            return error.hint(format!("`stockade inspect {name}` says how, `stockade rm {name}` removes it"));
+        }
+        match self.is_alive() {
+            Ok(true) => Error::new(Step::SessionConnect, name, "the session does not run yet"),
+            _ => killed(name),
+        }
     }
 
     /// The socket's address, by descriptor: a path may be longer than `sun_path`.
@@ -323,7 +336,7 @@ impl Place {
 
     /// Removes what an earlier session left. The caller has the lock.
     fn clear(&self) -> Result<()> {
-        for name in [SOCKET, RECORD, NEW_RECORD] {
+        for name in [SOCKET, RECORD, NEW_RECORD].into_iter().chain(output::STREAMS) {
             match unlinkat(&self.directory, name, UnlinkatFlags::NoRemoveDir) {
                 Ok(()) | Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(self.failed(name, errno)),
@@ -356,4 +369,9 @@ pub fn has_ended(json: &[u8]) -> bool {
 /// The error for a name that no session has.
 pub fn missing(name: &str) -> Error {
     Error::new(Step::SessionConnect, name, "there is no session of this name").hint("`stockade ps` lists them")
+}
+
+/// The error for a session whose supervisor was killed.
+pub fn killed(name: &str) -> Error {
+    Error::new(Step::SessionConnect, name, "its supervisor was killed").hint("`stockade gc` removes what is left")
 }

@@ -104,6 +104,31 @@ fn what_others_planted_is_refused_by_name() {
 }
 
 #[test]
+fn the_output_is_kept_whole_or_not_at_all() {
+    let base = Base::new("output");
+    let held = base.home().unwrap().claim("web").unwrap();
+    let streams: [[&[u8]; 2]; 2] = [[b"o", b"ut"], [b"err", b""]];
+    held.write_output(streams).unwrap();
+    let kept = held.place.output().unwrap().map(|file| crate::sys::file::content(&file).unwrap());
+    assert_eq!(kept, [b"out", b"err"]);
+    assert_eq!(held.write_output(streams), Err(Errno::EEXIST), "nothing is written over");
+    assert!(!base.at("web/stdout").exists() && !base.at("web/stderr").exists());
+    let elsewhere = base.0.join("elsewhere");
+    symlink(&elsewhere, base.at("web/stderr")).unwrap();
+    assert_eq!(held.write_output(streams), Err(Errno::EEXIST));
+    assert!(!base.at("web/stdout").exists() && !elsewhere.exists(), "a link is not followed");
+    held.write_output(streams).unwrap();
+    std::fs::remove_file(base.at("web/stderr")).unwrap();
+    symlink(base.at("web/stdout"), base.at("web/stderr")).unwrap();
+    assert!(held.place.output().unwrap_err().to_string().contains("stderr: is not a regular file"));
+    std::fs::remove_file(base.at("web/stderr")).unwrap();
+    nix::unistd::mkfifo(&base.at("web/stderr"), Mode::S_IRWXU).unwrap();
+    assert!(held.place.output().unwrap_err().to_string().contains("stderr: is not a regular file"));
+    held.remove().unwrap();
+    assert!(!base.at("web").exists());
+}
+
+#[test]
 fn names_lead_nowhere_else() {
     for name in ["web", "a.b", "A_+-1", &"x".repeat(64)] {
         assert!(is_name(name), "{name}");

@@ -10,7 +10,7 @@ use super::Server;
 use super::commands::{Asked, id, raw};
 use super::connection::Connection;
 use crate::error::{Error, Result, Step};
-use crate::report::{Report, Status};
+use crate::report::{ErrorRecord, Report, Status};
 use crate::session::protocol::Reply;
 use crate::session::record::{Cause, End, Record};
 
@@ -122,7 +122,7 @@ impl Server<'_> {
             self.end_command(number);
         }
         self.lose_files();
-        self.pass_on_log();
+        let output = self.end_log();
         let cause = self.ending.as_ref().map_or(Cause::Failed, |ending| ending.cause);
         let mut report = self.own_report.clone().unwrap_or_else(|| {
             let report = Report::blank(&self.plan.confinement.id, Some((&self.plan).into()), self.created);
@@ -133,9 +133,7 @@ impl Server<'_> {
             Report { status, exit_code, usage: self.sandbox.usage(), ..report }
         });
         self.add_network(cause, &mut report);
-        let record = Record { end: Some(End { cause, report: report.clone() }), ..self.record() };
-        // Whoever asks from now on reads the record.
-        let _ = self.held.write_record(&record.json());
+        self.record_end(End { cause, report: report.clone(), output });
         self.held.close();
         self.tell_waiters(None, None, &report);
         self.say_last_words();
@@ -143,17 +141,34 @@ impl Server<'_> {
         report
     }
 
+    /// Whoever asks from now on reads the record. It is worth more than the output, which may have taken the last room.
+    fn record_end(&self, end: End) {
+        let mut record = Record { end: Some(end), ..self.record() };
+        let Err(error) = self.held.write_record(&record.json()) else { return };
+        if let Some(output) = record.end.as_mut().and_then(|end| end.output.as_mut()) {
+            self.held.remove_output();
+            output.lost = Some(ErrorRecord::from(&error).reason);
+            let _ = self.held.write_record(&record.json());
+        }
+    }
+
     fn say_last_words(&mut self) {
         let until = Instant::now() + LAST_WORDS;
         loop {
+            self.pass_on_log();
             self.connections.values_mut().for_each(Connection::flush);
-            self.connections.retain(|_, connection| connection.is_open() && !connection.is_flushed());
+            let readers = &self.readers;
+            self.connections.retain(|number, connection| {
+                let reads = readers.iter().any(|reader| reader.connection == *number);
+                connection.is_open() && (reads || !connection.is_flushed())
+            });
             let left = until.saturating_duration_since(Instant::now());
             if self.connections.is_empty() || left.is_zero() {
                 return;
             }
-            let mut polled: Vec<_> =
-                self.connections.values().map(|one| PollFd::new(one.as_fd(), PollFlags::POLLOUT)).collect();
+            let unflushed = self.connections.values().filter(|one| !one.is_flushed());
+            let mut polled: Vec<_> = unflushed.map(|one| PollFd::new(one.as_fd(), PollFlags::POLLOUT)).collect();
+            polled.extend(self.log.iter().flat_map(|log| self.readers.iter().flat_map(|reader| log.waiting(reader))));
             let left = PollTimeout::try_from(left.as_millis() as i32 + 1).unwrap_or(PollTimeout::ZERO);
             if !matches!(poll(&mut polled, left), Ok(_) | Err(Errno::EINTR)) {
                 return;

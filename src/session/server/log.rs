@@ -9,12 +9,16 @@ use nix::poll::{PollFd, PollFlags};
 
 use super::Server;
 use super::commands::Asked;
+use crate::session::place::Held;
 use crate::session::protocol::Reply;
+use crate::session::record::{self, Output};
 
 /// The bytes that are kept of each stream.
 const KEPT: usize = 1 << 20;
 /// One read or write.
 const PIECE: usize = 64 << 10;
+/// How many pieces of a stream are read at the end: more than a pipe holds.
+const MOST_PIECES: usize = 32;
 
 /// A stream of the own command.
 #[derive(Debug)]
@@ -78,7 +82,28 @@ impl Log {
 
     /// Reads what there is, a piece of each stream.
     pub fn read(&mut self) {
-        self.0.iter_mut().for_each(Stream::read);
+        self.0.iter_mut().for_each(|stream| {
+            stream.read();
+        });
+    }
+
+    /// Reads what the command left in its pipes. It is dead; if another process has its output open, that one may print on.
+    fn read_the_rest(&mut self) {
+        for _ in 0..MOST_PIECES {
+            if !self.0.iter_mut().fold(false, |some, stream| stream.read() || some) {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is kept beside the record, and says what that is.
+    fn save(&self, held: &Held) -> Output {
+        let [stdout, stderr] = self
+            .0
+            .each_ref()
+            .map(|stream| record::Stream { kept_bytes: stream.kept.len() as u64, dropped_bytes: stream.dropped });
+        let written = held.write_output(self.0.each_ref().map(|stream| stream.kept.as_slices().into()));
+        Output { stdout, stderr, lost: written.err().map(|errno| errno.desc().to_owned()) }
     }
 
     /// A new reader, and the ends of its pipes for the client.
@@ -123,17 +148,22 @@ impl Stream {
         self.dropped + self.kept.len() as u64
     }
 
-    fn read(&mut self) {
-        let Some(source) = &self.source else { return };
+    /// Reads a piece. Returns whether there was one.
+    fn read(&mut self) -> bool {
+        let Some(source) = &self.source else { return false };
         let mut buffer = [0; PIECE];
         match nix::unistd::read(source, &mut buffer) {
-            Err(Errno::EAGAIN | Errno::EINTR) => {}
-            Ok(0) | Err(_) => self.source = None,
+            Err(Errno::EAGAIN | Errno::EINTR) => false,
+            Ok(0) | Err(_) => {
+                self.source = None;
+                false
+            }
             Ok(length) => {
                 self.kept.extend(&buffer[..length]);
                 let over = self.kept.len().saturating_sub(KEPT);
                 self.kept.drain(..over);
                 self.dropped += over as u64;
+                true
             }
         }
     }
@@ -167,6 +197,13 @@ impl Tail {
 }
 
 impl Server<'_> {
+    /// Passes the last output on, and keeps it beside the record.
+    pub(super) fn end_log(&mut self) -> Option<Output> {
+        self.log.as_mut()?.read_the_rest();
+        self.pass_on_log();
+        self.log.as_ref().map(|log| log.save(self.held))
+    }
+
     /// Writes to the readers of the log what they have room for, and answers those that have everything.
     pub(super) fn pass_on_log(&mut self) {
         let Some(log) = &self.log else { return };

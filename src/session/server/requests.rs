@@ -9,7 +9,7 @@ use super::commands::{Asked, Command, number, raw};
 use super::{Server, order};
 use crate::error::{Error, Result, Step};
 use crate::report::{ErrorRecord, Report, timestamp};
-use crate::session::protocol::{Event, Operation, Reply, Run, SessionStatus};
+use crate::session::protocol::{Event, OWN, Operation, Reply, Run, SessionStatus};
 use crate::session::read;
 use crate::session::record::Cause;
 use crate::session::wire::Packet;
@@ -153,6 +153,10 @@ impl Server<'_> {
             self.commands.running.values_mut().for_each(act);
             return Ok(());
         }
+        if id == OWN && self.log.is_none() {
+            let error = refused("session", "was made without a command of its own");
+            return Err(error.hint("name one with --command, or all of them: --command all"));
+        }
         let command = number(id).and_then(|number| self.commands.running.get_mut(&number));
         command.map(act).ok_or_else(|| unknown(id))
     }
@@ -162,7 +166,8 @@ impl Server<'_> {
             return Err(refused("session", "is ending"));
         }
         if frozen != self.paused {
-            self.sandbox.freeze(frozen)?;
+            let each = "`stockade kill -s STOP --command all` stops its commands, -s CONT continues them";
+            self.sandbox.freeze(frozen).map_err(|error| error.hint(each))?;
             self.paused = frozen;
         }
         Ok(())

@@ -34,6 +34,28 @@ fn limits_of_a_command_are_its_own() {
     assert!(cpu < 400_000, "{cpu} us of processor time in 600 ms");
 }
 
+/// Without a cgroup, the signal must not stop our process beside the command instead of it.
+#[test]
+fn a_command_can_be_stopped_and_continued() {
+    let script = "(while :; do echo x; sleep 0.01; done) & while :; do echo x; sleep 0.01; done";
+    for_each_session(&["--", "sh", "-c", script], |session| {
+        let count = || session.verb(&["logs"]).out.len();
+        assert!(eventually(|| count() > 0));
+        for _ in 0..2 {
+            session.verb(&["kill", "-s", "STOP"]).is(0, "");
+            std::thread::sleep(Duration::from_millis(50));
+            let stopped = count();
+            session.sh("sleep 0.2; echo alive").is(0, "alive\n");
+            assert_eq!(count(), stopped);
+            session.verb(&["kill", "-s", "CONT"]).is(0, "");
+            assert!(eventually(|| count() > stopped));
+        }
+        session.verb(&["kill", "-s", "STOP"]).is(0, "");
+        session.verb(&["stop", "-t", "100ms"]).is(0, "");
+        session.verb(&["wait"]).is(0, "137\n");
+    });
+}
+
 #[test]
 fn denials_of_a_command_are_explained() {
     for_each_session(&[], |session| {

@@ -1,6 +1,8 @@
 //! Where a session is, and who may use it.
 
 use super::*;
+use std::os::fd::OwnedFd;
+
 use crate::common::{is_root, set_mode, skip};
 
 #[test]
@@ -86,4 +88,44 @@ fn only_the_owner_and_root_may_connect() {
         let tried = Command::new(PYTHON).args(["-c", script]).arg(&socket).arg(user).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&tried.stdout), admitted, "{tried:?}");
     }
+}
+
+/// A directory without a socket, with a record that has no end, whose lock is held: between its last answer and its end.
+fn in_its_last_steps(session: &Session) -> OwnedFd {
+    let record = std::fs::read(session.place().join("record.json")).unwrap();
+    session.verb(&["rm", "-f"]).is(0, "");
+    let making = session.place().with_file_name(format!("{}~", session.name)); // no name of a session
+    std::fs::create_dir(&making).unwrap();
+    std::fs::write(making.join("record.json"), record).unwrap();
+    let lock = std::fs::File::create(making.join("lock")).unwrap();
+    let whole = libc::flock { l_type: libc::F_WRLCK as _, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    nix::fcntl::fcntl(&lock, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole)).unwrap();
+    let (uid, gid) = session.caller.ids();
+    for (path, mode) in [(making.clone(), 0o700), (making.join("record.json"), 0o600), (making.join("lock"), 0o600)] {
+        set_mode(&path, mode);
+        std::os::unix::fs::chown(&path, Some(uid), Some(gid)).unwrap();
+    }
+    std::fs::rename(&making, session.place()).unwrap();
+    lock.into()
+}
+
+#[test]
+fn a_session_that_ends_is_shown_as_ending_and_rm_waits_for_it() {
+    for_each_session(&[], |session| {
+        let lock = in_its_last_steps(session);
+        assert_eq!(session.row().unwrap()["state"], "ending");
+        let mut removal = session.command(&["rm", &session.name]).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(removal.try_wait().unwrap().is_none(), "it waits");
+        drop(lock);
+        outcome(removal.wait_with_output().unwrap()).is(0, "");
+        assert!(!session.place().exists());
+    });
+    for_each_session(&["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], |session| {
+        let mut stop = session.command(&["stop", "-t", "1m", &session.name]).spawn().unwrap();
+        assert!(eventually(|| session.row().unwrap()["state"] == "ending"));
+        session.verb(&["rm"]).refuses("the session runs");
+        session.verb(&["kill"]).is(0, "");
+        stop.wait().unwrap();
+    });
 }
