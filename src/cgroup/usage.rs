@@ -21,7 +21,7 @@ pub fn fill_in(dir: &Dir, usage: &mut Usage) {
         usage.memory.peak_bytes = dir.number("memory.peak");
         usage.memory.swap_peak_bytes = dir.number("memory.swap.peak");
         usage.memory.limit_bytes = dir.number("memory.max");
-        usage.memory.oom_kills = keyed(&text, "oom_kill");
+        usage.memory.oom_kills = oom_kills(&text);
         usage.memory.high_events = keyed(&text, "high");
         usage.memory.max_events = keyed(&text, "max");
         usage.memory.source = source();
@@ -36,6 +36,13 @@ pub fn fill_in(dir: &Dir, usage: &mut Usage) {
         usage.io = io(&text);
     }
     usage.psi = psi(dir);
+}
+
+/// Processes that the kernel killed, from `memory.events`. Where all processes of a group die together, it counts the first one
+/// twice (`oom_kill_process` in its `mm/oom_kill.c`).
+fn oom_kills(events: &str) -> Option<u64> {
+    let groups = keyed(events, "oom_group_kill").unwrap_or(0); // since Linux 5.17
+    keyed(events, "oom_kill").map(|kills| kills.saturating_sub(groups).max(kills.min(1)))
 }
 
 /// The CPU time so far, in microseconds.
@@ -73,6 +80,20 @@ fn stalled(text: &str, which: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_process_of_a_group_is_counted_once() {
+        for (text, kills) in [
+            ("oom 0\noom_kill 0\noom_group_kill 0", Some(0)),
+            ("oom 1\noom_kill 2\noom_group_kill 1", Some(1)),
+            ("oom 2\noom_kill 6\noom_group_kill 2", Some(4)),
+            ("oom 1\noom_kill 1\noom_group_kill 1", Some(1)),
+            ("oom 1\noom_kill 3", Some(3)),
+            ("oom 1", None),
+        ] {
+            assert_eq!(oom_kills(text), kills, "{text}");
+        }
+    }
 
     #[test]
     fn traffic_is_summed_over_devices() {

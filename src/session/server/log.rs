@@ -80,17 +80,15 @@ impl Log {
         self.0.iter().filter_map(|stream| Some(PollFd::new(stream.source.as_ref()?.as_fd(), PollFlags::POLLIN)))
     }
 
-    /// Reads what there is, a piece of each stream.
-    pub fn read(&mut self) {
-        self.0.iter_mut().for_each(|stream| {
-            stream.read();
-        });
+    /// Reads what there is, a piece of each stream. Returns whether there was something.
+    pub fn read(&mut self) -> bool {
+        self.0.each_mut().map(Stream::read).contains(&true)
     }
 
     /// Reads what the command left in its pipes. It is dead; if another process has its output open, that one may print on.
     fn read_the_rest(&mut self) {
         for _ in 0..MOST_PIECES {
-            if !self.0.iter_mut().fold(false, |some, stream| stream.read() || some) {
+            if !self.read() {
                 return;
             }
         }
