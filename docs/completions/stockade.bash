@@ -221,7 +221,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__exec)
-            opts="-e -w -m -i -t -d -q -h --env --env-file --workdir --umask --memory --cpus --pids-limit --timeout --cpu-time --idle-timeout --kill-after --interactive --tty --detach --output-limit --report --explain-denials --summary --quiet --help"
+            opts="-e -w -u -m -i -t -d -q -h --env --env-file --workdir --user --umask --memory --cpus --pids-limit --timeout --cpu-time --idle-timeout --kill-after --interactive --tty --detach --output-limit --report --explain-denials --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -251,6 +251,14 @@ _stockade() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o plusdirs
                     fi
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -u)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --umask)

@@ -258,6 +258,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -s h -l help -d '
 complete -c stockade -n "__fish_stockade_using_subcommand exec" -s e -l env -d 'Set a variable, or pass the caller\'s value' -r
 complete -c stockade -n "__fish_stockade_using_subcommand exec" -l env-file -d 'Read variables from FILE, one a line' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand exec" -s w -l workdir -d 'Working directory in the sandbox' -r -f -a "(__fish_complete_directories)"
+complete -c stockade -n "__fish_stockade_using_subcommand exec" -s u -l user -d 'User of the command, among those that the session maps' -r
 complete -c stockade -n "__fish_stockade_using_subcommand exec" -l umask -d 'File mode creation mask, octal' -r
 complete -c stockade -n "__fish_stockade_using_subcommand exec" -s m -l memory -d 'Memory limit of the command\'s process tree' -r
 complete -c stockade -n "__fish_stockade_using_subcommand exec" -l cpus -d 'CPU limit of the tree, such as 0.5' -r

@@ -15,7 +15,7 @@ use crate::plan::Bytes;
 use crate::policy::Settings;
 use crate::policy::value::Limit;
 use crate::session::client::Client;
-use crate::session::protocol::{self, Run};
+use crate::session::protocol::{self, Run, User};
 
 /// Runs a command in a session and returns the exit code of its report.
 pub fn main(args: &Args, readable: Result<()>) -> Result<u8> {
@@ -73,6 +73,7 @@ fn request(args: &Args) -> Result<Run> {
         env: None,
         add_env: environment(&settings, tty),
         cwd: settings.cwd.as_ref().map(|path| path.0.clone()),
+        user: user(args)?,
         umask: settings.umask.map(|umask| umask.get()),
         tty: tty.then(bridge::size),
         timeout_us: limit(deadlines.timeout),
@@ -87,6 +88,14 @@ fn request(args: &Args) -> Result<Run> {
         hash_program: args.value("report").map(|_| true),
         background,
     })
+}
+
+/// The session knows its names.
+fn user(args: &Args) -> Result<Option<User>> {
+    let Some(word) = args.value("user") else { return Ok(None) };
+    let wrong = |reason: String| Error::new(Step::Usage, "--user", reason).hint("use UID[:GID] as numbers, or a name");
+    let text = word.to_str().ok_or_else(|| wrong("is not UTF-8".into()))?;
+    text.parse().map(Some).map_err(wrong)
 }
 
 fn output_limit(settings: &Settings) -> Result<Option<protocol::Limit>> {

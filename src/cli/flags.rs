@@ -82,7 +82,9 @@ pub fn settings(args: &Args, cwd: Option<&Path>) -> Result<Flags> {
     landlock(args, &mut settings)?;
     output_limit(args, &mut settings)?;
     ulimits(args, &mut settings)?;
-    user(args, &mut settings)?;
+    if args.name() != "exec" {
+        user(args, &mut settings)?; // a session knows the names of its users
+    }
     let files = environment(args, cwd, &mut settings)?;
     Ok(Flags { settings, files })
 }

@@ -19,6 +19,9 @@ const SECUREBITS: u32 = 0b1110_1111;
 pub const ADMIN: u64 = 1 << 21;
 const PTRACE: u64 = 1 << 19;
 
+/// `CAP_KILL`, `CAP_SETGID` and `CAP_SETUID`, as a mask: what init needs to start commands as other users and to signal them.
+pub const OF_OTHER_USERS: u64 = 1 << 5 | 1 << 6 | 1 << 7;
+
 /// An upper bound of capability numbers. Loops end at the first number that the kernel does not know.
 const MANY: u32 = 64;
 
@@ -47,10 +50,11 @@ pub fn left_out(names: &[String]) -> String {
     format!("ignoring unknown or unavailable capabilities: [{}]", names.join(" "))
 }
 
-/// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits.
+/// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits. Those that are `held`
+/// stay effective until [`let_go`]; no execve can pass them on.
 ///
 /// The bounding set is dropped by number, so capabilities that are newer than this program are dropped too.
-pub fn drop_all_but(kept: u64) -> Applied {
+pub fn drop_all_but(kept: u64, held: u64) -> Applied {
     for number in 0..MANY {
         if kept >> number & 1 == 1 {
             continue;
@@ -60,19 +64,25 @@ pub fn drop_all_but(kept: u64) -> Applied {
             result => result.during(Step::Capabilities, number as usize)?,
         }
     }
-    let sets = CapSets { effective: kept, permitted: kept, inheritable: kept };
+    let sets = CapSets { effective: kept | held, permitted: kept | held, inheritable: kept };
     // Before the securebits are set, because they forbid raising ambient capabilities.
     if kept == 0 {
         credentials::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
         return credentials::set_capabilities(sets).during(Step::Capabilities, 0);
     }
-    let with_setpcap = kept | caps::Capability::CAP_SETPCAP.bitmask();
+    let with_setpcap = kept | held | caps::Capability::CAP_SETPCAP.bitmask();
     let can_raise = CapSets { effective: with_setpcap, permitted: with_setpcap, inheritable: kept };
     credentials::set_capabilities(can_raise).during(Step::Capabilities, 0)?;
     for number in (0..MANY).filter(|number| kept >> number & 1 == 1) {
         credentials::raise_ambient(number).during(Step::Capabilities, number as usize)?;
     }
     credentials::set_securebits(SECUREBITS).during(Step::Capabilities, 0)?;
+    credentials::set_capabilities(sets).during(Step::Capabilities, 0)
+}
+
+/// Child half: drops what [`drop_all_but`] held.
+pub fn let_go(kept: u64) -> Applied {
+    let sets = CapSets { effective: kept, permitted: kept, inheritable: kept };
     credentials::set_capabilities(sets).during(Step::Capabilities, 0)
 }
 

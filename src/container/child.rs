@@ -11,15 +11,16 @@ use nix::errno::Errno;
 use nix::sys::stat::Mode;
 
 use super::gate::Gate;
+use super::hook_output;
 use super::hooks::{self, Inherited};
 use super::path_rules::PathRules;
 use super::prepare::Prepared;
 use super::stream_owner::give_streams;
 use super::streams::{devpts, open_terminal, take_streams};
-use super::{home, hook_output};
 use crate::cgroup::container::Entrance;
 use crate::confine::process::program::Executable;
 use crate::confine::schedule;
+use crate::confine::user::account;
 use crate::error::Step;
 use crate::failure::{Applied, During};
 use crate::launch::channels::ChildEnds;
@@ -307,7 +308,7 @@ fn confine<'a>(
     let cwd = prepared.process.open_cwd();
     let entered = cwd.as_ref().map_err(|errno| *errno).and_then(enter);
     let looked_up = prepared.process.find();
-    let home = prepared.needs_home.then(|| [&b"HOME="[..], &home::of(prepared.users.inside().0)].concat());
+    let home = prepared.needs_home.then(|| [&b"HOME="[..], &account::of(prepared.users.inside().0).home].concat());
     let env = home.clone().map(|home| prepared.process.env_with(CString::new(home).unwrap_or_default()));
     let hook_env = match plan.hooks.start_container.is_empty() {
         true => Vec::new(),

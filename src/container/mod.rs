@@ -63,7 +63,6 @@ mod failed_step;
 mod filter_handshake;
 pub mod foreground;
 pub mod gate;
-mod home;
 pub mod hook_output;
 pub mod hooks;
 pub mod listener;

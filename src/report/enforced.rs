@@ -24,6 +24,11 @@ pub struct Enforced {
     pub caps: Vec<String>,
     /// Whether execve can no longer grant privileges.
     pub no_new_privs: bool,
+    /// Its user id inside: the one that its user id on the host is mapped to. `null` for a container, and if a workload with
+    /// capabilities may have changed it.
+    pub uid: Option<u32>,
+    /// Its group id inside, likewise.
+    pub gid: Option<u32>,
     /// Its user id on the host.
     pub host_uid: Option<u32>,
     /// Its group id on the host.

@@ -77,7 +77,7 @@ fn start(prepared: &Prepared, network: Making, ends: &ChildEnds) -> Applied<Infa
     root.pivot()?;
     prepared.order.process.with_capabilities(prepared.users.can_clear_groups(), &mut missing)?;
     match prepared.undroppable {
-        None => caps::drop_all_but(prepared.kept_capabilities)?,
+        None => caps::drop_all_but(prepared.kept_capabilities, prepared.held_capabilities)?,
         Some(_) => caps::drop_all()?,
     }
     if !without(Layer::NoNewPrivileges) {

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::files;
-use super::order::Order;
+use super::order::{Order, RunAs};
 use super::prepare::Prepared;
 use crate::confine::caps;
 use crate::confine::process::program::Executable;
@@ -95,15 +95,21 @@ impl<'a> Command<'a> {
         if let Some(cgroup) = cgroup {
             process::replace(null.as_fd(), cgroup.as_fd()).during(Step::Descriptors, 2)?; // closes a directory of the host
         }
-        settings.take_streams(self.streams(&null))?;
+        self.take_user()?;
+        let own = order.user.map(|_| open_terminal(order, root, ends)).transpose()?.flatten();
+        let terminal = terminal.or(own.as_ref());
+        settings.take_streams(self.streams(&null, terminal))?;
         settings.start_session(terminal.is_some())?;
-        root.enter(settings.cwd())?;
+        match (root.enter(settings.cwd()), order.user) {
+            (Err(_), Some(RunAs { at_home: true, .. })) => root.enter(c"/")?, // no such home
+            (entered, _) => entered?,
+        }
         if let Some(landlock) = prepared.landlock.as_ref().filter(|_| !prepared.stays) {
             landlock.restrict(root.scratch.as_fd())?;
         }
         settings.limit()?;
         settings.settle(3)?;
-        verify(prepared)?;
+        verify(prepared, order.user)?;
         if let Some(filter) = &order.files {
             return files::become_server(filter, ends);
         }
@@ -123,8 +129,20 @@ impl<'a> Command<'a> {
         settings.exec(executable, None)
     }
 
-    fn streams(&self, null: &'a OwnedFd) -> [BorrowedFd<'a>; 3] {
-        std::array::from_fn(|number| match (&self.order.streams[number], self.terminal) {
+    /// Becomes the command's user, and lets go of what init needed for that.
+    fn take_user(&self) -> Applied {
+        if let Some(RunAs { user, .. }) = self.order.user {
+            user.take()?;
+            self.order.process.take_keyring()?; // the keys of the sandbox's user stay its own
+        }
+        match self.prepared.held_capabilities {
+            0 => Ok(()),
+            _ => caps::let_go(self.prepared.kept_capabilities),
+        }
+    }
+
+    fn streams<'s>(&'s self, null: &'s OwnedFd, terminal: Option<&'s OwnedFd>) -> [BorrowedFd<'s>; 3] {
+        std::array::from_fn(|number| match (&self.order.streams[number], terminal) {
             (_, Some(terminal)) => terminal.as_fd(),
             (ChildStream::Null, None) => null.as_fd(),
             (ChildStream::Own(pipe), None) => pipe.as_fd(),
@@ -150,8 +168,8 @@ pub fn open_terminal(order: &Order, root: &BuiltRoot, ends: &ChildEnds) -> Appli
 }
 
 /// Reads the settings back from the kernel. Any mismatch ends the start.
-fn verify(prepared: &Prepared) -> Applied {
-    prepared.users.verify()?;
+fn verify(prepared: &Prepared, user: Option<RunAs>) -> Applied {
+    user.map_or_else(|| prepared.users.verify(), |one| one.user.verify())?;
     match prepared.undroppable {
         None => caps::verify(prepared.kept_capabilities)?,
         Some(undroppable) => caps::verify_none(undroppable)?,

@@ -122,8 +122,12 @@ impl ForkServer<'_> {
         streams: [OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
     ) -> Result<Pid, Failure> {
-        let order = Order::unpack(order, streams).during(Step::Fork, 7)?;
-        let terminal = open_terminal(&order, self.root, ends)?;
+        let mut order = Order::unpack(order, streams).during(Step::Fork, 7)?;
+        order.move_in();
+        let terminal = match order.user {
+            Some(_) => None, // the command opens it, because a terminal belongs to who opens it
+            None => open_terminal(&order, self.root, ends)?,
+        };
         let (prepared, root) = (self.prepared, self.root);
         let command = Command { prepared, order: &order, root, terminal: terminal.as_ref(), ends, cgroup };
         let stack = &mut self.stack;

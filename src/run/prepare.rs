@@ -49,6 +49,8 @@ pub struct Prepared {
     pub listening: Option<PreparedSeccomp>,
     /// The capabilities that it keeps, as a mask.
     pub kept_capabilities: u64,
+    /// The capabilities that the init of a session holds to start commands as other users, and no command gets.
+    pub held_capabilities: u64,
     /// Without a user namespace: what its bounding set keeps.
     pub undroppable: Option<u64>,
     /// Without a pid namespace: what keeps its tree together.
@@ -184,6 +186,7 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
     }
     let budget_warning = bounds::warning(&plan.budget, &missing, &stand_ins, may_lack);
     degraded.extend(missing);
+    let held_capabilities = if stays && users.has_others() { caps::OF_OTHER_USERS } else { 0 };
     let prepared = Prepared {
         users,
         root,
@@ -191,6 +194,7 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
         seccomp,
         listening: None,
         kept_capabilities: caps::mask(&plan.capabilities),
+        held_capabilities,
         undroppable: bare.map(|_| caps::undroppable()),
         tree: bare.map(|_| tree::prepare()).transpose()?,
         title: CString::new(format!("stockade: init {}", plan.confinement.id))
@@ -210,6 +214,7 @@ pub fn prepare(plan: &RunPlan, purpose: Purpose<'_>) -> Result<(Prepared, Kept, 
             hash_program: plan.hash_program,
             terminal,
             streams,
+            user: None,
             files: None,
         },
     };
@@ -268,7 +273,9 @@ impl Prepared {
         Verifier {
             kept_capabilities: self.kept_capabilities,
             undroppable: self.undroppable,
+            ids: self.users.inside(),
             host_ids: (self.users.host_uid, self.users.host_gid),
+            no_groups: false, // an unprivileged caller cannot drop its own
             filtered: self.seccomp.is_some(),
             sandbox,
             may_nest: plan.namespaces.nested > 0,

@@ -2,6 +2,7 @@
 //! (`fork_server.rs`), and each command is supervised as the one command of a run is, with a cgroup of its own as its tree.
 
 mod egress;
+mod running;
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -13,9 +14,10 @@ use nix::poll::{PollFd, PollFlags};
 use nix::unistd::Pid;
 
 pub use self::egress::Event;
+pub use self::running::Running;
 use super::denials::Denials;
-use super::order::Order;
-use super::outcome::{Beginning, Start};
+use super::order::{Order, RunAs};
+use super::outcome::Beginning;
 use super::prepare::{self, Kept, Prepared, Purpose};
 use super::supervise::Supervised;
 pub use super::supervise::{Places, Ready, Watches, wait};
@@ -25,14 +27,13 @@ use super::{Warnings, bare, bounds, cpu, files, hint, processes};
 use crate::cgroup::commands::Commands;
 use crate::cgroup::{self, Group};
 use crate::confine::privilege;
-use crate::confine::process::PreparedProcess;
 use crate::confine::seccomp::listen::Judge;
 use crate::error::{Error, Result, Step};
 use crate::launch::channels::{self, Message, ParentEnds};
 use crate::launch::requests::Outbox;
 use crate::launch::streams;
 use crate::plan::{Budget, Deadlines, RunPlan, Stdio};
-use crate::report::{Enforced, Report, Usage};
+use crate::report::{Enforced, Usage};
 use crate::sys::terminal::Size;
 use crate::sys::{file, process};
 
@@ -141,12 +142,14 @@ impl Sandbox {
         files: Option<Vec<libc::sock_filter>>,
     ) -> Result<Running> {
         let begun = Beginning::now();
+        let user = self.prepared.users.other(plan.identity.uid, plan.identity.gid)?;
+        let (uid, _) = user.map_or((self.prepared.users.host_uid, 0), |other| other.host_ids);
         let mut process = crate::confine::process::prepare(&plan.command, None, prepare::rules(&plan))?;
         let lacking: Vec<_> = self.kept.stand_ins.iter().map(|one| one.controller).collect();
-        let is_root_outside = privilege::may_be_root_outside(self.prepared.users.host_uid);
+        let is_root_outside = privilege::may_be_root_outside(uid);
         process.stand_in(&self.plan.budget, &lacking, is_root_outside)?;
         let (streams, pumps) = streams::passed(streams, plan.stdio.output_limit, plan.deadlines.idle_us.is_some())?;
-        streams::let_open_anew(&streams, self.prepared.users.host_uid);
+        streams::let_open_anew(&streams, uid);
         let number = self.began + 1;
         let may_lack = &plan.confinement.allow_degraded;
         let (group, degraded) = match &self.commands {
@@ -156,8 +159,10 @@ impl Sandbox {
             None => cgroup::commands::none(&plan.budget, may_lack).map(|lacking| (None, lacking)),
         }?;
         let (explain_denials, hash_program) = (plan.explain_denials, plan.hash_program);
-        let verifier = if files.is_some() { self.verifier.of_own_program() } else { self.verifier };
-        let order = Order { process, explain_denials, hash_program, terminal, streams, files };
+        let verifier = if files.is_some() { self.verifier.of_own_program() } else { self.verifier.of_user(user) };
+        let at_home = plan.command.cwd == self.plan.identity.home; // which another user may not enter
+        let user = user.map(|user| RunAs { user, at_home });
+        let order = Order { process, explain_denials, hash_program, terminal, streams, user, files };
         let (ends, child_ends) = channels::channels()?;
         let failed = |errno| Error::errno(Step::Fork, "request to init", errno);
         let descriptors = order.descriptors().ok_or_else(|| failed(Errno::EBADF))?;
@@ -282,119 +287,5 @@ fn until_serving(
                 }
             }
         }
-    }
-}
-
-/// A command under supervision, without a loop of its own.
-pub struct Running {
-    one: Supervised<Rc<RunPlan>>,
-    process: PreparedProcess,
-    begun: Beginning,
-    cloned_at: Instant,
-    dead: bool,
-    drain_until: Option<Instant>,
-    over: bool,
-    oom_kills: Option<u64>, // of the sandbox, before
-}
-
-impl Running {
-    /// Adds everything to poll for.
-    pub fn interests<'a>(&'a self, polled: &mut Vec<PollFd<'a>>) -> Places {
-        if self.dead {
-            self.one.output_interests(polled);
-            return Places::default();
-        }
-        self.one.interests(polled)
-    }
-
-    /// Its nearest deadline.
-    pub fn due(&self) -> Option<Instant> {
-        if self.dead { self.drain_until } else { self.one.due() }
-    }
-
-    /// Does what can be done now. Never blocks.
-    pub fn turn(&mut self, ready: Ready) {
-        let now = Instant::now();
-        if !self.dead {
-            self.one.check_deadlines(now);
-            match self.one.turn(ready) {
-                Ok(dead) => self.dead = dead,
-                Err(error) => self.one.fail(error),
-            }
-            if !self.dead {
-                return;
-            }
-            self.one.reap();
-            self.drain_until = self.one.was_asked_to_end().then(|| now + self.one.grace());
-        }
-        self.over = self.one.drain(self.drain_until.is_some_and(|until| until <= now));
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&mut self, signal: libc::c_int) {
-        self.one.relay(signal);
-    }
-
-    /// Ends its whole tree.
-    pub fn kill(&mut self) {
-        self.one.kill_for_user();
-    }
-
-    /// The sandbox has ended, and every process with it.
-    pub fn lose(&mut self) {
-        if !self.dead {
-            let error = match self.one.is_lost() {
-                true => {
-                    Error::new(Step::Supervise, "command", "its processes could be ended only with the whole sandbox")
-                }
-                false => Error::new(Step::Supervise, "session", "ended while the command ran"),
-            };
-            self.one.fail(error);
-            self.one.reap();
-            self.dead = true;
-        }
-        self.over = self.one.drain(true);
-    }
-
-    /// Whether its processes can be ended only with the whole sandbox.
-    pub fn is_lost(&self) -> bool {
-        !self.dead && self.one.is_lost()
-    }
-
-    /// Its id on the host, once it was verified.
-    pub fn started(&self) -> Option<i32> {
-        self.one.verified()
-    }
-
-    /// The master side of its terminal, once.
-    pub fn terminal(&mut self) -> Option<OwnedFd> {
-        self.one.take_terminal()
-    }
-
-    /// Whether every process of it is dead and its output relayed.
-    pub fn is_over(&self) -> bool {
-        self.over
-    }
-
-    /// Its usage so far.
-    pub fn usage(&self) -> Option<Usage> {
-        self.one.sample(Instant::now()).map(|sample| sample.usage)
-    }
-
-    /// Its report, when it is over.
-    pub fn report(self, sandbox: &Sandbox) -> Report {
-        let (plan, outcome, kept, enforced) = self.one.conclude();
-        let blank = Report::blank(&plan.confinement.id, Some((&*plan).into()), self.begun.time);
-        let start = Start {
-            plan: &plan,
-            prepared: &sandbox.prepared,
-            process: &self.process,
-            begun: self.begun,
-            cloned_at: self.cloned_at,
-        };
-        let mut report = start.report(blank, &outcome, kept, enforced);
-        let oom_kills = sandbox.kept.cgroup.as_ref().and_then(Group::oom_kills);
-        super::outcome::blame_memory(&mut report, oom_kills > self.oom_kills);
-        report
     }
 }

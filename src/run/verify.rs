@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use crate::confine::caps;
+use crate::confine::user::Other;
 use crate::error::{Error, Result, Step};
 use crate::launch::executed;
 use crate::launch::namespaces::Inhabited;
@@ -35,8 +36,12 @@ pub struct Verifier {
     pub kept_capabilities: u64,
     /// Without a user namespace: what its bounding set may have.
     pub undroppable: Option<u64>,
-    /// Its user and group on the host.
+    /// Its user and group inside.
+    pub ids: (u32, u32),
+    /// Those on the host.
     pub host_ids: (u32, u32),
+    /// Whether it must have no supplementary groups.
+    pub no_groups: bool,
     /// Whether it has a filter.
     pub filtered: bool,
     /// The sandbox's namespaces.
@@ -59,6 +64,7 @@ impl Verifier {
         let nested = self.may_nest && self.sandbox.is_some_and(|sandbox| sandbox.has_left(pid));
         let kept = self.kept_capabilities;
         let mut expected = expected(kept, self.host_ids, self.filtered, nested);
+        expected.groups = self.no_groups.then(Vec::new);
         if let Some(undroppable) = self.undroppable {
             expected.capabilities = Capabilities::NoneBut(undroppable);
         }
@@ -67,11 +73,20 @@ impl Verifier {
             compared => compared?,
         }
         record(&status, if nested { kept } else { verify::capabilities(&status) }, enforced); // the child has verified those kept
+        // The kernel shows the ids on the host; these are their names inside.
+        enforced.uid = (enforced.host_uid == Some(self.host_ids.0)).then_some(self.ids.0);
+        enforced.gid = (enforced.host_gid == Some(self.host_ids.1)).then_some(self.ids.1);
         step("verified", || format!("the confinement of pid {pid}"));
         if self.executes {
             executed::verify(pid, looked_up)?;
         }
         Ok(true)
+    }
+
+    /// The same for a command of another user of the sandbox.
+    pub fn of_user(self, user: Option<Other>) -> Self {
+        let Some(Other { uid, gid, host_ids }) = user else { return self };
+        Self { ids: (uid, gid), host_ids, no_groups: true, ..self }
     }
 
     /// The same for a process of ours, which executes nothing, has a filter of its own and no capability.

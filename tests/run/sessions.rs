@@ -26,6 +26,8 @@ mod packets;
 mod place;
 #[path = "sessions/programs.rs"]
 mod programs;
+#[path = "sessions/users.rs"]
+mod users;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -10,6 +10,7 @@ pub const EXEC: &[(&str, &[Flag])] = &[
             list("env", "NAME[=VALUE]", "Set a variable, or pass the caller's value").short('e'),
             list("env-file", "FILE", "Read variables from FILE, one a line"),
             value("workdir", "DIR", "Working directory in the sandbox").short('w'),
+            value("user", "UID[:GID]|NAME", "User of the command, among those that the session maps").short('u'),
             value("umask", "MODE", "File mode creation mask, octal"),
         ],
     ),

@@ -125,7 +125,7 @@ pub const EXEC: &[Foreign] = &[
     row("init", 0, Always),
     row("name", 1, Other("the session's name is the first word; commands are numbered: c1, c2")),
     row("rm", 0, Other("nothing is kept of a command but its report, with --report FILE")),
-    of_session("user", Some('u'), 1),
+    of_session("subuid", None, 0),
     of_session("host-user", None, 1),
     of_session("cap-add", None, 1),
     of_session("cap-drop", None, 1),

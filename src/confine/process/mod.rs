@@ -218,16 +218,33 @@ impl PreparedProcess {
             Err(_) if self.hostname_may_fail => missing.add(Missing::Hostname),
             result => result?,
         }
-        match process::join_new_session_keyring() {
-            _ if without(Layer::Keyring) => {}
-            Err(Errno::ENOSYS) => {} // a kernel without keyrings has none to share
-            Err(_) if self.keyring_may_fail => missing.add(Missing::Keyring),
-            result => result.during(Step::Keyring, 0)?,
+        if !self.take_keyring()? {
+            missing.add(Missing::Keyring);
         }
         if clear_groups {
             credentials::clear_groups().during(Step::Groups, 0)?;
         }
         Ok(())
+    }
+
+    /// Child half: joins a new session keyring. Returns `false` if there can be none and the policy allows that.
+    pub fn take_keyring(&self) -> Applied<bool> {
+        match process::join_new_session_keyring() {
+            _ if without(Layer::Keyring) => Ok(true),
+            Err(Errno::ENOSYS) => Ok(true), // a kernel without keyrings has none to share
+            Err(_) if self.keyring_may_fail => Ok(false),
+            result => result.during(Step::Keyring, 0).map(|()| true),
+        }
+    }
+
+    /// Init's half: adds variables that the environment lacks.
+    pub fn add_missing(&mut self, variables: impl IntoIterator<Item = CString>) {
+        let name = |text: &CString| text.to_bytes().split(|byte| *byte == b'=').next().map(<[u8]>::to_vec);
+        for variable in variables {
+            if !self.env.strings().iter().any(|other| name(other) == name(&variable)) {
+                self.env = self.env.with(variable);
+            }
+        }
     }
 
     /// Child half: sets the name of the new UTS namespace.
@@ -306,6 +323,11 @@ impl PreparedProcess {
         &self.cwd
     }
 
+    /// Init's half: changes it.
+    pub fn set_cwd(&mut self, cwd: CString) {
+        self.cwd = cwd;
+    }
+
     /// Child half: opens the working directory within the new root.
     pub fn open_cwd(&self) -> std::result::Result<OwnedFd, Errno> {
         open_beneath(AT_FDCWD, &self.cwd, libc::O_PATH | libc::O_DIRECTORY, NO_MAGICLINKS)
@@ -337,6 +359,7 @@ impl PreparedProcess {
         packer.strings(self.env.strings());
         packer.string(&self.cwd);
         packer.number(self.umask.bits().into());
+        packer.number(self.keyring_may_fail.into());
         packer.number(self.limits.len() as u64);
         for Limit { resource, soft, hard, raised, optional, verified } in &self.limits {
             [u64::from(*resource), *soft, *hard].into_iter().for_each(|number| packer.number(number));
@@ -352,9 +375,9 @@ impl PreparedProcess {
             env: packed.strings()?.into(),
             cwd: packed.string()?,
             umask: Mode::from_bits_truncate(packed.number()? as libc::mode_t),
+            keyring_may_fail: packed.number()? != 0,
             hostname: None,
             limits: Vec::new(),
-            keyring_may_fail: false,
             hostname_may_fail: false,
         };
         for _ in 0..packed.number()? {

@@ -1,5 +1,8 @@
 //! Users: the host ids of the sandbox, the id maps of its user namespace, and the switch to these ids.
 
+pub mod account;
+mod idmap;
+mod other;
 mod subordinate;
 
 use std::fs::File;
@@ -12,15 +15,16 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+pub use self::idmap::{idmap_namespace, idmap_namespace_of};
+pub use self::other::{Other, named};
 pub use self::subordinate::subordinate;
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During};
 use crate::plan::container::IdRange;
 use crate::plan::{ContainerPlan, IdMapping, Identity};
 use crate::sys::ablate::{Layer, without};
-use crate::sys::clone::{Cloned, clone3};
 use crate::sys::credentials::CapSets;
-use crate::sys::{credentials, file, helper, process};
+use crate::sys::{credentials, file, helper};
 
 /// Host ids that no distribution assigns: above systemd's container ranges, below its foreign range.
 const OWN_IDS: std::ops::Range<u32> = 0x7000_0000..0x7800_0000;
@@ -284,11 +288,15 @@ impl Users {
 
     /// Child half: checks all three user ids and group ids.
     pub fn verify(&self) -> Applied {
-        match credentials::has_ids(self.uid, self.gid) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Errno::EPERM).during(Step::Verify, 0),
-            Err(errno) => Err(errno).during(Step::Verify, 0),
-        }
+        verify((self.uid, self.gid))
+    }
+}
+
+fn verify((uid, gid): (u32, u32)) -> Applied {
+    match credentials::has_ids(uid, gid) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Errno::EPERM).during(Step::Verify, 0),
+        Err(errno) => Err(errno).during(Step::Verify, 0),
     }
 }
 
@@ -317,46 +325,6 @@ fn run_helper(program: &str, pid: Pid, map: &[Extent]) -> Result<()> {
     }
     let said: String = String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect();
     Err(Error::new(Step::IdMap, program, said).hint("check the ranges in /etc/subuid and /etc/subgid"))
-}
-
-/// A user namespace for an idmapped mount: it maps the host ids `owner` to the sandbox's ids.
-pub fn idmap_namespace(owner: (u32, u32), users: &Users) -> Result<OwnedFd> {
-    let one = |inside, outside| [Extent { inside, outside, count: 1 }];
-    mapped_namespace(&one(owner.0, users.host_uid), &one(owner.1, users.host_gid))
-}
-
-/// A user namespace with these maps and without processes.
-pub fn idmap_namespace_of(uids: &[IdRange], gids: &[IdRange]) -> Result<OwnedFd> {
-    let extents = |ranges: &[IdRange]| ranges.iter().map(Extent::from).collect::<Vec<_>>();
-    mapped_namespace(&extents(uids), &extents(gids))
-}
-
-fn mapped_namespace(uid_map: &[Extent], gid_map: &[Extent]) -> Result<OwnedFd> {
-    let failed = |errno| Error::errno(Step::Identity, "user namespace of the idmapped mounts", errno);
-    let parent = nix::unistd::getpid();
-    match clone3(libc::CLONE_NEWUSER as u64, None).map_err(failed)? {
-        Cloned::Child => loop {
-            // Only the namespace is needed. The parent kills this process; if the parent dies first, this process dies too.
-            if process::set_parent_death_signal(libc::SIGKILL).is_err() || nix::unistd::getppid() != parent {
-                process::exit(1);
-            }
-            nix::unistd::pause();
-        },
-        Cloned::Parent { pid, pidfd } => {
-            let result = (|| {
-                let proc_pid = open_proc_pid(pid)?;
-                write_file(&proc_pid, "uid_map", &map_text(uid_map))?;
-                write_file(&proc_pid, "gid_map", &map_text(gid_map))?;
-                openat(&proc_pid, "ns/user", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)
-            })();
-            // A filter around us may refuse pidfds. The child is not reaped yet, so its id cannot belong to another process.
-            if process::pidfd_send_signal(std::os::fd::AsFd::as_fd(&pidfd), libc::SIGKILL).is_err() {
-                let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
-            }
-            let _ = process::wait4(pid);
-            result
-        }
-    }
 }
 
 /// The `/proc` directory of a child that is not reaped yet, on a verified procfs.

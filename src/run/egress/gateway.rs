@@ -171,7 +171,7 @@ impl Waiting {
             credentials::clear_groups().during(Step::Groups, 0)?;
             credentials::set_ids(uid, gid).during(Step::SetIds, 0)?;
         }
-        match caps::drop_all_but(0) {
+        match caps::drop_all_but(0, 0) {
             // Without CAP_SETPCAP the bounding set stays, which no_new_privs makes void.
             Err(failure) if failure.errno == Errno::EPERM => caps::renounce()?,
             dropped => dropped?,

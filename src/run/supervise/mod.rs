@@ -378,6 +378,11 @@ impl<P: Deref<Target = RunPlan>> Supervised<P> {
         self.workload.filter(|_| self.outcome.verified)
     }
 
+    /// Its user and group inside, once they were verified.
+    pub fn user(&self) -> Option<(u32, u32)> {
+        self.enforced.uid.zip(self.enforced.gid)
+    }
+
     /// The master side of its terminal, once.
     pub fn take_terminal(&mut self) -> Option<OwnedFd> {
         self.terminal.take()

@@ -1,12 +1,14 @@
 //! The objects of the session protocol, `stockade/session/v1`. `docs/protocol.md` describes it for the authors of clients.
 
 pub mod files;
+mod user;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use stockade_egress::rule::Rule;
 
 use self::files::{FileOperation, FileStatus};
+pub use self::user::User;
 use crate::plan::{Bytes, Keep, RunPlan};
 use crate::report::{ErrorRecord, Status, Usage};
 use crate::session::record::Cause;
@@ -143,6 +145,11 @@ pub struct Run {
     /// The working directory: an absolute path in the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Bytes>,
+    /// The user that it runs as: `UID[:GID]`, ids that the sandbox maps, or the name of the sandbox's user, `root` or `nobody`.
+    /// HOME, USER and LOGNAME are then that user's unless they are set here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub user: Option<User>,
     /// The file mode creation mask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
@@ -294,6 +301,10 @@ pub struct CommandStatus {
     pub command: String,
     /// Host process id; `null` before it was verified.
     pub pid: Option<i32>,
+    /// Its user id in the sandbox; `null` before it was verified, and if it may have changed it.
+    pub uid: Option<u32>,
+    /// Its group id in the sandbox, likewise.
+    pub gid: Option<u32>,
     /// Its words.
     pub argv: Vec<Bytes>,
     /// When it was requested, RFC 3339 in UTC.

@@ -109,6 +109,7 @@ const RUN: &[&str] = &[
     "env",
     "add_env",
     "cwd",
+    "user",
     "umask",
     "tty",
     "timeout_us",
@@ -136,6 +137,10 @@ fn run(at: &At) -> Read<Run> {
         env: at.get("env")?.map(|env| variables(&env)).transpose()?,
         add_env: at.get("add_env")?.map(|env| variables(&env)).transpose()?.unwrap_or_default(),
         cwd: at.get("cwd")?.map(|cwd| directory(&cwd)).transpose()?,
+        user: at
+            .get("user")?
+            .map(|user| user.text()?.parse().map_err(|reason: String| user.lacks(reason)))
+            .transpose()?,
         umask: number(at, "umask", 0o777)?.map(|umask| umask as u32),
         tty,
         timeout_us: time(at, "timeout_us")?,
@@ -287,6 +292,7 @@ mod tests {
             add_env: vec!["C=".into()],
             cwd: Some("/tmp".into()),
             umask: Some(0o77),
+            user: Some(crate::session::protocol::User::Ids(7, 8)),
             tty: None,
             timeout_us: Some(1),
             kill_after_us: Some(2),

@@ -110,9 +110,12 @@ impl Commands {
 }
 
 fn status(number: u64, command: &Command) -> CommandStatus {
+    let user = command.running.user();
     CommandStatus {
         command: id(number),
         pid: command.pid,
+        uid: user.map(|(uid, _)| uid),
+        gid: user.map(|(_, gid)| gid),
         argv: command.argv.clone(),
         started_at: command.started_at.clone(),
         finished_at: None,

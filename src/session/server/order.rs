@@ -5,14 +5,18 @@ use std::os::fd::OwnedFd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::SFlag;
 
+use crate::confine::user;
 use crate::error::{Error, Result, Step};
 use crate::plan::{Budget, Bytes, Deadlines, OutputLimit, RunPlan, Stdio};
-use crate::session::protocol::Run;
+use crate::session::protocol::{Run, User};
 use crate::sys::packet::known_mode;
 
 /// The plan of a command: that of the session, with what the request asks for.
-pub fn plan(session: &RunPlan, run: Run) -> RunPlan {
+pub fn plan(session: &RunPlan, run: Run) -> Result<RunPlan> {
     let mut plan = session.clone();
+    if let Some(user) = run.user {
+        move_to(&mut plan, &user)?;
+    }
     plan.command.argv = run.argv;
     plan.command.env = run.env.unwrap_or(plan.command.env);
     run.add_env.into_iter().for_each(|entry| set(&mut plan.command.env, entry));
@@ -36,8 +40,28 @@ pub fn plan(session: &RunPlan, run: Run) -> RunPlan {
     plan.explain_denials = run.explain_denials.unwrap_or(false);
     plan.hash_program = run.hash_program.unwrap_or(plan.hash_program);
     plan.policy_sha256.clear();
-    plan
+    Ok(plan)
 }
+
+/// Makes it the plan of this user, without the variables that say who the sandbox's user is: init adds those of the other.
+fn move_to(plan: &mut RunPlan, user: &User) -> Result<()> {
+    let (uid, gid) = match user {
+        User::Ids(uid, gid) => (*uid, *gid),
+        User::Named(name) => user::named(&plan.identity, name).ok_or_else(|| {
+            let known = format!("use {}, root or nobody, or UID[:GID] as numbers", plan.identity.user);
+            Error::new(Step::Identity, format!("user {name:?}"), "the sandbox has no user with this name").hint(known)
+        })?,
+    };
+    if (uid, gid) != (plan.identity.uid, plan.identity.gid) {
+        (plan.identity.uid, plan.identity.gid) = (uid, gid);
+        let is_own = |entry: &Bytes| OF_A_USER.iter().any(|name| entry.as_bytes().starts_with(name));
+        plan.command.env.retain(|entry| !is_own(entry));
+    }
+    Ok(())
+}
+
+/// The variables that a user has.
+const OF_A_USER: [&[u8]; 3] = [b"HOME=", b"USER=", b"LOGNAME="];
 
 /// Sets a variable; the last one of a name wins.
 fn set(env: &mut Vec<Bytes>, entry: Bytes) {

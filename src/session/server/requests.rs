@@ -95,7 +95,7 @@ impl Server<'_> {
         }
         let (tty, background) = (run.tty, run.background);
         let streams = order::streams(fds, tty.is_some())?;
-        let plan = order::plan(&self.plan, run);
+        let plan = order::plan(&self.plan, run)?;
         let number = self.commands.next();
         let size = tty.map(|size| terminal::Size { rows: size.rows, columns: size.columns });
         match self.sandbox.begin(&super::id(number), plan.clone(), streams, size) {

@@ -15,7 +15,7 @@ class Seen(Session):
 
 session = Seen(sys.argv[1])
 null = os.open("/dev/null", os.O_RDWR)
-session.send("run", (null, null, null), argv=["sh", "-c", "exit 3"], timeout_us=5000000, add_env=["A=b"])
+session.send("run", (null, null, null), argv=["sh", "-c", "exit 3"], timeout_us=5000000, add_env=["A=b"], user="1000:1000")
 while session.receive()[0]["event"] != "done":
     pass
 session.send("run", (null, null, null), argv=["sleep", "1000"], background=True)
