@@ -12,6 +12,7 @@ Command = Union[str, Sequence[Union[str, bytes, "os.PathLike[str]"]]]
 Size = Union[int, str]
 Time = Union[float, int]
 Words = Union[str, Iterable[str]]
+User = Union[int, str]
 SHELL = ("/bin/sh", "-c")
 
 
@@ -34,7 +35,8 @@ class Options(TypedDict, total=False):
     keep_env: bool
     cwd: str
     umask: int
-    user: str
+    user: User
+    subuid: bool
     network: str
     hostname: str
     allow_net: Words
@@ -104,7 +106,7 @@ _FLAGS = {
     "allow_degraded": "allow-degraded",
     "audit": "audit",
 }
-_SWITCHES = {"keep_env": "keep-env", "explain_denials": "explain-denials"}
+_SWITCHES = {"keep_env": "keep-env", "explain_denials": "explain-denials", "subuid": "subuid"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -157,6 +159,11 @@ def words_of(command: Command, shell: Sequence[str] = SHELL) -> List[Union[str, 
 def shown(command: Command) -> str:
     """A command for people."""
     return command if isinstance(command, str) else " ".join(shlex.quote(os.fsdecode(word)) for word in command)
+
+
+def user_field(user: Optional[User]) -> Optional[str]:
+    """The user of a command, as a field of the protocol."""
+    return None if user is None else str(user)
 
 
 def size_bytes(size: Optional[Size], what: str) -> Optional[int]:

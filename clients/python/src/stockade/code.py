@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Typed
 from stockade._driver import LANGUAGES, Language
 from stockade._interpreter import Handlers, Interpreter
 from stockade._limits import Calls
-from stockade._options import Size, Time, command_limits, one_env
+from stockade._options import Size, Time, User, command_limits, one_env, user_field
 from stockade._protocol import text
 from stockade._session import Session
 from stockade._streams import MAX_OUTPUT, OutputHandler
@@ -33,6 +33,7 @@ class CodeOptions(TypedDict, total=False):
 class ContextOptions(TypedDict, total=False):
     """The keywords of `create_code_context`."""
 
+    user: Optional[User]
     envs: Optional[Mapping[str, str]]
     memory: Optional[Size]
     cpus: Optional[float]
@@ -73,6 +74,7 @@ class Code:
         self,
         language: str = "python",
         cwd: Optional[str] = None,
+        user: Optional[User] = None,
         envs: Optional[Mapping[str, str]] = None,
         memory: Optional[Size] = None,
         cpus: Optional[float] = None,
@@ -86,6 +88,8 @@ class Code:
         fields: Dict[str, Any] = {}
         if cwd is not None:
             fields["cwd"] = text(cwd)
+        if user is not None:
+            fields["user"] = user_field(user)
         if envs:
             fields["add_env"] = [text(f"{key}={value}") for key, value in envs.items()]
         fields.update((key, value) for key, value in command_limits(memory, pids, cpus).items() if value is not None)

@@ -22,7 +22,7 @@ from typing import (
 )
 
 from stockade._limits import Calls
-from stockade._options import Command, Size, Time, command_limits, one_env, time_us, words_of
+from stockade._options import Command, Size, Time, User, command_limits, one_env, time_us, user_field, words_of
 from stockade._protocol import text
 from stockade._running import PtySize, Running, Stdin
 from stockade._session import Session
@@ -40,6 +40,7 @@ class RunOptions(TypedDict, total=False):
     envs: Optional[Mapping[str, str]]
     env: Optional[Mapping[str, str]]
     cwd: Optional[str]
+    user: Optional[User]
     stdin: Stdin
     on_stdout: Optional[OutputHandler]
     on_stderr: Optional[OutputHandler]
@@ -204,6 +205,7 @@ class Commands:
         envs: Optional[Mapping[str, str]] = None,
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[str] = None,
+        user: Optional[User] = None,
         stdin: Stdin = None,
         on_stdout: Optional[OutputHandler] = None,
         on_stderr: Optional[OutputHandler] = None,
@@ -223,7 +225,8 @@ class Commands:
 
         Without `background` it waits for the end, and raises what `stockade.errors` has unless the command succeeded or `check`
         is false. The first `max_output` bytes of each stream are kept. With `background` there is a handle at once. With `pty`
-        it has a terminal of its own, whose output is `stdout`.
+        it has a terminal of its own, whose output is `stdout`. `user` is a number, `"UID:GID"` or a name, of a user that the
+        sandbox maps.
         """
         self._calls.take()
         fields: Dict[str, Any] = {"argv": [text(word) for word in words_of(cmd, self._shell)]}
@@ -232,6 +235,7 @@ class Commands:
             fields["add_env"] = [text(f"{name}={value}") for name, value in added.items()]
         given = {
             "cwd": None if cwd is None else text(cwd),
+            "user": user_field(user),
             "timeout_us": time_us(timeout, "timeout"),
             "cpu_us": time_us(cpu_time, "cpu_time"),
             "idle_us": time_us(idle_timeout, "idle_timeout"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, TypedDict, Union
 
-from stockade._options import Command, Time
+from stockade._options import Command, Time, User
 from stockade._running import PtySize
 from stockade.commands import CommandHandle, Commands
 from stockade.errors import NotFound
@@ -20,6 +20,7 @@ class PtyOptions(TypedDict, total=False):
 
     cmd: Command
     cwd: Optional[str]
+    user: Optional[User]
     envs: Optional[Mapping[str, str]]
     timeout: Optional[Time]
 
@@ -45,6 +46,7 @@ class Pty:
             options.get("cmd", ("/bin/sh", "-i")),
             background=True,
             cwd=options.get("cwd"),
+            user=options.get("user"),
             envs={"TERM": "xterm", **(options.get("envs") or {})},
             timeout=options.get("timeout"),
             on_stdout=None if shows is None else lambda text: shows(text.encode()),
