@@ -59,7 +59,9 @@ pub fn socket() -> PathBuf {
     if uid.is_root() {
         return "/run/systemd/private".into();
     }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
     runtime.join("systemd/private")
 }
 

@@ -265,8 +265,9 @@ fn systemd() -> Finding {
     let paths = if uid.is_root() {
         vec![PathBuf::from("/run/systemd/private")]
     } else {
-        let runtime =
-            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+            .filter(|path| !path.is_empty())
+            .map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
         let bus = std::env::var("DBUS_SESSION_BUS_ADDRESS").unwrap_or_default();
         let bus = bus.strip_prefix("unix:path=").and_then(|path| path.split([',', ';']).next()).map(PathBuf::from);
         [runtime.join("systemd/private"), runtime.join("bus")].into_iter().chain(bus).collect()

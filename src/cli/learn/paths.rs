@@ -62,9 +62,12 @@ impl Lesson<'_> {
         };
         // The kernel also reads what it executes.
         let read = self.of(|one| one.read).map(Path::to_owned).chain(executed.clone()).chain(unclear(false));
-        let written = self.of(|one| one.write || one.entries).map(Path::to_owned).chain(unclear(true));
+        let writable = self.base(|rules| &rules.write);
+        let may_connect = |path: &&Path| writable.is_some() || self.may_connect(path);
+        let connected = self.of(|one| one.connect).filter(may_connect).map(Path::to_owned);
+        let written = self.of(|one| one.write || one.entries).map(Path::to_owned).chain(unclear(true)).chain(connected);
         let (read, collapsed_read) = self.list(read.collect(), self.base(|rules| &rules.read), "read")?;
-        let (write, _) = self.list(written.collect(), self.base(|rules| &rules.write), "written")?;
+        let (write, _) = self.list(written.collect(), writable, "written")?;
         let programs = self.base(|rules| &rules.execute);
         // A run that had a list was held to it.
         let (execute, collapsed_execute) = match self.forbids_executing(&executed).filter(|_| programs.is_none()) {
@@ -79,6 +82,12 @@ impl Lesson<'_> {
             collapsed.entry(directory).or_insert(count);
         }
         Ok(Lists { read, write, execute, collapsed })
+    }
+
+    /// Whether Landlock may let the run connect to a socket there: from ABI 9 on, that is a right of places that can be written to.
+    fn may_connect(&self, path: &Path) -> bool {
+        let is_below = |mount: &Mount| !mount.read_only && path.starts_with(mount.destination.as_path());
+        self.plan.mounts.iter().any(is_below)
     }
 
     fn of(&self, is_used: impl Fn(&Use) -> bool) -> impl Iterator<Item = &Path> {
@@ -183,6 +192,7 @@ impl Lesson<'_> {
         let one = self.touched.uses.get(path).copied().unwrap_or_default();
         let below = used.iter().filter(|other| *other != path && other.starts_with(path)).count();
         match done {
+            "written" if one.connect => Some("this socket was connected to".to_owned()),
             "written" if one.entries => Some("files in it were made, replaced or removed".to_owned()),
             "read" if one.read && is_directory(self.view, path) => {
                 Some("it was listed, which allows reading all below it".to_owned())
@@ -197,7 +207,8 @@ impl Lesson<'_> {
     /// Whether a later run may not find it: a run can remove it, or it is only there where the run has a cgroup.
     fn may_go(&self, path: &Path) -> bool {
         let goes = |mount: &Mount| !mount.read_only || matches!(mount.kind, MountKind::Cgroup);
-        self.mount_of(path).is_some_and(|mount| goes(mount) && mount.destination.as_path() != path)
+        let is_socket = self.touched.uses.get(path).is_some_and(|one| one.connect); // its server may not run yet
+        is_socket || self.mount_of(path).is_some_and(|mount| goes(mount) && mount.destination.as_path() != path)
     }
 
     fn mount_of(&self, path: &Path) -> Option<&Mount> {

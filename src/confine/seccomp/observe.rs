@@ -51,9 +51,11 @@ pub enum Kind {
     Look(Links),
     /// Gives it another name.
     Link(Links),
+    /// Connects to it, a socket.
+    Connect,
 }
 
-use Kind::{Attributes, Creat, Enter, Execute, Link, Look, Make, Open, OpenHow, Remove, Truncate};
+use Kind::{Attributes, Connect, Creat, Enter, Execute, Link, Look, Make, Open, OpenHow, Remove, Truncate};
 use Links::{Follow, Only, Stay, Unless};
 
 impl Kind {
@@ -81,7 +83,7 @@ pub const CALLS: [(&str, &[PathOf]); 45] = [
     ("chdir", &[PathOf(None, 0, Enter)]),
     ("chmod", &[PathOf(None, 0, Attributes(Follow))]),
     ("chown", &[PathOf(None, 0, Attributes(Follow))]),
-    ("connect", &[PathOf(None, 1, Look(Follow))]),
+    ("connect", &[PathOf(None, 1, Connect)]),
     ("creat", &[PathOf(None, 0, Creat)]),
     ("execve", &[PathOf(None, 0, Execute)]),
     ("execveat", &[PathOf(Some(0), 1, Execute)]),

@@ -33,6 +33,8 @@ pub struct Use {
     pub execute: bool,
     /// Its mode, owner or times were changed.
     pub attributes: bool,
+    /// This socket was connected to.
+    pub connect: bool,
 }
 
 /// What the calls of a run used.
@@ -98,7 +100,8 @@ impl Touched {
                 let fails =
                     (kind == libc::S_IFDIR && (wish.write || wish.create)) || (wish.execute && kind != libc::S_IFREG);
                 let Wish { read, write, execute, attributes, .. } = wish;
-                let one = Use { read, write, entries: false, execute, attributes };
+                let connect = matches!(aim.kind, Kind::Connect) && kind == libc::S_IFSOCK;
+                let one = Use { read, write, entries: false, execute, attributes, connect };
                 self.add(way.path, if fails { Use::default() } else { one });
             }
         }
@@ -130,6 +133,7 @@ impl Touched {
         all.entries |= one.entries;
         all.execute |= one.execute;
         all.attributes |= one.attributes;
+        all.connect |= one.connect;
     }
 
     fn has_room(&mut self, path: &Path) -> bool {

@@ -58,6 +58,7 @@ impl From<&Aim> for Wish {
             Kind::Truncate => Self { write: true, ..through }, // since Linux 6.14 the mode is looked at first
             Kind::Creat => Self { write: true, truncate: true, create: true, ..through },
             Kind::Attributes(links) => Self { attributes: true, follow: follows(links), ..nothing },
+            Kind::Connect => through,
             Kind::Look(links) | Kind::Link(links) => Self { follow: follows(links), ..nothing },
             Kind::Open(_) | Kind::OpenHow(_) if aim.flags & (PLACE | UNNAMED) != 0 => {
                 Self { follow: !has(libc::O_NOFOLLOW), ..nothing }
