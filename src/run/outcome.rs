@@ -144,6 +144,9 @@ impl Start<'_> {
         self.add_enforced(outcome, &mut enforced);
         if let Some(group) = kept.cgroup {
             group.usage(&mut report.usage);
+            if self.plan.init && outcome.scratch.is_none() && !outcome.killed {
+                leave_out_init(&mut report.usage.memory.oom_kills); // it was killed with the workload, not by us
+            }
             enforced.cgroup = Some(group.record());
             if let Err(error) = group.remove() {
                 let (what, wanted, got) = ("cgroup".to_owned(), "removed".to_owned(), "left behind".to_owned());
@@ -231,6 +234,10 @@ impl Start<'_> {
             None => outcome.error.clone().or_else(|| lost_output().filter(|_| unasked)),
         }
     }
+}
+
+fn leave_out_init(oom_kills: &mut Option<u64>) {
+    *oom_kills = oom_kills.map(|kills| kills.saturating_sub(1).max(kills.min(1)));
 }
 
 fn lost_lines() -> Error {
