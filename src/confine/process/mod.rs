@@ -1,6 +1,7 @@
 //! The workload's process: the program and everything that it inherits. Limits, groups, keyring, session, standard streams,
 //! descriptors, signals, environment.
 
+mod limits;
 pub mod program;
 
 use std::ffi::{CStr, CString};
@@ -11,16 +12,18 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Pid, sethostname, setsid};
 
+pub use self::limits::core_helper;
+use self::limits::{Limit, crashes_reach_a_helper, limits, name_of};
 use self::program::{Executable, Found, Program};
 use crate::error::{Error, Result, Step};
 use crate::failure::{Applied, During, Missing, MissingSet};
-use crate::plan::{Budget, Bytes, Command, Facility, Rlimit, RlimitResource};
+use crate::plan::{Budget, Bytes, Command, Facility, RlimitResource};
 use crate::report::Degraded;
 use crate::sys::ablate::{Layer, without};
 use crate::sys::mount::{NO_MAGICLINKS, open_beneath};
 use crate::sys::pack::{Packer, Unpacker};
 use crate::sys::process::{self, CStringArray};
-use crate::sys::{credentials, file, terminal};
+use crate::sys::{credentials, terminal};
 
 /// Everything that the child needs to become the workload.
 #[derive(Debug)]
@@ -36,19 +39,6 @@ pub struct PreparedProcess {
     hostname_may_fail: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Limit {
-    resource: u32,
-    soft: u64,
-    hard: u64,
-    /// The limit is above the caller's hard limit, so the parent must set it with CAP_SYS_RESOURCE.
-    raised: bool,
-    /// If the parent may not raise it, the caller's limit is kept.
-    optional: bool,
-    /// The limit replaces a budget and is read back, because the report claims it.
-    verified: bool,
-}
-
 /// Parent half. A container gets exactly the limits of its configuration. For a run, a limit that is only a safeguard may stay
 /// as the caller has it.
 pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Result<PreparedProcess> {
@@ -61,7 +51,7 @@ pub fn prepare(command: &Command, hostname: Option<&Bytes>, rules: Rules) -> Res
         umask: Mode::from_bits_truncate(command.umask),
         hostname: hostname.cloned(),
         cwd: c_strings("working directory", std::slice::from_ref(&command.cwd))?.remove(0),
-        limits: limits(&command.rlimits, &rules)?,
+        limits: limits(&command.rlimits, rules.cpu_us, rules.core_is_a_guard)?,
         keyring_may_fail: rules.keyring_may_fail,
         hostname_may_fail: rules.hostname_may_fail,
     })
@@ -123,37 +113,6 @@ fn candidates(program: &Bytes, env: &[Bytes]) -> Result<Vec<CString>> {
         .filter(|directory| !directory.is_empty() && !program.as_bytes().is_empty())
         .map(|directory| c_string([directory, b"/", program.as_bytes()].concat()))
         .collect()
-}
-
-fn limits(planned: &[Rlimit], rules: &Rules) -> Result<Vec<Limit>> {
-    let limit = |planned| limit(planned, rules.core_is_a_guard);
-    let mut limits = planned.iter().map(limit).collect::<Result<Vec<_>>>()?;
-    // Backs up the supervisor's own count, for a supervisor that is stopped. The kernel compares this limit with ticks, which on
-    // a busy host can be a quarter more than the time that was used.
-    if let Some(cpu_us) = rules.cpu_us {
-        let (seconds, cpu) = ((cpu_us + cpu_us / 4).div_ceil(1_000_000) + 1, RlimitResource::Cpu.number());
-        let (_, own_hard) = process::rlimit(cpu).map_err(|errno| Error::errno(Step::Rlimit, "cpu", errno))?;
-        if !limits.iter().any(|limit| limit.resource == cpu && limit.soft <= seconds) {
-            limits.retain(|limit| limit.resource != cpu);
-            let (soft, hard) = (seconds.min(own_hard), (seconds + 1).min(own_hard));
-            limits.push(Limit { resource: cpu, soft, hard, ..Limit::default() });
-        }
-    }
-    Ok(limits)
-}
-
-fn limit(planned: &Rlimit, core_is_a_guard: bool) -> Result<Limit> {
-    let resource = planned.resource.number();
-    let failed = |errno| Error::errno(Step::Rlimit, planned.resource.name(), errno);
-    let (_, own_hard) = process::rlimit(resource).map_err(failed)?;
-    let (mut soft, mut hard) =
-        (planned.soft.unwrap_or(libc::RLIM_INFINITY), planned.hard.unwrap_or(libc::RLIM_INFINITY));
-    // A limit of 0 would not keep the kernel from starting the host's crash helper.
-    let no_core = core_is_a_guard && planned.resource == RlimitResource::Core && hard == 1;
-    if planned.clamp && !no_core {
-        (soft, hard) = (soft.min(own_hard), hard.min(own_hard));
-    }
-    Ok(Limit { resource, soft, hard, raised: hard > own_hard, optional: no_core, verified: false })
 }
 
 impl PreparedProcess {
@@ -399,25 +358,4 @@ impl PreparedProcess {
             _ => None,
         }
     }
-}
-
-/// The program or socket in `core_pattern` that receives core dumps, `core(5)`.
-pub fn core_helper() -> Option<String> {
-    let pattern = file::read("/proc/sys/kernel/core_pattern").ok()?;
-    let pattern = String::from_utf8_lossy(&pattern).trim_end().to_owned();
-    pattern.starts_with(['|', '@']).then_some(pattern)
-}
-
-/// For a workload whose core limit is 0 because its caller's is.
-fn crashes_reach_a_helper() -> Option<Degraded> {
-    core_helper().map(|pattern| Degraded {
-        what: "core-limit".to_owned(),
-        wanted: "no program of the host is started for a crash".to_owned(),
-        got: format!("core_pattern is {pattern:?}"),
-        why: "the caller's hard limit on core files is 0, and only 1 keeps the kernel from starting it".to_owned(),
-    })
-}
-
-fn name_of(resource: u32) -> &'static str {
-    RlimitResource::ALL.iter().find(|item| item.number() == resource).map_or("?", |item| item.name())
 }
