@@ -238,3 +238,32 @@ fn a_user_that_the_session_does_not_map_is_refused() {
         session.sh("ls /tmp").is(0, "");
     });
 }
+
+/// Here strace makes the calls fail, or have no effect.
+#[test]
+fn a_command_whose_user_was_not_taken_does_not_run() {
+    if !crate::common::host::may_trace() || !is_root() {
+        return;
+    }
+    for_each_range(&[], |session| {
+        let init = session.init();
+        for fault in [
+            "setresuid:error=EPERM",
+            "setresgid:error=EINVAL",
+            "setresuid:retval=0",
+            "setresgid:retval=0",
+            "capset:retval=0",
+        ] {
+            let mut strace = Command::new("strace");
+            strace.args(["-qq", "-f", "-o", "/dev/null", "-e", &format!("inject={fault}"), "-p", &init.to_string()]);
+            let mut strace = strace.spawn().unwrap();
+            let status = || std::fs::read_to_string(format!("/proc/{init}/status")).unwrap();
+            assert!(eventually(|| !status().contains("TracerPid:\t0\n")));
+            let refused = session.sh_as("1001", "touch /tmp/ran");
+            strace.kill().unwrap();
+            strace.wait().unwrap();
+            assert!(refused.code == Some(125) && refused.out.is_empty(), "{fault}: {refused:?}");
+        }
+        session.sh_as("1001", "ls /tmp; id -u").is(0, "1001\n");
+    });
+}
