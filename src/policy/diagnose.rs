@@ -4,6 +4,21 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Step, nearest};
 
+/// Keys of tables that are easily written without their table.
+const IN_TABLES: [(&str, &[&str]); 7] = [
+    ("budget", &["memory", "pids", "cpus", "memory_high", "swap"]),
+    ("deadlines", &["timeout", "cpu_time", "idle_timeout", "kill_after"]),
+    ("network", &["allow", "deny", "publish", "dns"]),
+    ("landlock", &["read", "write", "execute", "connect", "bind"]),
+    ("seccomp", &["profile"]),
+    ("user", &["uid", "gid", "home"]),
+    ("env", &["pass", "keep"]),
+];
+
+fn table_of(key: &str) -> Option<&'static str> {
+    IN_TABLES.iter().find(|(_, keys)| keys.contains(&key)).map(|(table, _)| *table)
+}
+
 /// The error for an invalid policy file: `FILE:LINE:COLUMN: key: reason`.
 pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let (line, column) = position(text, error.span().map_or(0, |span| span.start));
@@ -15,11 +30,13 @@ pub fn explain(file: &str, text: &str, error: &toml::de::Error) -> Error {
             let is_key = message.starts_with("unknown field") || path.as_deref() == Some("ulimits");
             let what = if is_key { "key" } else { "value" };
             let near = nearest(wrong, known.iter().copied());
+            let table = table_of(wrong).filter(|_| is_key && path.as_deref().is_none_or(|path| path == wrong));
             // serde gives only the path of the table, so the key is appended.
             if is_key && path.as_ref().is_none_or(|path| path.rsplit('.').next() != Some(wrong)) {
                 path = Some(path.map_or(wrong.to_owned(), |table| format!("{table}.{wrong}")));
             }
             let hint = match (near, known.is_empty()) {
+                _ if table.is_some() => table.map(|table| format!("it stands below [{table}], or as {table}.{wrong}")),
                 (Some(name), _) => Some(format!("did you mean `{name}`?")),
                 (None, false) => Some(format!("known: {}", known.join(", "))),
                 (None, true) => None,
@@ -110,4 +127,21 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_of_a_table_is_one_and_none_is_of_a_policy() {
+        for (table, key) in IN_TABLES.iter().flat_map(|(table, keys)| keys.iter().map(move |key| (table, key))) {
+            let said = |text: String| match crate::policy::parse("p.toml", &text) {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            assert!(!said(format!("version = 1\n[{table}]\n{key} = 1.5")).contains("unknown key"), "{table}.{key}");
+            assert!(said(format!("version = 1\n{key} = 1.5")).contains("unknown key"), "{key}");
+        }
+    }
 }

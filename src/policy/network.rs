@@ -217,7 +217,9 @@ impl NetworkSettings {
             (mode, false) => {
                 let object = if rules.allow.is_empty() { "network.publish" } else { "network.allow" };
                 let reason = format!("the network is {}, which has no rules for hosts and ports", mode.name());
-                return Err(wrong(object, reason).hint("leave --network out, or the rules"));
+                return Err(
+                    wrong(object, reason).hint("--network egress (network.mode) has them; or leave the rules out")
+                );
             }
             (mode, true) => {
                 let others = [

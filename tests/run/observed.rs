@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, set_mode, text};
+use crate::common::{Caller, Outcome, PYTHON, Run, TempDir, attack, for_each_caller, python_outside, set_mode, text};
 
 fn explained(caller: Caller, options: &[&str], script: &str) -> Outcome {
     Run::new(caller).opts(["--explain-denials"]).opts(options.iter().copied()).sh(script).go()
@@ -445,5 +445,45 @@ fn callers_that_die_are_interrupted_or_lie_gain_nothing_and_hold_nothing_up() {
         let is_known =
             |denial: &(String, String, i64, String)| ["/etc/refused", "/tmp/allowed"].contains(&denial.1.as_str());
         assert!(denials(&outcome).iter().filter(|denial| denial.0 == "mount").all(is_known), "{outcome}");
+    });
+}
+
+/// Looks for a listener everywhere, takes calls from each descriptor, and makes a listener of its own.
+const LISTENER: &str = r#"
+import glob, struct
+os.chdir("/proc")
+allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(allow)))
+libc.prctl(38, 1, 0, 0, 0)
+own = libc.syscall(ctypes.c_long(317), ctypes.c_long(1), ctypes.c_long(8), program)
+links = [link for one in ("fd", "task/[0-9]*/fd") for link in glob.glob(f"/proc/[0-9]*/{one}/*")]
+def leads_to(link):
+    try: return os.readlink(link)
+    except OSError: return ""
+found = sorted({place for place in map(leads_to, links) if "seccomp" in place})
+call = ctypes.create_string_buffer(80)
+for fd in (fd for fd in range(256) if fd != own):
+    if libc.ioctl(fd, ctypes.c_ulong(0xc0502100), call) == 0: found.append(f"call {fd}")
+for pid in {1, os.getppid()} - {os.getpid()}:
+    process = libc.syscall(ctypes.c_long(434), ctypes.c_long(pid), ctypes.c_long(0))
+    for fd in range(64):
+        taken = libc.syscall(ctypes.c_long(438), ctypes.c_long(process), ctypes.c_long(fd), ctypes.c_long(0))
+        if taken >= 0: found.append(f"descriptor {fd} of {pid}"); os.close(taken)
+    if INSIDE and libc.ptrace(16, pid, None, None) == 0: found.append(f"trace of {pid}"); libc.ptrace(17, pid, None, None)
+print(own >= 0, found if INSIDE else [one for one in found if "notify" in one])
+"#;
+
+/// Whoever has the listener could let calls continue, or never answer them.
+#[test]
+fn the_listener_is_out_of_the_workloads_reach() {
+    for_each_caller(|caller| {
+        let program = |inside| attack(&format!("INSIDE = {inside}\n{LISTENER}"));
+        let (_, outside) = python_outside(caller, &program("False"));
+        assert_eq!(outside, "True ['anon_inode:seccomp notify']\n", "the search finds a listener");
+        for groups in [&[][..], &["--seccomp-allow", "debug"]] {
+            let outcome =
+                Run::new(caller).opts(["--explain-denials"]).opts(groups.iter().copied()).python(&program("True")).go();
+            assert_eq!(outcome.expect(0).text(), "False []\n", "{groups:?}");
+        }
     });
 }

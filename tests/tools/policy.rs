@@ -84,6 +84,7 @@ fn bad_policies_are_refused_by_place_key_and_reason() {
     // The text after the version, and parts of the message.
     let table: &[(&str, &[&str])] = &[
         ("bogus = 1", &["p.toml:2:1: bogus", "unknown key"]),
+        ("memory = '1G'", &["p.toml:2:1: memory", "it stands below [budget], or as budget.memory"]),
         ("hostnam = 'x'", &["p.toml:2:1: hostnam", "did you mean `hostname`?"]),
         ("Hostname = 'x'", &["p.toml:2:1: Hostname", "did you mean `hostname`?"]),
         ("[budget]\nmemroy = '1G'", &["p.toml:3:1: budget.memroy", "did you mean `memory`?"]),

@@ -141,7 +141,7 @@ impl<'a> Upload<'a> {
                 let set = attributes(new.path, None, new.modified_ns);
                 ask(&mut self.aside, set).map(drop)
             }
-            _ => Ok(()),
+            set => set.map_err(|errno| failed(&errno.into())),
         }
     }
 
