@@ -47,6 +47,8 @@ struct Process {
     socket: Option<OwnedFd>,
     /// What was sent and is not answered, in this order.
     sent: VecDeque<Pending>,
+    /// Whether it has answered anything.
+    served: bool,
 }
 
 struct Pending {
@@ -158,6 +160,7 @@ impl Files {
                     && pending.request.accepts(&answer)
                     && fits(&pending.request, &answer, &received.fds) =>
             {
+                process.served = true;
                 process
                     .sent
                     .pop_front()
@@ -216,7 +219,7 @@ impl Server<'_> {
         if self.files.process.is_none() && !self.files.waiting.is_empty() {
             match start(&mut self.sandbox) {
                 Ok((running, socket)) => {
-                    let process = Process { running, socket: Some(socket), sent: VecDeque::new() };
+                    let process = Process { running, socket: Some(socket), sent: VecDeque::new(), served: false };
                     self.files.process = Some(process);
                     self.files.progress.get_or_insert_with(Instant::now); // a new one has no new time
                 }
@@ -286,7 +289,11 @@ impl Server<'_> {
                 .hint("a limit on processes was reached: the session's --pids-limit, ulimit -u, or pids.max of a cgroup above"),
             _ => error,
         });
-        self.fail_files(process.sent, |request| failed(request, "the file server ended before it answered"));
+        let mut sent = process.sent;
+        if began && sent.is_empty() && !process.served {
+            sent.extend(self.files.waiting.pop_front()); // or a workload that kills each one at once would have it started for ever
+        }
+        self.fail_files(sent, |request| failed(request, "the file server ended before it answered"));
         // Another one would not begin either.
         if !began {
             let all = self.files.take_all();
