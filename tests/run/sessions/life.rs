@@ -92,7 +92,8 @@ fn stop_is_polite_and_then_not() {
         session.verb(&["wait"]).is(0, "9\n");
         assert_eq!(session.inspect()["end"]["cause"], "stopped");
     });
-    for_each_session(&["--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"], |session| {
+    for_each_session(&["--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], |session| {
+        assert!(eventually(|| session.verb(&["logs"]).out == "ready\n"));
         let clock = Clock::start();
         session.verb(&["stop", "-t", "200ms"]).is(0, "");
         assert!(!clock.is_past(Duration::from_secs(5)));
