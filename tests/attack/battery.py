@@ -337,7 +337,7 @@ class Battery:
                 print(f"    {way}: {result.details.get(way, '')[:150]}")
         if self.options.save:
             self.save(names, controls, places, results, dropped, dropped_oci)
-        if not any(kind in ("run", "oci") for kind, *_rest in places.values()):
+        if not any(kind in ("run", "oci", "session") for kind, *_rest in places.values()):
             through = [name for name in names if any(of[name].open for of in results.values() if name in of)]
             print(f"{len(names)} attacks tried, {len(through)} get through in some of these, {len(unproven)} unproven")
             return 0
