@@ -47,8 +47,9 @@ pub(super) fn calls(trace: &str, most: usize) -> Vec<(String, usize)> {
     for line in trace.lines() {
         let Some((pid, rest)) = line.split_once(' ') else { continue };
         let Some((name, _)) = rest.trim_start().split_once('(') else { continue };
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') || NOT_TRIED.contains(&name) {
-            continue;
+        let is_named = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_named || name.starts_with("syscall_0x") || NOT_TRIED.contains(&name) {
+            continue; // strace injects into calls that it knows by name alone
         }
         let nth = seen.entry((pid, name)).or_default();
         *nth += 1;
