@@ -51,7 +51,7 @@ pub fn left_out(names: &[String]) -> String {
 }
 
 /// Child half: drops every capability but those in the mask, from all five sets, and locks the securebits. Those that are `held`
-/// stay effective until [`let_go`]; no execve can pass them on.
+/// stay effective until [`drop_held`]; no execve can pass them on.
 ///
 /// The bounding set is dropped by number, so capabilities that are newer than this program are dropped too.
 pub fn drop_all_but(kept: u64, held: u64) -> Applied {
@@ -81,7 +81,7 @@ pub fn drop_all_but(kept: u64, held: u64) -> Applied {
 }
 
 /// Child half: drops what [`drop_all_but`] held.
-pub fn let_go(kept: u64) -> Applied {
+pub fn drop_held(kept: u64) -> Applied {
     let sets = CapSets { effective: kept, permitted: kept, inheritable: kept };
     credentials::set_capabilities(sets).during(Step::Capabilities, 0)
 }

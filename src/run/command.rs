@@ -129,7 +129,7 @@ impl<'a> Command<'a> {
         settings.exec(executable, None)
     }
 
-    /// Becomes the command's user, and lets go of what init needed for that.
+    /// Becomes the command's user, and drops the capabilities that init holds to start commands.
     fn take_user(&self) -> Applied {
         if let Some(RunAs { user, .. }) = self.order.user {
             user.take()?;
@@ -137,7 +137,7 @@ impl<'a> Command<'a> {
         }
         match self.prepared.held_capabilities {
             0 => Ok(()),
-            _ => caps::let_go(self.prepared.kept_capabilities),
+            _ => caps::drop_held(self.prepared.kept_capabilities),
         }
     }
 
